@@ -140,6 +140,25 @@ async def test_conditions_are_written_if_the_block_raises(autojump_clock: MockCl
         assert await staff.stored() == [("Half", TRUE, "", ""), ("Ready", TRUE, "", "")]
 
 
+async def test_block_that_raises_with_nothing_set_does_not_renew_the_conditions(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Otherwise the old conditions would hold for a generation that was never reconciled."""
+
+    def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
+        if not team.data.members:
+            raise headway.PermanentFailure("nobody")
+        conditions.set("Ready", True)
+
+    staff = ConditionsRig(body, failure=None)
+    async with staff.open():
+        await staff.write_team("core", "ada")
+        await staff.wait_idle()
+        await staff.write_team("core")
+        await staff.wait_idle()
+        team = await staff.engine.client.read(staff.team, "core")
+        assert await staff.stored() == [("Ready", TRUE, "", "")]
+        assert team.status["say"].observed_generation != team.generation
+
+
 async def test_conditions_of_a_deleted_resource_are_not_written(autojump_clock: MockClock) -> None:  # noqa: ARG001
     staff = Staff()
 

@@ -10,7 +10,7 @@ import trio
 import headway
 from headway.resource import Kind
 from headway.testing import simulation
-from headway.testing.simulation import Delivered, Explored, Result, Setting, run
+from headway.testing.simulation import Delivered, Explored, Result, Setting, faults, run
 from tests.helpers.corpus.programs import ACCOUNT, TEAM, program, puts, result_of, right
 from tests.helpers.corpus.staff import Cloud, Team, members_change, one_team, two_changes_at_once
 
@@ -218,6 +218,22 @@ def test_places_are_reported_as_ranges() -> None:
     plans = [simulation.Plan.parse(f"crash_after({step})") for step in (1, 2, 3, 5, 8, 9)]
     report = Explored(tuple(plans), tuple(plans), tuple(plan[0] for plan in plans), (), {}, (), {}, {}, 0, 0.0)
     assert str(report).splitlines()[1] == "  crash_after  6 of 6: 1-3 5 8-9"
+
+
+def test_long_lists_of_the_report_name_the_first_entries_and_count_the_others() -> None:
+    crashes: list[simulation.Fault] = [faults.CrashAt("p1", number) for number in range(3123)]
+    calls: list[simulation.Fault] = [faults.Slow(number) for number in (1, 2, 3, 5, 7, 9, 10)]
+    unmet = tuple(simulation.Plan(each) for each in crashes[:5])
+    left_out = {"a crash nearby is tried": crashes, "nothing else goes on": calls}
+    report = str(Explored((), (), (), unmet, left_out, (), {}, {}, 0, 0.0))
+    assert report.splitlines()[1:] == [
+        "  left out, because a crash nearby is tried: crash_at p1/0 p1/1 p1/2 and 3,120 more",
+        "  left out, because nothing else goes on: slow 1-3 5 7 and 2 more",
+        "  some faults never struck: crash_at('p1', 0)",
+        "  some faults never struck: crash_at('p1', 1)",
+        "  some faults never struck: crash_at('p1', 2)",
+        "  some faults never struck: 2 more",
+    ]
 
 
 def test_dropped_stream_breaks_before_its_change_and_resumes() -> None:

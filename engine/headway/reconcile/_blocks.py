@@ -178,9 +178,9 @@ class Conditions(Generic[T]):
     The block starts from the stored conditions and writes them back in one call when it ends. It skips the write if
     nothing has changed and the stored conditions already describe the current generation.
 
-    If the block raises, the conditions are still written. You can name a ``failure`` condition, which then becomes
-    false with the error as its message. If the block is canceled, however, nothing is written. If the resource no
-    longer exists, the conditions are discarded without an error.
+    If the block raises, the conditions that it has set are still written. You can name a ``failure`` condition, which
+    then becomes false with the error as its message. If the block raises and has set nothing, or if it is canceled,
+    nothing is written. If the resource no longer exists, the conditions are discarded without an error.
     """
 
     def __init__(self, client: Client, resource: Resource[T], key: str, failure: str | None) -> None:
@@ -190,6 +190,7 @@ class Conditions(Generic[T]):
         self._failure = failure
         self._stored = resource.original().status.get(key)
         self._conditions = {each.type: each for each in (self._stored.conditions if self._stored else ())}
+        self._is_set = False
 
     def __contains__(self, type: str) -> bool:
         return type in self._conditions
@@ -228,6 +229,7 @@ class Conditions(Generic[T]):
         other: object = resource.id if isinstance(resource, Resource) else resource
         if other is not None and not isinstance(other, ResourceId):
             raise InvalidArgument(f"condition {type!r}: resource {other!r:.120} must be a resource or its id")
+        self._is_set = True
         self._conditions[type] = Condition(
             type=type,
             state=given,
@@ -238,6 +240,7 @@ class Conditions(Generic[T]):
 
     def unset(self, type: str) -> None:
         """Remove a condition."""
+        self._is_set = True
         self._conditions.pop(type, None)
 
     async def __aenter__(self) -> Conditions[T]:
@@ -251,6 +254,9 @@ class Conditions(Generic[T]):
         elif isinstance(error, Exception):
             if self._failure is not None:
                 self.set(self._failure, False, error_text(error), reason=type(error).__name__)
+            if not self._is_set:
+                # A write would say that the old conditions hold for a generation that the block has not handled.
+                return
             try:
                 await self._write()
             except HeadwayError as unwritten:

@@ -145,7 +145,8 @@ class Runtime:
 
         Update conditions in the resource's status, under ``key`` or by default under the controller's name. When the
         block ends, one call writes them, if they differ from the stored ones. If the block raises, the condition named
-        by ``failure`` becomes false, with the error as its message.
+        by ``failure`` becomes false, with the error as its message. Without one, only conditions that the block has set
+        are written.
         """
         return Conditions(self.client, resource, key or self.controller, failure)
 

@@ -22,7 +22,7 @@ _FORM = re.compile(r"(?:(names|order)\((.+)\)|(.+))\Z")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allowed:
-    """The differences that are no findings.
+    """The differences that don't count as findings.
 
     Attributes:
         declared: the declarations of the scenario.
@@ -100,7 +100,7 @@ def check_names(may_differ: Iterable[str], seen: Collection[tuple[Kind, Key]]) -
     """Check that every resource that is declared by its name has existed in some run.
 
     Raises:
-        DeclarationError: for the first one that has not. It lists those of its type.
+        DeclarationError: for the first one that has not. It lists the resources of its type.
     """
     for each in may_differ:
         kind, _, name = each.partition(" ")
@@ -111,7 +111,7 @@ def check_names(may_differ: Iterable[str], seen: Collection[tuple[Kind, Key]]) -
 
 def _check_outside(declared: str, path: str, outside: Any) -> None:
     if outside is None:
-        raise _refused(declared, "there is no world outside", "a type of the program, or outside= as well")
+        raise _refused(declared, "no outside= was given", "a type of the program, or outside= as well")
     there = outside
     for part in filter(None, path.split(".")):
         if not isinstance(there, Mapping) or part not in map(str, there):

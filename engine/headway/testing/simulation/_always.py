@@ -19,7 +19,7 @@ class Stored:
 
     Attributes:
         revision: the store's revision.
-        outside: a copy of the world outside at that time, or None if there is none.
+        outside: a copy of the world outside at that time, or None without one.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Writes that destroyed a change which their controller had not read: candidates, found in the trace of a run. Pure.
 
-A controller may own what it has overwritten. Only another run can show that: one in which it reads the change first.
+A controller may own what it has overwritten. Only a run where it reads the change first can show that.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Overwrite:
 def overwrites(result: Result) -> Iterator[Overwrite]:
     """Yield the writes of reconcilers that destroyed a change made since they last read the resource.
 
-    The change is missing at the end, and nobody else has changed the field since.
+    The change is missing at the end, and no other writer has changed the field since.
     """
     late = {each.step for each in result.struck if isinstance(each, _LATE)}
     writers = {step.revision: step for step in result.trace.steps if step.revision and step.number not in late}

@@ -58,6 +58,7 @@ class ExploreSettings(TypedDict, total=False):
     plan: str | None
     may_differ: Iterable[str]
     without: Iterable[str]
+    own_services: bool
 
 
 def explore(
@@ -100,8 +101,8 @@ def explore(
         outside: a function that makes the outside world for each run: an object whose async methods reconcilers call,
             as steps, by ``process.outside``. Its ``state()``, or else its attributes, must end up as they do without
             faults.
-        holds: functions that are called with the world at the end of each run and raise AssertionError for what is
-            wrong.
+        holds: functions that are called with the world when each run has recovered, before the quiet time. They raise
+            AssertionError for what is wrong.
         always: functions that are called with the `Stored` resources after each commit and raise AssertionError for
             what must never be. They are not called in runs that restore the store from a backup.
         pairs: the number of plans with two faults to try as well.
@@ -173,7 +174,7 @@ def explore(
         result, findings = measure.judged_at_last(each, result)
         if findings:
             refuted: Refutation = (each, result, findings)
-            # A plan that was asked for is told as it is.
+            # A plan that was asked for is shown as it is.
             if only is None:
                 refuted = simplest(refuted, plans, runs, try_plan)
             raise Refuted(refuted[0], located(refuted[2], refuted[1], measure.references), refuted[1])
@@ -279,7 +280,7 @@ def _plans(
 
 
 def _spread(setting: Setting) -> Setting:
-    """Return the setting with names of processes by which each of them has keys of sharded controllers."""
+    """Return the setting with names of processes that give each of them keys of sharded controllers."""
     if setting.processes > 1:
         for salt in SALTS:
             setting = dataclasses.replace(setting, salt=salt)
@@ -289,7 +290,7 @@ def _spread(setting: Setting) -> Setting:
 
 
 def _changes_during(measure: Measure, kinds: set[Kind], left_out: LeftOut) -> list[Fault]:
-    """Return the plans in which users change something before the work on their last change is done."""
+    """Return the plans that let users change something before the work on their last change is done."""
     found: list[Fault] = []
     if len(measure.first.asked) > 1:
         during = calls_before_a_change(measure.settled)

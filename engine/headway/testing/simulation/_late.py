@@ -34,7 +34,7 @@ class Late:
 
     @property
     def slow(self) -> Result | None:
-        """A run without faults in which each look at a clock takes seconds. It shows the values that depend on it."""
+        """A run without faults that takes seconds for each look at a clock. It shows the values that depend on it."""
         if self._slow is None:
             self._slow = self._run(look=_SLOW_LOOK)
         return self._slow[0] if self._slow else None

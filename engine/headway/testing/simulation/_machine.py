@@ -47,8 +47,8 @@ _STEP_FAULTS = [
 class Machine(LiveRun, RuleBasedStateMachine):
     """A state machine with rules for faults. A subclass adds rules for what users do.
 
-    When a machine ends, all faults heal. Then the final checks of `explore` must hold. There is no run without faults
-    to compare with, so check the end state in ``holds``.
+    When a machine ends, all faults heal. Then the final checks of `explore` must hold. A machine has no run without
+    faults to compare with, so check the end state in ``holds``.
 
     Attributes:
         app: as for `explore`, like ``processes``, ``outside``, ``holds``, ``always`` and ``quiet``.
@@ -96,7 +96,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
         self.call(start)
 
     def make_world(self) -> World:
-        """Return the world, in which nothing runs yet."""
+        """Return the world. Nothing runs yet."""
         return World(self._setting, faults.Plan(), clock=self.clock)
 
     # --- faults ---

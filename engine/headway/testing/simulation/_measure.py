@@ -1,4 +1,4 @@
-"""The runs without faults, with which all other runs are compared. Each has another schedule.
+"""The runs without faults. All other runs are compared with them. Each has another schedule.
 
 A difference between two runs of the same schedule comes from randomness in the program. A difference between two
 schedules is a race, unless the scenario declares that it may differ.
@@ -39,8 +39,8 @@ class Measure:
         setting: the setting of all further runs.
         first: the run of the scenario as it is written.
         references: the right results.
-        paces: the runs in which users are faster or slower, with their paces.
-        settled: the run in which users wait after each change; the first one if users change only one thing.
+        paces: the runs with faster or slower users, with their paces.
+        settled: the run whose users wait after each change; the first one if users change only one thing.
         skipped: the schedules that show nothing, by reason.
         not_asked: the plans under which no program can be right, because the world outside has no keys.
 
@@ -121,7 +121,7 @@ class Measure:
             self.settled = result
 
     def hurried(self) -> str:
-        """Return why the end of a run in which users don't wait for idleness means nothing, or an empty text."""
+        """Return why a run means nothing if its users don't wait for idleness, or an empty text."""
         plan = Plan(faults.Hurried())
         try:
             result = run(self.setting, plan)
@@ -134,7 +134,7 @@ class Measure:
             raise Refuted(plan, located(wrong, result, self.references), result)
         if result.findings:
             return f"the scenario must wait: otherwise {result.findings[0].oracle} does not hold"
-        # If users change no resource twice, there is no state in between that a program may have acted on.
+        # If users change no resource twice, a program cannot have acted on a state in between.
         twice = len({" ".join(what.split(" ")[1:3]) for _, what in result.asked}) < len(result.asked)
         if twice and self.timing(plan, result):
             return "the end is another one if users don't wait at all"
@@ -142,7 +142,7 @@ class Measure:
         return ""
 
     def _try_hurried_and_spaced(self) -> None:
-        """Try the pace at which users pause, but don't wait until work is done, for the runs with faults."""
+        """Try the pace of users who pause, but don't wait until work is done, for the runs with faults."""
         pace = (faults.Hurried(), faults.Spaced())
         try:
             result = run(self.setting, Plan(*pace))
@@ -186,7 +186,7 @@ class Measure:
         return result, judge(plan, result)
 
     def judged_at_last(self, plan: Plan, result: Result) -> tuple[Result, list[Finding]]:
-        """Judge a run, or else the run in which the program has done what it waits for by its own clock."""
+        """Judge a run, or else a longer run, where the program has done what it waits for by its own clock."""
         return self._at_last(plan, result, self.judged)
 
     def timing(self, plan: Plan, result: Result, rights: Sequence[Result] = ()) -> list[Finding]:
@@ -208,7 +208,7 @@ class Measure:
 
     @property
     def twin(self) -> Result:
-        """A second run with the schedule of the first one, in which the program draws other random values."""
+        """A second run with the schedule of the first one. The program draws other random values."""
         if self._twin is None:
             self._twin = run(self.setting, Plan(), draw=1)
             random = random_parts(self.first, self._twin)

@@ -62,7 +62,7 @@ class Result:
         types: the program's types.
         wall: the lowest and the highest time of the wall clock, in seconds since 1970.
         waits: the seconds that the program had still to wait by its own clock when the quiet time began.
-        upgraded_to: the program of the last upgrade; None if there was none.
+        upgraded_to: the program of the last upgrade; None without an upgrade.
     """
 
     trace: Trace

@@ -52,7 +52,7 @@ class _Place:
             self._put(self._in_run)
 
     def restore(self) -> None:
-        """Put back what was there, unless the place has changed."""
+        """Put back the earlier value, unless the place has changed."""
         if self._get() is self._in_run:
             self._put(self._real)
 

@@ -90,11 +90,11 @@ def merges(trace: Trace, kinds: set[tuple[str, str]]) -> Sequence[Fault]:
 
 
 def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
-    """Return plans in which the leadership goes to another process at one call and comes back at a later one."""
+    """Return plans that give the leadership to another process at one call and comes back at a later one."""
     numbers = [step.number for step in steps_of_the_scenario(trace) if _changes_something(step)]
     found = [
         Plan(faults.HandOver(away), faults.HandOver(back))
-        # A process that leads again makes its first call soon after the other one's, so near places come first.
+        # A process that leads again makes its first call soon after the other process, so near places come first.
         for apart in range(1, len(numbers))
         for away, back in zip(numbers, numbers[apart:], strict=False)
     ]
@@ -293,7 +293,7 @@ def _behinds(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], l
 
 
 def _replacements(trace: Trace, steps: Sequence[Step]) -> Iterator[Fault]:
-    """Yield a crash after each write of a process that is upgraded later, from which only the new program recovers."""
+    """Yield a crash after each write of a process that is upgraded later, so that only the new program recovers."""
     upgraded = dict(trace.upgrades)
     for step in steps:
         if _changes_something(step) and step.number <= upgraded.get(step.by.process, 0):

@@ -49,6 +49,9 @@ _IN_THE_STORY = (
 class Process:
     """A process, which may be killed and started again.
 
+    A program that is built for a `Process` uses its ``name`` and ``outside``. Everything else is for the simulation
+    itself, and may change.
+
     Attributes:
         name: the process's name, as its engine uses it.
         life: the number of the current life; 0 while the process is dead.
@@ -230,7 +233,7 @@ class Process:
         }
 
     def due(self) -> list[float]:
-        """Return the times at which its controllers will reconcile something at a requested time."""
+        """Return the requested times of its controllers' next reconciles."""
         runs = [supervisor.run for supervisor in (self.engine.controllers if self.life else {}).values()]
         return [due for run in runs if run is not None for due in run.scheduled().values()]
 
@@ -276,7 +279,10 @@ def _described(event: Any) -> str:
 
 
 class OutsideUnreachable(ConnectionError):
-    """A call to the outside world got no answer. It may have taken effect."""
+    """A call to the outside world got no answer. It may have taken effect.
+
+    A program catches it as a `ConnectionError`. An exception that the object itself raises is passed on unchanged.
+    """
 
 
 class Outside:

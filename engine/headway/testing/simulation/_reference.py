@@ -33,7 +33,7 @@ class Refuted(AssertionError):
 
 
 def long_enough(setting: Setting, plan: Plan) -> tuple[Setting, Result]:
-    """Return a run that must be right by itself, and the setting in which it is.
+    """Return a run that must be right by itself, with its setting.
 
     A program that is not quiet yet, because it waits for a time of its own, gets that time.
     """

@@ -23,6 +23,8 @@ from headway.testing.simulation.faults import SCHEDULES, Fault, Plan
 
 _LINES = 70
 _FINDINGS = 8
+_NAMED = 3
+"""The number of entries that a list in the report names. A long scenario leaves out thousands of places."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,35 +77,50 @@ class Explored:
     def __str__(self) -> str:
         lines = [f"{len(self.runs)} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
         width, tried = max((len(name) for name in self.planned), default=0), self.tried
-        at = _places(self.struck)
+        at = {name: " ".join(found) for name, found in _places(self.struck).items()}
         for name, planned in self.planned.items():
             lines.append(f"  {name:<{width}}  {tried[name]} of {planned}{': ' + at[name] if name in at else ''}")
         for why, faults in self.left_out.items():
-            where = "; ".join(f"{name} {places}" for name, places in _places(faults).items())
+            where = "; ".join(f"{name} {_first_places(places)}" for name, places in _places(faults).items())
             lines.append(f"  left out, because {why}: {where}")
         lines += [f"  left out by the scenario: {', '.join(self.without)}"] if self.without else []
-        for each in self.not_asked:
-            lines.append(f"  not judged: {each}, because the world outside carries out a repeated call again")
-        lines += [f"  some faults never struck: {plan}" for plan in self.unmet]
+        again = "because the world outside carries out a repeated call again"
+        lines += _first_lines("not judged", [f"{each}, {again}" for each in self.not_asked])
+        lines += _first_lines("some faults never struck", list(map(str, self.unmet)))
         lines += [f"  {process} reconciled {', '.join(names)}" for process, names in self.reconciled.items()]
         lines += [f"  not compared: {each}" for each in self.differing]
-        lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
+        lines += _first_lines("spoilt", [f"{plan} by {why}" for plan, why in self.spoilt.items()])
         return "\n".join(lines)
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Return numbers as ranges: ``1 2 3 5`` as ``1-3 5``."""
+def _first_lines(what: str, texts: Sequence[str]) -> list[str]:
+    """Return a line for each of the first texts, and one with the number of the others."""
+    more = [f"{len(texts) - _NAMED:,} more"] if len(texts) > _NAMED else []
+    return [f"  {what}: {text}" for text in (*texts[:_NAMED], *more)]
+
+
+def _first_places(places: Mapping[str, int]) -> str:
+    """Return the first places as text, with the number of the others."""
+    more = sum([*places.values()][_NAMED:])
+    return " ".join([*places][:_NAMED]) + (f" and {more:,} more" if more else "")
+
+
+def _ranges(numbers: list[int]) -> dict[str, int]:
+    """Return numbers as ranges with their lengths: ``1 2 3 5`` as ``1-3`` with 3 and ``5`` with 1."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][-1] + 1:
             parts[-1][1:] = [number]
         else:
             parts.append([number])
-    return " ".join("-".join(map(str, part)) for part in parts)
+    return {"-".join(map(str, part)): part[-1] - part[0] + 1 for part in parts}
 
 
-def _places(faults: Iterable[Fault]) -> dict[str, str]:
-    """Return the places where faults strike, by name: ``1 2 4``, ``staff.Team/9``."""
+def _places(faults: Iterable[Fault]) -> dict[str, dict[str, int]]:
+    """Return the places where faults strike, by name, each with the number of places that it stands for.
+
+    Such a place is ``1``, ``2-4`` or ``staff.Team/9``.
+    """
     places: dict[str, dict[str, None]] = {}
     for fault in faults:
         # Fields with their default, such as the length of a stall, are left out.
@@ -114,7 +131,7 @@ def _places(faults: Iterable[Fault]) -> dict[str, str]:
         ]
         places.setdefault(fault.name, {})["/".join(given)] = None
     return {
-        name: _ranges([int(each) for each in found]) if all(map(str.isdecimal, found)) else " ".join(found)
+        name: _ranges([int(each) for each in found]) if all(map(str.isdecimal, found)) else dict.fromkeys(found, 1)
         for name, found in places.items()
     }
 

@@ -50,7 +50,7 @@ def run(
 
     If ``patient``, each change by the scenario waits until all work is done. Another ``draw`` lets the program draw
     other random numbers in the same schedule. A ``rival`` writes as well. A look at a clock takes ``look`` nanoseconds.
-    The scenario goes on for ``more`` seconds in which users do nothing.
+    The scenario goes on for ``more`` seconds while users do nothing.
     """
     try:
         trio.lowlevel.current_task()
@@ -144,7 +144,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
 
 
 async def _let_timers_end(world: World, quiet: float) -> str:
-    """Let the program do what it waits for by its own clock. Returns the time after which it should be quiet.
+    """Let the program do what it waits for by its own clock. Returns the time when it should be quiet.
 
     A wait that has ended may lead to another one, so this ends when nothing was done, but also after some rounds.
     """

@@ -27,7 +27,7 @@ def slow_calls(first: Result, left_out: LeftOut) -> list[faults.Fault]:
 
 
 def calls_before_a_change(settled: Result) -> list[faults.Fault]:
-    """Return the calls after which users change something, in the run in which they wait after each change."""
+    """Return the calls before the users' last change, in the run whose users wait after each change."""
     last = settled.asked[-1][0] if settled.asked else 0
     return [faults.ChangeDuring(each.number) for each in settled.trace.steps if each.number <= last]
 

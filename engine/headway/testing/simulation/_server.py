@@ -147,7 +147,7 @@ class Server:
             await client.apply((self._types.find(stored_as) or type).view(asked_again(wish)))
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
-        """Write a resource as another writer, who adds an entry to its metadata that nobody else may destroy.
+        """Write a resource as another writer, who adds an entry to its metadata that no controller may destroy.
 
         Returns False if the resource does not exist.
         """
@@ -203,7 +203,7 @@ class Server:
 
 
 class _Creations:
-    """A `Channel` that tells the store which of its commits are creations by `Client.create`."""
+    """A `Channel` that lets the store know which of its commits are creations by `Client.create`."""
 
     def __init__(self, inner: Channel) -> None:
         self._inner = inner

@@ -96,7 +96,7 @@ class SimulatedStore(MemoryBackend):
                 stored = self._now.get(place)
                 if stored is None and made.id is not None:
                     uid = _ulid(self._taken[place] + 1, "uid", *place[0], *place[1])
-                    # A creation's token determines the end of the uid, by which its client recognizes the resource.
+                    # A creation's token determines the end of the uid, so that its client recognizes the resource.
                     made.id.uid = uid[:10] + made.id.uid[10:] if CREATING.get() else uid
                 if stored is None or made.generation != stored.generation:
                     made.generation = _ulid(self._generations[place] + 1, "generation", *place[0], *place[1])

@@ -67,7 +67,7 @@ def _where(given: str, test: str) -> tuple[Path, bool]:
 
 
 def _file_name(test: str) -> str:
-    """Return a test's name as a part of a file name. If it must be changed for that, a digest tells it from others."""
+    """Return a test's name as a part of a file name. If it must be changed for that, a digest makes it unique."""
     plain = test.replace("::", ".").replace("/", ".")
     safe = re.sub(r"[^\w.-]+", "-", plain, flags=re.ASCII)
     if safe != plain or len(safe) > _LONGEST:

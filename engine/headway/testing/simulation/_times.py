@@ -34,10 +34,10 @@ _COMPACT = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 def all_aligned(
     result: Result, references: Sequence[Result], patient: Sequence[Result] = (), slow: Result | None = None
 ) -> tuple[Result, list[Result]]:
-    """Return a result and the right results. Where they differ only by times, replace these by the first right one's.
+    """Return a result and the right results. Where they differ only by times, use those times of the first right one.
 
     Args:
-        slow: a run without faults in which each look at a clock takes longer.
+        slow: a run without faults whose looks at a clock take longer.
     """
     first, *others = references
     rights = [first, *(aligned(each, [first]) for each in others), *(aligned(each, [first], slow) for each in patient)]
@@ -48,7 +48,7 @@ def aligned(result: Result, rights: Sequence[Result], other: Result | None = Non
     """Return a result. Where it differs from a similar right result only by times, replace them by that result's times.
 
     Args:
-        other: a run without faults in which each look at a clock takes longer. If a number differs between that run and
+        other: a run without faults whose looks at a clock take longer. If a number differs between that run and
             the first right result, it comes from a clock, too. An example is a duration.
     """
     first = rights[0]
@@ -280,5 +280,5 @@ def _moment(token: str) -> float | None:
 
 
 def _granularity(one: float, other: float) -> float:
-    """Return the seconds to which both times are rounded: a day, an hour, a minute, or else one."""
+    """Return the unit of rounding of both times in seconds: a day, an hour, a minute, or else one."""
     return next((unit for unit in (_DAY, 3600.0, 60.0) if one % unit == other % unit == 0), 1.0)

@@ -1,4 +1,4 @@
-"""Runs with the disturbance of a fault, moved to a time at which it cannot make a correct program fail.
+"""Runs with the disturbance of a fault, moved to a time when it cannot make a correct program fail.
 
 - Another writer comes before a reconcile, not within it. Whatever is lost then, the controller may overwrite.
 - A reconcile waits until it can read a change that it destroyed. If it destroys the change again, it owns the field.
@@ -97,7 +97,7 @@ class _ReadFirst:
 
 
 def is_kept_if_read(setting: Setting, plan: Plan, result: Result, found: Overwrite) -> bool:
-    """Return True if a change that a controller has destroyed is kept in the run in which it reads the change first."""
+    """Return True if a change that a controller has destroyed is kept when it reads the change first."""
     number = next((at for at, each in enumerate(result.trace.reconciles, 1) if each is found.step.by), 0)
     if not number:
         return False
@@ -119,7 +119,7 @@ def without_entry(result: Result) -> Result:
 
 
 def has_lost_entry(result: Result, step: Step) -> bool:
-    """Return True if another writer has added the entry just before a call, and the resource is there without it."""
+    """Return True if another writer has added the entry just before a call, and the resource exists without it."""
     added = any(
         (each.kind, each.key) == (step.kind, step.key) and each.new is not None and ANOTHER_WRITER in each.new.metadata
         for each in result.trace.commits
@@ -135,7 +135,7 @@ def _has_entry(result: Result, step: Step) -> bool:
 def written_early(setting: Setting, result: Result, step: Step) -> Result | None:
     """Return the run in which the other writer comes before the reconcile that makes a call.
 
-    None if that run fails, or if a daemon or a source makes the call: it has no moment before which it had read nothing.
+    None if that run fails, or if a daemon or a source makes the call, which may have read at any time before.
     """
     number = next((at for at, each in enumerate(result.trace.reconciles, 1) if each is step.by), 0)
     if not number:
@@ -156,7 +156,7 @@ def overwritten(step: Step, result: Result, early: Result | None) -> list[Findin
 
 
 def restored_at_last(setting: Setting, revision: int) -> Result | None:
-    """Return the run in which the store is restored when all work is done, or None if it fails."""
+    """Return the run whose store is restored when all work is done, or None if it fails."""
     return _run(setting, Plan(), rival=_RestoredAtLast(revision))
 
 
@@ -166,7 +166,7 @@ def lost_for_good(found: list[Difference]) -> frozenset[str]:
 
 
 def new_from_start(setting: Setting, upgraded: Result) -> Setting:
-    """Return the setting in which the program of the last upgrade runs from the start.
+    """Return the setting that has the program of the last upgrade from the start.
 
     The types that only older programs have stay known, because users may write them.
     """
@@ -177,7 +177,7 @@ def new_from_start(setting: Setting, upgraded: Result) -> Setting:
 
 
 def done_again(setting: Setting, plan: Plan, fault: faults.StepFault) -> Result | None:
-    """Return the run in which a call is done and arrives once more, as late as under the fault, at the same pace."""
+    """Return the run that does a call and lets it arrive once more, as late as under the fault, at the same pace."""
     pace = [each for each in plan if isinstance(each, faults.SCHEDULES)]
     return _run(setting, Plan(*pace, faults.DoneAgain(fault.step, getattr(fault, "seconds", 0.0))))
 

@@ -71,7 +71,7 @@ class Upgrades:
 
 
 def merged(new: Registry, old: Registry | None) -> Registry:
-    """Return the types of two programs. The new one's declaration of a type counts, and its converters."""
+    """Return the types of two programs. The declarations and the converters of the new one count."""
     missing = [] if old is None else [each for each in old if new.find(each.name) is None]
     if not missing:
         return new

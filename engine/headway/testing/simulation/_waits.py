@@ -32,6 +32,6 @@ def _of_tasks(alive: set[Process]) -> Iterator[float]:
         left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
         process = task.context.get(PROCESS)
         if task.context.get(RECONCILE) is not None and process is not None and process in alive:
-            # Trio has no public way to ask another task for its deadline. The innermost scope is that of a sleep.
-            # Scopes around it may be Headway's, such as that of a lease.
+            # Trio has no public way to ask another task for its deadline. The innermost scope belongs to a sleep.
+            # Scopes around it may be Headway's, such as the scope of a lease.
             yield task._cancel_status._scope.deadline

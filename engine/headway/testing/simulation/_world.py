@@ -88,7 +88,8 @@ class Setting:
 
 
 class World:
-    """The world that a scenario works in.
+    """The world that a scenario works in, by ``client``, ``outside`` and the methods from `wait_idle` to
+    `restart_server`. Everything else is for the simulation itself, and may change.
 
     Attributes:
         outside: the outside world, without faults.
@@ -187,7 +188,7 @@ class World:
                 if (self.injector.pending, self.store.position, now) == (0, revision, lives):
                     if not self._has_free_shard():
                         return
-                    # A shard whose lease was lost belongs to no process for some seconds, and nobody owes its work.
+                    # A shard whose lease was lost belongs to no process for some seconds, and no process owes its work.
                     await trio.sleep(_SHARDS_MOVE)
         owing = "; ".join(
             f"{process.name}: {status.name} {status.problem or 'has work left'}"
@@ -257,9 +258,9 @@ class World:
             killed.kill()
 
     async def lead(self, process: int = 0) -> None:
-        """Let a process lead every controller of which another one is the leader now, and wait until it does.
+        """Let a process lead every controller that another one leads now, and wait until it does.
 
-        The former leader learns of it as in production: at its next write, or when it fails to renew its lease.
+        The old leader learns of it as in production: at its next write, or when it fails to renew its lease.
 
         Raises:
             GivenUp: if the process does not become the leader in time, for example because it is dead.

@@ -2,8 +2,8 @@
 
 A step is a call made by a reconciler or another function of the program: a write, a read of the store or a call of
 the outside world. Steps are numbered from 1, over all processes, in the order of their starts. A revision is the number
-of a commit. A checkpoint is a Trio checkpoint of a process, in its reconcilers or in Headway itself. A look is a call
-by which a process of the program reads the wall clock.
+of a commit. A checkpoint is a Trio checkpoint of a process, in its reconcilers or in Headway itself. A look is a
+process's call that reads the wall clock.
 
 Up to the first fault of its plan, a run is identical to the one without faults, step by step and revision by revision.
 So a number from the one means the same in the other.
