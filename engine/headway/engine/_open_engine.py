@@ -21,6 +21,7 @@ from headway.engine._arguments import (
     check_store,
     check_tls,
     combine_apps,
+    combine_topics,
     refuse_own_name,
 )
 from headway.engine._collector import GcFreeze
@@ -122,6 +123,7 @@ async def open_engine(
     check_trio("headway.open_engine")
     check_store(store)
     registry, definitions = combine_apps(apps)
+    topics = combine_topics(apps)
     refuse_own_name(apps)
     options = RunOptions(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit)
     options.check()
@@ -138,7 +140,7 @@ async def open_engine(
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             await record_schemas(backend, registry)
-            services = EngineServices(backend, registry, report)
+            services = EngineServices(backend, registry, report, topics)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
             isolation = Isolation() if check_isolation else None

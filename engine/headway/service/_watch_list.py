@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from operator import attrgetter
@@ -189,19 +189,24 @@ def visible_items(
         there = [seen for each in item.resources if (seen := view(each)) is not None and shows(seen)]
         return [SnapshotChunk(there)] if there else []
     if isinstance(item, Changes):
-        left = _without_moves(
-            [
-                each if seen is each.resource else each._replace(resource=seen)
-                for each in item.changes
-                if (seen := view(each.resource)) is not None and shows(seen)
-            ]
-        )
+        left = visible_changes(item.changes, view, shows)
         items: list[StreamItem] = [Changes(_ending_commits(left))] if left else []
         last = item.changes[-1].revision
         if not left or left[-1].revision < last:
             items.append(Bookmark(here._replace(revision=last)))
         return items
     return [item]
+
+
+def visible_changes(changes: Sequence[Change], view: View, shows: Callable[[pb.Resource], bool]) -> list[Change]:
+    """Return the changes to send to a watcher of one version, as `visible_items` describes. `more` is not adjusted."""
+    return _without_moves(
+        [
+            each if seen is each.resource else each._replace(resource=seen)
+            for each in changes
+            if (seen := view(each.resource)) is not None and shows(seen)
+        ]
+    )
 
 
 def _without_moves(changes: list[Change]) -> list[Change]:

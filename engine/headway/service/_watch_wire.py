@@ -14,6 +14,7 @@ from headway.errors import PayloadError
 from headway.protobuf import copy_message, decode, decoder_of, encode, varint
 from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, pb, position
 from headway.rpc import PIECE, framed
+from headway.subscription import Commits, NewSnapshot, Reached, SnapshotComplete, SnapshotPart, SubscriptionEvent
 
 _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"
 _REVISION, _MORE = b"\xa8\x06", b"\xb0\x06\x01"
@@ -275,4 +276,16 @@ def copied(sent: Any) -> Any:
         return SnapshotChunk([copy_message(resource) for resource in sent.resources])
     if isinstance(sent, Changes):
         return Changes([change._replace(resource=copy_message(change.resource)) for change in sent.changes])
-    return sent if isinstance(sent, EndOfSnapshot | Bookmark) else copy_message(sent)
+    if isinstance(sent, SnapshotPart):
+        return SnapshotPart([_copied_event(each) for each in sent.events])
+    if isinstance(sent, Commits):
+        return Commits([each._replace(events=[*map(_copied_event, each.events)]) for each in sent.commits])
+    # The others consist of values that cannot be modified.
+    values = EndOfSnapshot | Bookmark | SnapshotComplete | NewSnapshot | Reached
+    return sent if isinstance(sent, values) else copy_message(sent)
+
+
+def _copied_event(event: SubscriptionEvent) -> SubscriptionEvent:
+    if isinstance(event, Change):
+        return event._replace(resource=copy_message(event.resource))
+    return event._replace(data=copy_message(event.data))
