@@ -117,7 +117,7 @@ class SubscribeService:
         self._context = Context(backend, AccessChecks(permissions, registry), versions or Versions(registry))
         self._topics = topics
         self._permissions = permissions
-        self._streams = streams or OpenSubscriptions()
+        self._streams = OpenSubscriptions() if streams is None else streams
 
     async def subscribe(self, stream: Any) -> None:
         """Serve Subscribe as a grpclib handler. It sends `SubscriptionItem`s, which an encoder turns into messages.

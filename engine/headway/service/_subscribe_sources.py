@@ -207,12 +207,12 @@ class TopicSource:
 
     def snapshot(self) -> list[TopicEvent]:
         """Return the current events, and continue after them. Contains no checkpoint."""
-        # In this order: the program's function may publish.
+        # In this order: what the program's function publishes itself is repeated after the snapshot, and not lost.
+        self.position = self.topic.position
         try:
             found = [event for subject in sorted(self.subjects) for event in self.topic.snapshot(subject)]
         except Exception as error:
             raise failed(f"the snapshot of topic {self.topic.name} failed", error) from error
-        self.position = self.topic.position
         return [event for event in found if self._shows(event)]
 
     def resume(self, after: TopicPosition) -> None:

@@ -162,6 +162,7 @@ class Topic(Generic[T]):
         kept = self._snapshots.get(subject)
         if kept is not None:
             return kept
+        before = self.position
         found: object = self._snapshot(subject)
         if problem := answer_problem(found):
             raise TypeError(f"snapshot of topic {self.name} {problem}")
@@ -171,7 +172,7 @@ class Topic(Generic[T]):
                 f"that this selects, such as {{{subject!r}: event}} or {{}}, not {found!r:.200}"
             )
         events = [TopicEvent(self.name, self._checked(each), self._encoded(each, found[each])) for each in found]
-        if self._subscribers[subject]:
+        if self._subscribers[subject] and self.position == before:
             self._snapshots[subject] = events
         return events
 
