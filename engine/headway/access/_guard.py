@@ -148,6 +148,10 @@ class Caller:
         """Return True if the caller may watch the subject of a topic, or all of them for ``*``, and read any of it."""
         return self._may_show("watch", TOPIC, "", "", f"{topic}/{'' if subject == ANY else subject}")
 
+    def may_know_topic(self, topic: str) -> bool:
+        """Return True if the caller may read any subject of the topic, so that its events may be described to them."""
+        return self._identity.allows_any("read", TOPIC, "", "", f"{topic}/")
+
     def may_see(self, topic: str, subject: str) -> bool:
         """Return True if the caller may read the events of this subject."""
         return self._identity.allows("read", TOPIC, "", "", f"{topic}/{subject}")

@@ -180,7 +180,7 @@ async def open_engine(
                         if access is not None:
                             nursery.start_soon(audit.report_rest, name="audit")
                         offered = services.for_clients(access, audit)
-                        server = listening(offered, registry, access, health, listen, tls, report, limits)
+                        server = listening(offered, registry, topics, access, health, listen, tls, report, limits)
                         addresses = await network.enter_async_context(server)
                     if access is not None:
                         network.callback(access.subscribe(report))

@@ -48,6 +48,7 @@ class Topic(Generic[T]):
 
     Attributes:
         name: the topic's name.
+        payload: the message class of its events; None if they are bytes.
         wildcard: True if subscribers may ask for all subjects at once.
     """
 
@@ -61,6 +62,7 @@ class Topic(Generic[T]):
     ) -> None:
         _check_declaration(name, payload, snapshot, wildcard)
         self.name = name
+        self.payload = payload
         self.wildcard = wildcard
         self._class: type[Any] = payload or _Bytes
         self._raw = payload is None
