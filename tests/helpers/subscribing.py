@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.resource import Change, Registry, ResourceType, pb
+from headway.resource import Change, Registry, ResourceType, SnapshotChunk, pb
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from headway.service import (
     SUBSCRIBE,
@@ -140,9 +140,15 @@ def shown(item: SubscriptionItem) -> object:
     """Return an item in short: a list of commits, or of the events of a snapshot after "part"."""
     if isinstance(item, Commits):
         return [sorted(map(short, each.events)) for each in item.commits]
-    if isinstance(item, SnapshotPart):
-        return ["part", *sorted(map(short, item.events))]
+    if isinstance(item, SnapshotPart | SnapshotChunk):
+        return ["part", *sorted(map(short, events_of(item)))]
     return {SnapshotComplete: "end", NewSnapshot: "new snapshot", Reached: "reached"}[type(item)]
+
+
+def events_of(part: SnapshotPart | SnapshotChunk) -> list[SubscriptionEvent]:
+    if isinstance(part, SnapshotPart):
+        return part.events
+    return [Change(int(each.version), each, False, False) for each in part.resources]
 
 
 async def a_snapshot(items: AsyncIterator[Any]) -> tuple[list[str], SubscriptionPosition]:
@@ -152,8 +158,8 @@ async def a_snapshot(items: AsyncIterator[Any]) -> tuple[list[str], Subscription
         item = await anext(items)
         if isinstance(item, SnapshotComplete):
             return sorted(state), item.position
-        assert isinstance(item, SnapshotPart), item
-        for event in item.events:
+        assert isinstance(item, SnapshotPart | SnapshotChunk), item
+        for event in events_of(item):
             name = short(event)
             bare = name.lstrip("-").partition("=")[0]
             for each in [each for each in state if each.partition("=")[0] == bare]:

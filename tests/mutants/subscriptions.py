@@ -36,14 +36,6 @@ SUBSCRIPTION_MUTANTS = (
         "m9",
     ),
     Mutant(
-        "changes that a part's snapshot includes are sent again",
-        "service/_subscribe_sources.py",
-        "return change.revision > since",
-        "return True",
-        _SERVICE,
-        "m9",
-    ),
-    Mutant(
         "a resource of two subjects is sent twice in a snapshot",
         "service/_subscribe_sources.py",
         "if not part.matches(key) or any(each.matches(key) for each in earlier):",
@@ -145,8 +137,8 @@ SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a subscription shows resources that its caller may not read",
         "service/_subscribe_sources.py",
-        "if seen is not None and self._shows(seen):",
-        "if seen is not None:",
+        "if seen is not None and self._shows(seen):\n                found",
+        "if seen is not None:\n                found",
         _RIGHTS,
     ),
     Mutant(
@@ -203,8 +195,8 @@ SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a client hands over half a snapshot",
         "client/_subscribe.py",
-        "                for event in item.events:\n                    _gather(gathered, event)\n",
-        "                await self._hand_over(_Handed([*item.events], SubscriptionPosition(), snapshot=True))\n",
+        "                for event in _events(item):\n                    _gather(gathered, event)\n",
+        "                await self._hand_over(_Handed([*_events(item)], SubscriptionPosition(), snapshot=True))\n",
         _CLIENT,
     ),
     Mutant(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.errors import PayloadError
-from headway.protobuf import decode, encode
-from headway.resource import AnyMessage, Change, Position, ResourceId, TypeName, pb
+from headway.protobuf import decode, encode, varint
+from headway.resource import AnyMessage, Change, Position, ResourceId, SnapshotChunk, TypeName, pb
 from headway.service import SUBSCRIBE, Decision, SubscribeDecoder, SubscribeEncoder
 from headway.service._watch_wire import ResourceEncodings
 from headway.storage import MemoryBackend
@@ -208,6 +208,9 @@ EVENT = TopicEvent("rates", "EUR", AnyMessage(type_url="u", value=b"v"))
     "item",
     [
         SnapshotPart([Change(7, resource("a"), False, False), Change(7, resource("b"), True, False), EVENT]),
+        SnapshotChunk([resource("a"), resource("b")]),
+        SnapshotPart([EVENT]),
+        Commits([Commit([Change(7, resource("a"), True, False)], AT._replace(topics=()))]),
         SnapshotComplete(AT),
         NewSnapshot("a reason"),
         Reached(AT),
@@ -225,3 +228,23 @@ def test_items_survive_the_wire(item: Any) -> None:
     assert SubscribeDecoder()(bodies) == [item]
     for body in bodies:
         assert encode(decode(subscribe_pb.SubscribeResponse, body)) == body
+
+
+def test_batch_of_another_layout_is_read_too() -> None:
+    """Another server may order the fields in another way, or send resources that are no resources."""
+    item = Commits([Commit([Change(7, resource("a"), False, False), Change(7, resource("b"), True, False)], AT)])
+    (message,) = SubscribeEncoder(ResourceEncodings())(item)
+    batch = decode(subscribe_pb.SubscribeResponse, message[5:]).batch
+    assert batch is not None
+    assert batch.position is not None
+    at = encode(subscribe_pb.Batch(position=batch.position))
+    events = encode(subscribe_pb.Batch(events=batch.events))
+    swapped = at + events
+    assert SubscribeDecoder()([b"\x0a" + varint(len(swapped)) + swapped]) == [item]
+    for wrong in (pb.Resource(), pb.Resource(id=pb.Id(name="a"), version="7"), resource("a")):
+        wrong.version = "" if wrong.id is not None and wrong.id.type is not None else wrong.version
+        for position in (None, batch.position):
+            event = subscribe_pb.Event(upsert=wrong)
+            body = encode(subscribe_pb.SubscribeResponse(batch=subscribe_pb.Batch(events=[event], position=position)))
+            with pytest.raises(PayloadError, match="without an id or a version"):
+                SubscribeDecoder()([body])

@@ -25,7 +25,7 @@ from headway.client._refusals import client_error
 from headway.client._subjects import Subject
 from headway.client._watch import Deleted, Upserted
 from headway.errors import HeadwayError, PayloadError, StoreChanged, Unavailable
-from headway.resource import Change, Resource, ResourceType, TypeName, resource_id, type_name
+from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
 from headway.rpc import Channel, Lagging, Metadata
 from headway.service import SUBSCRIBE
 from headway.subscription import (
@@ -151,10 +151,10 @@ class Follower:
             self.problem = None
             if isinstance(item, NewSnapshot):
                 gathered = {}
-            elif isinstance(item, SnapshotPart):
+            elif isinstance(item, SnapshotChunk | SnapshotPart):
                 if gathered is None:
                     raise Lagging("a snapshot came that was not announced")
-                for event in item.events:
+                for event in _events(item):
                     _gather(gathered, event)
             elif isinstance(item, SnapshotComplete):
                 if gathered is None:
@@ -194,6 +194,12 @@ class Follower:
                 raise Lagging(f"{what} is at {number} of topic {topic}, which was at {numbers[topic, incarnation]}")
         if beyond and (here, reached.topics) == (there, position.topics):
             raise Lagging(f"{what} was sent twice")
+
+
+def _events(part: SnapshotChunk | SnapshotPart) -> Sequence[SubscriptionEvent]:
+    if isinstance(part, SnapshotPart):
+        return part.events
+    return [Change(int(each.version), each, False, False) for each in part.resources]
 
 
 def _gather(gathered: dict[object, SubscriptionEvent], event: SubscriptionEvent) -> None:

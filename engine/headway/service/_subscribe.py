@@ -14,7 +14,7 @@ from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.errors import HistoryCompacted
-from headway.resource import Registry
+from headway.resource import Registry, SnapshotChunk
 from headway.service._access import AccessChecks
 from headway.service._handlers import Context, Handlers
 from headway.service._position import current_position
@@ -239,12 +239,13 @@ class _Served:
         if self._store is not None:
             self._store.begin_snapshot()
 
-    async def _next_part(self) -> SnapshotPart | None:
+    async def _next_part(self) -> SnapshotChunk | SnapshotPart | None:
         """Return the next part of the snapshot, or None at its end."""
         store = self._store
         if store is not None and not self._caught_up:
-            while (found := await store.next_part()) is not None:
-                return SnapshotPart([*found])
+            found = await store.next_part()
+            if found is not None:
+                return found
             self._caught_up = True
             late = await store.catch_up()
             if late:

@@ -23,8 +23,9 @@ NOWHERE = Position("", "", 0)
 class StoreSource:
     """The changes of some parts of some types, in whole commits.
 
-    A snapshot is read part by part. The changes that happen meanwhile come after it, up to the revision of its last
-    part (`catch_up`), so that all types are complete up to one revision.
+    A snapshot is read part by part. Then come the changes since its first part, up to the revision of its last one
+    (`catch_up`), so that all types are complete up to one revision. A change that a later part already contains comes
+    again, with the changes after it. The reader applies all of them together.
     """
 
     def __init__(self, context: Context, wanted: Sequence[tuple[Type, list[Part]]]) -> None:
@@ -56,7 +57,7 @@ class StoreSource:
             tail.first = None
         self._ahead = [(tail, index) for tail in reversed(self._tails) for index in reversed(range(len(tail.parts)))]
 
-    async def next_part(self) -> list[Change] | None:
+    async def next_part(self) -> SnapshotChunk | None:
         """Return some resources of the snapshot, or None at its end. Raises HistoryCompacted."""
         while self._ahead:
             tail, index = self._ahead[-1]
@@ -65,11 +66,10 @@ class StoreSource:
             item = await self._reading.next()
             if isinstance(item, SnapshotChunk):
                 shown = tail.shown(item, index)
-                if shown:
+                if shown.resources:
                     return shown
                 continue
             assert isinstance(item, EndOfSnapshot)
-            tail.since[index] = item.position.revision
             tail.first = tail.first or item.position
             self._reach(item.position)
             self._reading.close()
@@ -99,7 +99,6 @@ class StoreSource:
         self._here = after
         for tail in self._tails:
             await tail.open(self._backend, after)
-            tail.since = [after.revision] * len(tail.parts)
         self._merge = CommitMerge([after.revision] * len(self._tails))
         self._handed_out = after.revision
 
@@ -143,19 +142,18 @@ class _Tail:
 
     Attributes:
         first: the position of the first part of the snapshot.
-        since: for each part, the revision of its snapshot. Earlier changes of its resources are in the snapshot.
     """
 
     def __init__(self, context: Context, type: Type, parts: list[Part]) -> None:
         self.type = type
         self.parts = parts
-        self.since = [0] * len(parts)
         self.first: Position | None = None
         self.watch: Watch | None = None
         self._shows: Callable[[pb.Resource], bool] = context.access.shows
         self._view: View = context.versions.view(type)
         # True if every change of the kind is sent as it is stored, as long as it is of this version.
         self._whole = parts[0].everything and not context.access.restricted
+        self._version = type.name.version
 
     async def open(self, backend: Any, after: Position) -> None:
         """Open the watch of the changes after a position."""
@@ -167,10 +165,12 @@ class _Tail:
             self.watch.close()
             self.watch = None
 
-    def shown(self, chunk: SnapshotChunk, index: int) -> list[Change]:
+    def shown(self, chunk: SnapshotChunk, index: int) -> SnapshotChunk:
         """Return the resources of a part's snapshot that the caller may read and that no earlier part contains."""
+        if self._whole and is_of_version(chunk, self._version):
+            return chunk
         part, earlier = self.parts[index], self.parts[:index]
-        found: list[Change] = []
+        found: list[pb.Resource] = []
         for resource in chunk.resources:
             if not part.everything:
                 key = resource_key(resource)
@@ -178,21 +178,18 @@ class _Tail:
                     continue
             seen = self._view(resource)
             if seen is not None and self._shows(seen):
-                found.append(Change(int(seen.version or 0), seen, False, False))
-        return found
+                found.append(seen)
+        return SnapshotChunk(found)
 
     def visible(self, item: Changes) -> Sequence[Change]:
-        """Return the changes that are selected, that the snapshot doesn't include, and that the caller may read."""
-        if self._whole and is_of_version(item, self.type.name.version):
+        """Return the changes that are selected and that the caller may read."""
+        if self._whole and is_of_version(item, self._version):
             return item.changes
         return visible_changes([each for each in item.changes if self._selects(each)], self._view, self._shows)
 
     def _selects(self, change: Change) -> bool:
         key = resource_key(change.resource)
-        for part, since in zip(self.parts, self.since, strict=True):
-            if part.matches(key):
-                return change.revision > since
-        return False
+        return any(part.matches(key) for part in self.parts)
 
 
 class TopicSource:

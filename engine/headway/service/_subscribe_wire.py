@@ -7,13 +7,14 @@ The bytes of resources are shared with the streams of WatchList.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.errors import PayloadError
-from headway.protobuf import decode, encode, varint
-from headway.resource import AnyMessage, Change, pb
+from headway.protobuf import decode, decoder_of, encode, varint
+from headway.resource import AnyMessage, Change, SnapshotChunk, pb
 from headway.rpc import PIECE, framed
-from headway.service._watch_wire import ResourceEncodings
+from headway.service._watch_wire import ResourceEncodings, read_varint
 from headway.subscription import (
     Commit,
     Commits,
@@ -43,8 +44,10 @@ class SubscribeEncoder:
         """Return the item's messages."""
         if isinstance(item, Commits):
             return self._commits(item.commits)
+        if isinstance(item, SnapshotChunk):
+            return self._parts(map(self._scanned, item.resources))
         if isinstance(item, SnapshotPart):
-            return self._parts(item.events)
+            return self._parts(map(self._event, item.events))
         return (framed(encode(_mark(item))),)
 
     def _commits(self, commits: list[Commit]) -> Iterator[bytes]:
@@ -52,7 +55,7 @@ class SubscribeEncoder:
         size = 0
         for events, position in commits:
             at = encode(position.message())
-            body = [self._event(each, scanned=False) for each in events]
+            body = map(self._event, events)
             message = _batch(b"".join([*body, _POSITION, varint(len(at)), at]))
             held.append(message)
             size += len(message)
@@ -62,11 +65,10 @@ class SubscribeEncoder:
         if held:
             yield b"".join(held)
 
-    def _parts(self, events: list[SubscriptionEvent]) -> Iterator[bytes]:
+    def _parts(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
         held: list[bytes] = []
         size = 0
-        for event in events:
-            body = self._event(event, scanned=True)
+        for body in bodies:
             if held and size + len(body) > PIECE:
                 yield _batch(b"".join(held))
                 held, size = [], 0
@@ -75,15 +77,23 @@ class SubscribeEncoder:
         if held:
             yield _batch(b"".join(held))
 
-    def _event(self, event: SubscriptionEvent, *, scanned: bool) -> bytes:
+    def _scanned(self, resource: pb.Resource) -> bytes:
+        body = self._of_scanned(resource)
+        return _head(_UPSERT, len(body)) + body
+
+    def _event(self, event: SubscriptionEvent) -> bytes:
         if isinstance(event, Change):
-            inner = self._of_scanned(event.resource) if scanned else self._of(event.resource)
-            arm = _DELETE if event.deleted else _UPSERT
-        else:
-            published = subscribe_pb.Published(topic=event.topic, subject=event.subject, data=event.data)
-            inner, arm = encode(published), _PUBLISHED
-        length = varint(len(inner))
-        return b"".join((_EVENTS, varint(len(arm) + len(length) + len(inner)), arm, length, inner))
+            body = self._of(event.resource)
+            return _head(_DELETE if event.deleted else _UPSERT, len(body)) + body
+        body = encode(subscribe_pb.Published(topic=event.topic, subject=event.subject, data=event.data))
+        return _head(_PUBLISHED, len(body)) + body
+
+
+@lru_cache(4096)
+def _head(arm: bytes, size: int) -> bytes:
+    """Return the bytes before what an event contains. Resources of one type have only a few different lengths."""
+    inner = arm + varint(size)
+    return _EVENTS + varint(len(inner) + size) + inner
 
 
 def _batch(body: bytes) -> bytes:
@@ -101,28 +111,76 @@ def _mark(item: SnapshotComplete | NewSnapshot | Reached) -> subscribe_pb.Subscr
 
 
 class SubscribeDecoder:
-    """A decoder of one stream's SubscribeResponses. Batches that arrive together become one item."""
+    """A decoder of one stream's SubscribeResponses. Batches that arrive together become one item.
+
+    A batch with another layout than our server's takes the slow path.
+    """
+
+    def __init__(self) -> None:
+        self._resource = decoder_of(pb.Resource)
+        self._position = decoder_of(subscribe_pb.Position)
 
     def __call__(self, bodies: list[bytes]) -> list[SubscriptionItem]:
         """Return the items of messages that arrived together. Raises PayloadError if a message does not decode."""
         items: list[SubscriptionItem] = []
         commits: list[Commit] = []
         for body in bodies:
-            response = decode(subscribe_pb.SubscribeResponse, body)
-            batch = response.batch
-            if batch is not None and batch.position is not None:
-                position = subscription_position(batch.position)
-                commits.append(Commit([_event(each, position) for each in batch.events], position))
+            item = self._quick(body) or _slow(decode(subscribe_pb.SubscribeResponse, body))
+            if isinstance(item, Commit):
+                commits.append(item)
                 continue
             if commits:
                 items.append(Commits(commits))
                 commits = []
-            item = SnapshotPart([_event(each, _NOWHERE) for each in batch.events]) if batch else _marked(response)
             if item is not None:
                 items.append(item)
         if commits:
             items.append(Commits(commits))
         return items
+
+    def _quick(self, body: bytes) -> Commit | SnapshotChunk | None:
+        """Return a batch of resources if its fields are in the order of their numbers; otherwise None."""
+        end = len(body)
+        found: list[tuple[bool, pb.Resource]] = []
+        position: SubscriptionPosition | None = None
+        try:
+            if body[0] != _BATCH[0]:
+                return None
+            size, at = read_varint(body, 1)
+            if at + size != end:
+                return None
+            while at < end:
+                tag = body[at]
+                size, at = read_varint(body, at + 1)
+                if tag == _POSITION[0] and at + size == end:
+                    position = subscription_position(self._position(body, at, end))
+                    break
+                arm = body[at]
+                inner, begin = read_varint(body, at + 1)
+                if tag != _EVENTS[0] or arm not in (_UPSERT[0], _DELETE[0]) or begin + inner != at + size:
+                    return None
+                at += size
+                if at > end:
+                    return None
+                found.append((arm == _DELETE[0], self._resource(body, begin, at)))
+        except IndexError:
+            return None
+        if position is None:
+            # A snapshot's own deletions take the slow path.
+            return (
+                None if any(deleted for deleted, _ in found) else SnapshotChunk([_checked(each) for _, each in found])
+            )
+        return Commit([_change(each, position, deleted=deleted) for deleted, each in found], position)
+
+
+def _slow(response: subscribe_pb.SubscribeResponse) -> Commit | SubscriptionItem | None:
+    batch = response.batch
+    if batch is None:
+        return _marked(response)
+    if batch.position is None:
+        return SnapshotPart([_event(each, _NOWHERE) for each in batch.events])
+    position = subscription_position(batch.position)
+    return Commit([_event(each, position) for each in batch.events], position)
 
 
 _NOWHERE = SubscriptionPosition()
@@ -139,11 +197,20 @@ def _event(event: subscribe_pb.Event, position: SubscriptionPosition) -> Subscri
 
 
 def _change(resource: pb.Resource, position: SubscriptionPosition, *, deleted: bool) -> Change:
-    if resource.id is None or resource.id.type is None:
-        raise PayloadError("an event has a resource without an id")
-    if position.store is not None:
-        return Change(position.store.revision, resource, deleted, False)
-    return Change(int(resource.version) if resource.version.isdecimal() else 0, resource, deleted, False)
+    _checked(resource)
+    revision = int(resource.version) if position.store is None else position.store.revision
+    return Change(revision, resource, deleted, False)
+
+
+def _checked(resource: pb.Resource) -> pb.Resource:
+    """Return a resource. Raise PayloadError without an id or a version, which every stored one has."""
+    if (
+        resource.id is None
+        or resource.id.type is None
+        or not (resource.version.isascii() and resource.version.isdigit())
+    ):
+        raise PayloadError("an event has a resource without an id or a version")
+    return resource
 
 
 def _marked(response: subscribe_pb.SubscribeResponse) -> SubscriptionItem | None:

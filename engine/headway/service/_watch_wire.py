@@ -215,16 +215,16 @@ class WatchDecoder:
             arm = body[0]
             if arm != 0x0A and arm != 0x12:
                 return None
-            outer, at = _read_varint(body, 1)
+            outer, at = read_varint(body, 1)
             ends = at + outer
             if body[at] != 0x0A:
                 return None
-            inner, begin = _read_varint(body, at + 1)
+            inner, begin = read_varint(body, at + 1)
             if begin + inner != ends:
                 return None
             revision, more, at = 0, False, ends
             if at < end and body[at : at + 2] == _REVISION:
-                revision, at = _read_varint(body, at + 2)
+                revision, at = read_varint(body, at + 2)
             if at < end and body[at : at + 3] == _MORE:
                 more, at = True, at + 3
             if at != end:
@@ -234,7 +234,8 @@ class WatchDecoder:
         return Change(revision, self._resource(body, begin, ends), arm == 0x12, more)
 
 
-def _read_varint(data: bytes, index: int) -> tuple[int, int]:
+def read_varint(data: bytes, index: int) -> tuple[int, int]:
+    """Return the varint at an index, and the index after it. Raises IndexError at the end of the data."""
     byte = data[index]
     if byte < _SHORT:
         return byte, index + 1

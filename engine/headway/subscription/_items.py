@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headway.resource import AnyMessage, Change
+from headway.resource import AnyMessage, Change, SnapshotChunk
 from headway.subscription._position import SubscriptionPosition
 
 
@@ -22,7 +22,7 @@ SubscriptionEvent = Change | TopicEvent
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """A part of the snapshot. It may delete what an earlier part contains."""
+    """A part of the snapshot, beside its `SnapshotChunk`s. It may change or delete what an earlier part contains."""
 
     events: list[SubscriptionEvent]
 
@@ -62,4 +62,4 @@ class Reached:
     position: SubscriptionPosition
 
 
-SubscriptionItem = SnapshotPart | SnapshotComplete | NewSnapshot | Commits | Reached
+SubscriptionItem = SnapshotChunk | SnapshotPart | SnapshotComplete | NewSnapshot | Commits | Reached
