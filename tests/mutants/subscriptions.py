@@ -161,8 +161,8 @@ SUBSCRIPTION_MUTANTS = (
         "service/_subscribe_wire.py",
         "if held and size + len(body) > PIECE:",
         "if False:",
-        _SERVICE,
-        "messages_that_clients_accept and memory",
+        _HOSTILE,
+        "bounded_size",
     ),
     Mutant(
         "a topic keeps everything",

@@ -14,6 +14,7 @@ from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.errors import PayloadError
 from headway.protobuf import decode, encode, varint
 from headway.resource import AnyMessage, Change, Position, ResourceId, SnapshotChunk, TypeName, pb
+from headway.rpc import PIECE
 from headway.service import SUBSCRIBE, Decision, SubscribeDecoder, SubscribeEncoder
 from headway.service._watch_wire import ResourceEncodings
 from headway.storage import MemoryBackend
@@ -204,6 +205,32 @@ AT = SubscriptionPosition(Position("s", "i", 7), (TopicPosition("rates", "i", 2)
 EVENT = TopicEvent("rates", "EUR", AnyMessage(type_url="u", value=b"v"))
 
 
+def bodies_of(item: Any) -> list[bytes]:
+    """Return the messages that an item is sent as."""
+    frames = b"".join(SubscribeEncoder(ResourceEncodings())(item))
+    bodies: list[bytes] = []
+    while frames:
+        size = int.from_bytes(frames[1:5], "big")
+        bodies.append(frames[5 : 5 + size])
+        frames = frames[5 + size :]
+    return bodies
+
+
+@pytest.mark.parametrize("size", [100, 20_000, 200_000])
+def test_message_of_a_snapshot_has_a_bounded_size(size: int) -> None:
+    """Stock clients accept four MiB. What is larger than a piece comes alone."""
+    resources = [resource(f"n{number}") for number in range(50)]
+    for each in resources:
+        each.metadata = {"x": "x" * size}
+    for item in (SnapshotChunk(resources), SnapshotPart([Change(7, each, False, False) for each in resources])):
+        bodies = bodies_of(item)
+        if size > PIECE:
+            assert len(bodies) == 50
+        else:
+            assert max(map(len, bodies)) <= PIECE + 20
+            assert len(bodies) < 50
+
+
 @pytest.mark.parametrize(
     "item",
     [
@@ -219,12 +246,7 @@ EVENT = TopicEvent("rates", "EUR", AnyMessage(type_url="u", value=b"v"))
 )
 def test_items_survive_the_wire(item: Any) -> None:
     """The hand-written encoder makes messages that the generated classes read."""
-    frames = b"".join(SubscribeEncoder(ResourceEncodings())(item))
-    bodies = []
-    while frames:
-        size = int.from_bytes(frames[1:5], "big")
-        bodies.append(frames[5 : 5 + size])
-        frames = frames[5 + size :]
+    bodies = bodies_of(item)
     assert SubscribeDecoder()(bodies) == [item]
     for body in bodies:
         assert encode(decode(subscribe_pb.SubscribeResponse, body)) == body

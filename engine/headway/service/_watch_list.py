@@ -199,21 +199,16 @@ def visible_items(
 
 
 def visible_changes(changes: Sequence[Change], view: View, shows: Callable[[pb.Resource], bool]) -> list[Change]:
-    """Return the changes to send to a watcher of one version, as `visible_items` describes. `more` is not adjusted."""
-    return _without_moves(
-        [
-            each if seen is each.resource else each._replace(resource=seen)
-            for each in changes
-            if (seen := view(each.resource)) is not None and shows(seen)
-        ]
-    )
-
-
-def _without_moves(changes: list[Change]) -> list[Change]:
-    """Return the changes without deletions that are followed by a write of the same resource in the same commit."""
+    """Return the changes to send, as `visible_items` describes. `more` is not adjusted."""
+    seen = [
+        each if seen is each.resource else each._replace(resource=seen)
+        for each in changes
+        if (seen := view(each.resource)) is not None and shows(seen)
+    ]
+    # Without the deletions that are followed by a write of the same resource in the same commit.
     return [
         change
-        for change, after in zip_longest(changes, changes[1:])
+        for change, after in zip_longest(seen, seen[1:])
         if not (
             change.deleted
             and after is not None
