@@ -30,6 +30,7 @@ from benchmarks import (
     share,
     sqlite,
     sqlite_prime,
+    subscribe,
     trickle,
     wire,
     write,
@@ -40,7 +41,7 @@ SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
         *(prime, reconcile, trickle, noop, controllers, flat),
-        *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, etcd_fanout, wire),
+        *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, etcd_fanout, wire, subscribe),
         *(memory, etcd_memory, share, projection, importing),
     )
 }

@@ -37,6 +37,8 @@ PRINTS = {
     "Team core: root cannot be a member\n['core', 'docs', 'tools']\n['docs']\n['core', 'docs']\n['tools']\n"
     "upserted core ['ada', 'grace']\nthis was the snapshot\ndeleted core\nprogress\nupserted core ['joan']\n"
     "joan is a member\n",
+    "docs/guides/subscribing.md": "snapshot ['ada', 'core']\nchange ['core']\n['core']\nFalse ['grace']\nTrue\n"
+    "EUR 108\nCHF 112\n",
     "docs/guides/types.md": "Team core Badge ada\n['grace', 'ada']\n[]\n[]\n"
     "Team core: lead is required, such as 'ada'\n",
     "docs/guides/versions.md": "['ada']\n[('ada', 'lead'), ('grace', '')] B12\n",

@@ -8,6 +8,7 @@ The packages, in the order that a change passes through them. Each imports only 
     resource         types, ids and resources
     rpc              channels, for calling services
     storage          stores, with their history and fences
+    subscription     what a subscription delivers: whole commits of several types, and topics of programs
     service          the services in front of a store
     documents        parsing YAML, JSON and HCL into values with their places
     access           access control: tokens and policies
@@ -44,7 +45,11 @@ from headway.client import Client as Client
 from headway.client import Deleted as Deleted
 from headway.client import HeldLease as HeldLease
 from headway.client import Progress as Progress
+from headway.client import Published as Published
 from headway.client import SnapshotEnd as SnapshotEnd
+from headway.client import Subject as Subject
+from headway.client import Subscription as Subscription
+from headway.client import SubscriptionBatch as SubscriptionBatch
 from headway.client import Upserted as Upserted
 from headway.client import hold_lease as hold_lease
 from headway.client import until as until
@@ -93,3 +98,6 @@ from headway.run import ControllerStatus as ControllerStatus
 from headway.run import NotDone as NotDone
 from headway.run import OwnWrite as OwnWrite
 from headway.run import TypeStatus as TypeStatus
+from headway.subscription import SubscriptionPosition as SubscriptionPosition
+from headway.subscription import Topic as Topic
+from headway.subscription import TopicPosition as TopicPosition

@@ -61,7 +61,13 @@ def start(tmp_path: Path) -> Iterator[Started]:
         process = subprocess.Popen(
             [*HEADWAY, *arguments],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "HEADWAY_SERVER": server, "PYTHONUNBUFFERED": "1"},
+            # The code of this checkout, wherever the one that is installed comes from.
+            env=os.environ
+            | {
+                "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "engine"))),
+                "HEADWAY_SERVER": server,
+                "PYTHONUNBUFFERED": "1",
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.once_survived import ONCE_SURVIVED
 from tests.mutants.runs import RUN_MUTANTS
+from tests.mutants.subscriptions import SUBSCRIPTION_MUTANTS
 
 _CONTRACT = "run/test_contract.py"
 _CHANGES = "run/test_contract_of_changes.py"
@@ -292,6 +293,7 @@ MUTANTS = (
         "in_memory_keep",
     ),
     *ONCE_SURVIVED,
+    *SUBSCRIPTION_MUTANTS,
     # --- what only a whole run shows ---
     *RUN_MUTANTS,
 )

@@ -11,7 +11,15 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from headway.resource import Registry
 from headway.rpc import DescribedFiles, Health, Reflection, Services
-from headway.service import ConsulService, LeaseService, MigrationService, ResourceService, StoreService, TypesService
+from headway.service import (
+    ConsulService,
+    LeaseService,
+    MigrationService,
+    ResourceService,
+    StoreService,
+    SubscribeService,
+    TypesService,
+)
 from headway.storage import MemoryBackend
 
 SERVICES: dict[str, Callable[[], Any]] = {
@@ -20,6 +28,7 @@ SERVICES: dict[str, Callable[[], Any]] = {
     "headway.lease.v1.LeaseService": lambda: LeaseService(MemoryBackend()),
     "headway.migration.v1.MigrationService": lambda: MigrationService(MemoryBackend(), Registry()),
     "headway.store.v1.StoreService": lambda: StoreService(MemoryBackend(), Registry()),
+    "headway.subscribe.v1.SubscribeService": lambda: SubscribeService(MemoryBackend(), Registry(), {}),
     "headway.types.v1.TypesService": lambda: TypesService(Registry()),
     "grpc.health.v1.Health": Health,
     "grpc.reflection.v1.ServerReflection": lambda: Reflection(Services(), DescribedFiles(())),

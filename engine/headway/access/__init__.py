@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.access._authorizer import ANONYMOUS as ANONYMOUS
 from headway.access._authorizer import LEASE as LEASE
+from headway.access._authorizer import TOPIC as TOPIC
 from headway.access._authorizer import Access as Access
 from headway.access._authorizer import Authorizer as Authorizer
 from headway.access._authorizer import Identity as Identity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
 import time
@@ -22,6 +23,9 @@ ANONYMOUS = "anonymous"
 
 LEASE = TypeName("internal", "v1", "Lease")
 """The type that stands for leases in rules. It has no tenancy. Programs cannot define types in this group."""
+
+TOPIC = TypeName("internal", "v1", "Topic")
+"""The type that stands for topics in rules. Its names are ``topic/subject``, and it has no tenancy."""
 
 AUTHORIZATION_KEY = "authorization"
 
@@ -209,6 +213,16 @@ class Identity:
     def name(self) -> str:
         """The name of the token, for logs; ``anonymous`` without one."""
         return ANONYMOUS if self.token is None else self.token.name
+
+    @property
+    def account(self) -> str:
+        """The public name of the token, which is unique; empty without one."""
+        return "" if self.token is None else self.token.accessor
+
+    def rights_digest(self) -> str:
+        """Return a digest of the policies. It is the same in all processes that apply the same ones."""
+        # The rules of a policy are shown by its repr, all of them.
+        return hashlib.sha256(repr(self._rights.policies).encode()).hexdigest()
 
     def is_current(self) -> bool:
         """Return True if the token is still valid and still has the same policies.

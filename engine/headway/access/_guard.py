@@ -10,7 +10,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway.access._authorizer import LEASE, Authorizer, Denial, Identity
+from headway.access._authorizer import LEASE, TOPIC, Authorizer, Denial, Identity
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
 from headway.base import BoundedReport
@@ -79,6 +79,10 @@ _LISTS: dict[str, Verb] = {"WatchList": "watch"}
 # These methods have an effect. Their reply is sent whatever has changed since, because only it reports the outcome.
 _DONE = ("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled", "Migrate")
 
+# The status of a method when the caller's rights have changed, if it is not UNAVAILABLE. Subscribers of Consul take
+# ABORTED to mean that they must reset their state and subscribe again.
+_CHANGED = {"Subscribe": Status.ABORTED}
+
 CHANGED = "your permissions have changed: retry"
 """The message for a caller whose token is still valid, if the policies change during a call."""
 
@@ -116,13 +120,41 @@ class Caller:
 
         Without the second condition, the answer would always be empty.
         """
+        return self._may_show(self._list_verb, type, *self._units(type, partition, namespace), self.name_prefix)
+
+    def may_watch(self, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
+        """Return True if the caller may watch this scope, and may read any part of it."""
+        return self._may_show("watch", type, *self._units(type, partition, namespace), name_prefix)
+
+    def _units(self, type: TypeName, partition: str, namespace: str) -> tuple[str, str]:
+        """Return a tenancy as rules have it: a unit that the type lacks matches any in a store, but is empty there."""
         scope = self._registry.resolve(type).scope
-        # Units that the type does not have match any in a store, but must be empty in a rule.
         if scope is Scope.CLUSTER:
-            partition = namespace = ""
-        elif scope is Scope.PARTITION and namespace == ANY:
-            namespace = ""
-        return self._may_show(self._list_verb, type, partition, namespace, self.name_prefix)
+            return "", ""
+        if scope is Scope.PARTITION and namespace == ANY:
+            return partition, ""
+        return partition, namespace
+
+    @property
+    def caller(self) -> str:
+        """The public name of the caller's token; empty for anonymous callers, who share one."""
+        return self._identity.account
+
+    def rights(self) -> str:
+        """Return a digest of the caller's policies."""
+        return self._identity.rights_digest()
+
+    def may_follow(self, topic: str, subject: str) -> bool:
+        """Return True if the caller may watch the subject of a topic, or all of them for ``*``, and read any of it."""
+        return self._may_show("watch", TOPIC, "", "", f"{topic}/{'' if subject == ANY else subject}")
+
+    def may_know_topic(self, topic: str) -> bool:
+        """Return True if the caller may read any subject of the topic, so that its events may be described to them."""
+        return self._identity.allows_any("read", TOPIC, "", "", f"{topic}/")
+
+    def may_see(self, topic: str, subject: str) -> bool:
+        """Return True if the caller may read the events of this subject."""
+        return self._identity.allows("read", TOPIC, "", "", f"{topic}/{subject}")
 
     def may_take_lease(self, name: str) -> bool:
         """Return True if the caller may write the lease: acquire and release it, and raise its fence."""
@@ -147,7 +179,7 @@ class Guarded:
     An invalid token is refused before anything else, with UNAUTHENTICATED. Once the caller's identity has ended,
     nothing more is sent, because an answer filtered by it may lack too much. A stream then ends: over a network at
     once, and in-process before it would send the next item. Its status is UNAUTHENTICATED if the token is no longer
-    valid. Otherwise it is UNAVAILABLE, because the caller only has to retry.
+    valid. Otherwise it is UNAVAILABLE, because the caller only has to retry, or ABORTED for a subscription.
 
     Args:
         serve: creates the service for a caller. It is called once per request, so it should do little work.
@@ -180,12 +212,12 @@ class Guarded:
         async def serve(stream: Any) -> None:
             identity = self._admitted(path, stream)
             caller = Caller(identity, method, self._registry)
-            check = _nothing if method in _DONE else functools.partial(self._check, identity, stream)
+            check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
             guarded = _Stream(stream, caller, check)
             function = self._serve(caller).__mapping__()[path].func
             try:
                 if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
-                    await self._until_ended(function(guarded), identity, stream)
+                    await self._until_ended(function(guarded), identity, stream, method)
                 else:
                     await function(guarded)
             except GRPCError as error:
@@ -214,18 +246,18 @@ class Guarded:
         except PermissionDenied as error:
             raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
 
-    def _check(self, identity: Identity, stream: Any) -> None:
+    def _check(self, identity: Identity, stream: Any, method: str) -> None:
         """Raise the appropriate GRPCError if the caller's identity has ended."""
         if not identity.is_current():
             self._identified(stream)
-            raise GRPCError(Status.UNAVAILABLE, CHANGED)
+            raise GRPCError(_CHANGED.get(method, Status.UNAVAILABLE), CHANGED)
 
-    async def _until_ended(self, answer: Awaitable[None], identity: Identity, stream: Any) -> None:
+    async def _until_ended(self, answer: Awaitable[None], identity: Identity, stream: Any, method: str) -> None:
         """Serve a stream that may be quiet for long, and end it when the caller's identity ends."""
 
         def ended() -> None:
             try:
-                self._check(identity, stream)
+                self._check(identity, stream, method)
             except GRPCError as error:
                 stream.end_after(0, error)
 

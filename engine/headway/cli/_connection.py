@@ -31,7 +31,7 @@ from headway.rpc import (
     plain_text_host,
     readable,
 )
-from headway.service import WATCH_LIST, WatchDecoder
+from headway.service import SUBSCRIBE, WATCH_LIST, SubscribeDecoder, WatchDecoder
 
 Given = ParamSpec("Given")
 
@@ -96,7 +96,11 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
     if target.token and not target.insecure and (host := plain_text_host(where, tls)):
         raise Usage(f"--server {readable('a token', host, 'use --tls, or --insecure')}")
     opened = open_channel(
-        target.server, tls=tls, decoders={WATCH_LIST: WatchDecoder}, timeout=target.timeout, insecure=target.insecure
+        target.server,
+        tls=tls,
+        decoders={WATCH_LIST: WatchDecoder, SUBSCRIBE: SubscribeDecoder},
+        timeout=target.timeout,
+        insecure=target.insecure,
     )
     async with opened as channel:
         metadata = {TOKEN_HEADER: target.token} if target.token else {}

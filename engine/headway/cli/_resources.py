@@ -15,7 +15,7 @@ from headway.cli._connection import Connection, connected
 from headway.cli._names import find_listed, find_named
 from headway.cli._output import Output, as_object, conditions, json_text, output_option, place, show, show_object, table
 from headway.cli._running import Exit, Usage, fail
-from headway.client import Deleted, Upserted, has_condition, until
+from headway.client import Deleted, Subject, Upserted, has_condition, until
 from headway.resource import ConditionState, Resource, readable_time
 
 _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
@@ -51,10 +51,17 @@ async def list_(connection: Connection, type: str, partition: str, namespace: st
 async def watch(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
     """Show all resources of a type, and then every change, until interrupted.
 
-    In JSON each change is one line. In YAML each change is a document, with a comment that names the event.
+    TYPE may be several types, such as team,account: their changes come in the order of the commits, and the command
+    survives a restart of the server. In JSON each change is one line. In YAML each change is a document, with a comment
+    that names the event.
     """
-    found = find_listed(type, partition, namespace, connection.registry)
     say = _SAY[output]
+    if "," in type:
+        types = [find_listed(each, partition, namespace, connection.registry) for each in type.split(",")]
+        subjects = [Subject(each, partition=partition, namespace=namespace, name_prefix=prefix) for each in types]
+        await _watch_several(connection, subjects, _line_of_a_type if output == "table" else say)
+        return
+    found = find_listed(type, partition, namespace, connection.registry)
     happened = "found"
     opened = connection.client.watch(found, partition=partition, namespace=namespace, name_prefix=prefix)
     async with opened as events:
@@ -65,6 +72,22 @@ async def watch(connection: Connection, type: str, partition: str, namespace: st
                 click.echo(say("deleted", event.resource))
             else:
                 happened = "stored"
+
+
+async def _watch_several(
+    connection: Connection, subjects: list[Subject], say: Callable[[str, Resource[Any]], str]
+) -> None:
+    async with connection.client.subscribe(subjects) as batches:
+        async for batch in batches:
+            for event in batch.events:
+                if isinstance(event, Upserted):
+                    click.echo(say("found" if batch.snapshot else "stored", event.resource))
+                elif isinstance(event, Deleted):
+                    click.echo(say("deleted", event.resource))
+
+
+def _line_of_a_type(happened: str, resource: Resource[Any]) -> str:
+    return f"{resource.type.name.kind:16} {_line(happened, resource)}"
 
 
 def _line(happened: str, resource: Resource[Any]) -> str:

@@ -13,6 +13,10 @@ from headway.client._lease import LeaseClient as LeaseClient
 from headway.client._lease import LeaseInfo as LeaseInfo
 from headway.client._lease import RunFence as RunFence
 from headway.client._refusals import client_error as client_error
+from headway.client._subjects import Subject as Subject
+from headway.client._subscribe import Published as Published
+from headway.client._subscribe import Subscription as Subscription
+from headway.client._subscribe import SubscriptionBatch as SubscriptionBatch
 from headway.client._until import has_condition as has_condition
 from headway.client._until import until as until
 from headway.client._until import until_condition as until_condition

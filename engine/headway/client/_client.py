@@ -27,6 +27,7 @@ from headway.client._create_apply import create, stored_already
 from headway.client._lease import LeaseClient
 from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error
+from headway.client._subscribing import Subscribing
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, Writes
 from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
@@ -61,7 +62,7 @@ def _check_resource(given: object) -> None:
         raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {given!r:.120}")
 
 
-class Client:
+class Client(Subscribing):
     """A client that reads and writes resources.
 
     Arguments and results are copies, so you may modify both. A failed call raises a `HeadwayError`:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +31,7 @@ from headway.mapper import Predicate, When
 from headway.protobuf import Payload
 from headway.queue import Backoff
 from headway.resource import Columns, Hooks, Registry, Resource, ResourceType, Scope, name_problem
+from headway.subscription import Topic
 
 T = TypeVar("T", bound=Payload)
 N = TypeVar("N", bound=Payload)
@@ -61,6 +63,7 @@ class App:
         self.name = name
         self.registry = Registry()
         self.controllers: dict[str, Definition] = {}
+        self.topics: dict[str, Topic[Any]] = {}
         # The number of engines and workers that have this app open now.
         self._open = 0
 
@@ -142,6 +145,46 @@ class App:
         """
         self._check_closed("this storage version")
         self.registry.store_as(type)
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        payload: builtins.type[T],
+        *,
+        snapshot: Callable[[str], Mapping[str, T]],
+        wildcard: bool = False,
+    ) -> Topic[T]: ...
+    @overload
+    def topic(
+        self, name: str, *, snapshot: Callable[[str], Mapping[str, bytes]], wildcard: bool = False
+    ) -> Topic[bytes]: ...
+    @check_keywords
+    def topic(
+        self,
+        name: str,
+        payload: builtins.type[Any] | None = None,
+        *,
+        snapshot: Callable[[str], Mapping[str, Any]],
+        wildcard: bool = False,
+    ) -> Topic[Any]:
+        """Declare a topic for events of your own: ``RATES = app.topic("rates", Rate, snapshot=current)``.
+
+        Args:
+            name: the topic's name.
+            payload: the message class of its events. Default: events are bytes.
+            snapshot: returns the current events of a subject, as a mapping from subjects. It is called with a subject,
+                or with ``"*"`` for all of them, and must not wait.
+            wildcard: whether a subscriber may ask for all subjects at once.
+
+        Raises DeclarationError, with the correct form.
+        """
+        self._check_closed(f"topic {name!r}")
+        topic: Topic[Any] = Topic(name, payload, snapshot, wildcard=wildcard)
+        if name in self.topics:
+            raise DeclarationError(f"app.topic: topic {name!r} already exists in app {self.name!r}: use another name")
+        self.topics[name] = topic
+        return topic
 
     @overload
     def controller(

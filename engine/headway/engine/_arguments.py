@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headway.access import Authorizer
 from headway.base import check_plain, check_text, check_token, safe_report
@@ -15,6 +15,7 @@ from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.resource import Registry
 from headway.rpc import Limits
+from headway.subscription import Topic
 
 
 def combine_apps(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
@@ -35,6 +36,16 @@ def combine_apps(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
                 raise DeclarationError(f"two apps are named {app.name!r} and both have a controller {name!r}")
             definitions[fence_name] = definition
     return registry, definitions
+
+
+def combine_topics(apps: Sequence[App]) -> dict[str, Topic[Any]]:
+    """Return the topics of the apps by name. Raises DeclarationError if two apps declare the same one."""
+    topics: dict[str, Topic[Any]] = {}
+    for app in apps:
+        for name, topic in app.topics.items():
+            if topics.setdefault(name, topic) is not topic:
+                raise DeclarationError(f"two apps declare topic {name!r}: rename one of them")
+    return topics
 
 
 class RunOptions(NamedTuple):

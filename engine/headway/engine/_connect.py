@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from headway.engine._compared import ComparedChannel
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
 from headway.queue import Backoff
-from headway.rpc import Channel, addresses, plain_text_host, readable
-from headway.service import WATCH_LIST, WatchDecoder
+from headway.rpc import Channel, StreamDecoder, addresses, plain_text_host, readable
+from headway.service import SUBSCRIBE, WATCH_LIST, SubscribeDecoder, WatchDecoder
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -84,7 +84,7 @@ def open_remote(
         raise InvalidArgument(readable("a token", host, "use tls=headway.rpc.client_tls(...), or insecure=True"))
     from headway.rpc import open_channel
 
-    decoders = {WATCH_LIST: WatchDecoder}
+    decoders: dict[str, Callable[[], StreamDecoder]] = {WATCH_LIST: WatchDecoder, SUBSCRIBE: SubscribeDecoder}
     return open_channel(
         endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout, insecure=insecure
     )

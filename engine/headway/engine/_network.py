@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
 from ssl import SSLContext
+from typing import Any
 
 import trio
 
@@ -16,6 +17,7 @@ from headway.events import Report
 from headway.resource import Registry
 from headway.rpc import DescribedFiles, Health, Limits, OpenStreams, Reflection, Services, open_server
 from headway.service import DescribedPayloads
+from headway.subscription import Topic
 
 _LAST_STATUS = 0.5
 """The time limit, in seconds, for sending the last status to watchers of the health service."""
@@ -25,6 +27,7 @@ _LAST_STATUS = 0.5
 async def listening(
     services: Services,
     registry: Registry,
+    topics: Mapping[str, Topic[Any]],
     access: Authorizer | None,
     store: StoreHealth,
     listen: Sequence[str],
@@ -33,7 +36,7 @@ async def listening(
     limits: Limits | None,
 ) -> AsyncIterator[Sequence[str]]:
     """Serve the services at the addresses, and yield the addresses with their actual ports."""
-    health = _add_standard_services(services, registry, access)
+    health = _add_standard_services(services, registry, topics, access)
     store.follow(lambda problem: health.set_all(serving=problem is None))
     async with open_server(services, listen, tls=tls, limits=limits, notify=report) as server:
         try:
@@ -45,18 +48,21 @@ async def listening(
                 await health.wait_sent()
 
 
-def _add_standard_services(services: Services, registry: Registry, access: Authorizer | None) -> Health:
+def _add_standard_services(
+    services: Services, registry: Registry, topics: Mapping[str, Topic[Any]], access: Authorizer | None
+) -> Health:
     """Add health and reflection to the services of a server, and return its health.
 
-    Every caller sees the same health. Reflection describes a payload only to a caller with some right to its type.
+    Every caller sees the same health. Reflection describes a payload only to a caller with some right to its type or
+    topic.
     """
     described = DescribedFiles.of_set((files("headway._gen") / "descriptors.bin").read_bytes())
-    payloads = DescribedPayloads(registry, described)
+    payloads = DescribedPayloads(registry, described, topics)
     streams = OpenStreams()
     health = Health(streams=streams)
 
     def reflection(caller: Caller) -> Reflection:
-        return Reflection(services, described, partial(payloads.files, caller.may_know), streams)
+        return Reflection(services, described, partial(payloads.files, caller.may_know, caller.may_know_topic), streams)
 
     services.add(health)
     if access is None:

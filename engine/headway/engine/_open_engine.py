@@ -23,6 +23,7 @@ from headway.engine._arguments import (
     check_tls,
     check_wrap_channel,
     combine_apps,
+    combine_topics,
     refuse_own_name,
 )
 from headway.engine._collector import GcFreeze
@@ -124,6 +125,7 @@ async def open_engine(
     check_trio("headway.open_engine")
     check_store(store)
     registry, definitions = combine_apps(apps)
+    topics = combine_topics(apps)
     refuse_own_name(apps)
     options = RunOptions(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit)
     options.check()
@@ -142,7 +144,7 @@ async def open_engine(
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             await record_schemas(backend, registry)
-            services = EngineServices(backend, registry, report)
+            services = EngineServices(backend, registry, report, topics)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
             isolation = Isolation() if check_isolation else None
@@ -182,7 +184,7 @@ async def open_engine(
                         if access is not None:
                             nursery.start_soon(audit.report_rest, name="audit")
                         offered = services.for_clients(access, audit)
-                        server = listening(offered, registry, access, health, listen, tls, report, limits)
+                        server = listening(offered, registry, topics, access, health, listen, tls, report, limits)
                         addresses = await network.enter_async_context(server)
                     if access is not None:
                         network.callback(access.subscribe(report))

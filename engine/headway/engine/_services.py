@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -16,27 +16,34 @@ from headway.service import (
     LeaseService,
     LeaseWaits,
     MigrationService,
+    OpenSubscriptions,
     ResourceService,
     StoreService,
+    SubscribeService,
     TypesService,
     Versions,
     watch_encoders,
 )
 from headway.storage import Backend
+from headway.subscription import Topic
 
 
 class EngineServices:
     """The services in front of a store."""
 
-    def __init__(self, backend: Backend, registry: Registry, report: Report) -> None:
+    def __init__(
+        self, backend: Backend, registry: Registry, report: Report, topics: Mapping[str, Topic[Any]] | None = None
+    ) -> None:
         self._registry = registry
         self._waits = LeaseWaits()
+        self._streams = OpenSubscriptions()
         versions = Versions(registry, report)
         self._shared: list[Callable[..., Any]] = [
             partial(ResourceService, backend, registry, versions=versions),
             partial(ConsulService, backend, registry, versions=versions),
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
+            partial(SubscribeService, backend, registry, topics or {}, versions=versions, streams=self._streams),
         ]
         self._migration = partial(MigrationService, backend, registry)
         self._own = Services(*(service() for service in self._shared), encoders=watch_encoders())
@@ -71,5 +78,6 @@ class EngineServices:
         return Services(*guarded, encoders=watch_encoders())
 
     def end_waits(self) -> None:
-        """Answer the calls that wait for a lease, because the engine ends."""
+        """Answer the calls that wait for a lease, and end the subscriptions, because the engine ends."""
         self._waits.end()
+        self._streams.end()

@@ -13,8 +13,11 @@ from headway.resource._registry import Registry
 from headway.resource._types import ResourceType
 
 
-def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
-    """Return a description of the types, sorted by name, with every message and enum that they hold."""
+def describe(types: Iterable[ResourceType[Any]], messages: Iterable[type[Any]] = ()) -> types_pb.ListResponse:
+    """Return a description of the types, sorted by name, with every message and enum that they hold.
+
+    It describes further ``messages`` as well, which are payloads of something else.
+    """
     description = Description()
     for type in sorted(types, key=lambda each: each.name):
         described = types_pb.ResourceType(
@@ -25,6 +28,8 @@ def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
             columns=[types_pb.Column(title=title, path=path) for title, path in type.columns.items()],
         )
         description.answer.types.append(described)
+    for each in messages:
+        description.message(each)
     return description.answer
 
 

@@ -1,4 +1,4 @@
-"""The services over a store: of resources, leases, migration, types and the store itself.
+"""The services over a store: of resources, subscriptions, leases, migration, types and the store itself.
 
 Each verb has a file. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
 
@@ -33,6 +33,13 @@ from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._refusals import reason_of as reason_of
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
+from headway.service._subscribe import SUBSCRIBE as SUBSCRIBE
+from headway.service._subscribe import OpenSubscriptions as OpenSubscriptions
+from headway.service._subscribe import SubscribeService as SubscribeService
+from headway.service._subscribe_admission import MAX_SUBJECTS as MAX_SUBJECTS
+from headway.service._subscribe_admission import SubscribePermissions as SubscribePermissions
+from headway.service._subscribe_wire import SubscribeDecoder as SubscribeDecoder
+from headway.service._subscribe_wire import SubscribeEncoder as SubscribeEncoder
 from headway.service._types import DescribedPayloads as DescribedPayloads
 from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered

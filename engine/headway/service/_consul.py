@@ -17,10 +17,13 @@ from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
+from headway.rpc import StreamEncoder
 from headway.service._access import AccessChecks, Permissions
 from headway.service._handlers import Context, Handlers
 from headway.service._refusals import Reason, reason_of
 from headway.service._service import WATCH_LIST, verbs
+from headway.service._subscribe import SUBSCRIBE
+from headway.service._subscribe_wire import SubscribeEncoder
 from headway.service._versions import Versions
 from headway.service._watch_wire import ResourceEncodings, WatchEncoder
 from headway.storage import Backend
@@ -55,10 +58,14 @@ class ConsulService:
         return Handlers(_BY_PATH, self._context)
 
 
-def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, WatchEncoder]:
-    """Return the encoder of WatchList's events, by its path under both names of the service."""
+def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, StreamEncoder]:
+    """Return the encoders of streams by path: of WatchList under both names of the service, and of Subscribe.
+
+    A resource is encoded once for all of them.
+    """
+    encodings = encodings or ResourceEncodings()
     encoder = WatchEncoder(encodings)
-    return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder}
+    return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder, SUBSCRIBE: SubscribeEncoder(encodings)}
 
 
 def _as_consul(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:

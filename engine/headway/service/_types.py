@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from headway._gen.headway.types import v1 as types_pb
 from headway.protobuf import payload_files
@@ -16,6 +16,7 @@ from headway.resource import (
 )
 from headway.service._handlers import Handlers, unary_handlers
 from headway.storage import Backend, Within
+from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.rpc import DescribedFiles
@@ -59,23 +60,32 @@ rights.
 
 
 class DescribedPayloads:
-    """The descriptor files of a registry's payloads. They build on the files of the services."""
+    """The descriptor files of the payloads of a registry and of topics. They build on the files of the services."""
 
-    def __init__(self, registry: Registry, services: DescribedFiles) -> None:
+    def __init__(
+        self, registry: Registry, services: DescribedFiles, topics: Mapping[str, Topic[Any]] | None = None
+    ) -> None:
         self._registry = registry
         self._services = services
-        self._files: dict[frozenset[TypeName], DescribedFiles] = {}
+        self._topics = {name: topic.payload for name, topic in (topics or {}).items() if topic.payload is not None}
+        self._files: dict[frozenset[TypeName | str], DescribedFiles] = {}
 
-    def files(self, may_know: Callable[[TypeName], bool] | None = None) -> DescribedFiles:
-        """Return the files of all types, or with ``may_know`` of those types that the caller may know."""
+    def files(
+        self,
+        may_know: Callable[[TypeName], bool] | None = None,
+        may_know_topic: Callable[[str], bool] | None = None,
+    ) -> DescribedFiles:
+        """Return the files of all types and topics, or of those that the caller may know by the two functions."""
         types = [type for type in self._registry if may_know is None or may_know(type.name)]
-        names = frozenset(type.name for type in types)
+        topics = [name for name in self._topics if may_know_topic is None or may_know_topic(name)]
+        names: frozenset[TypeName | str] = frozenset((*(type.name for type in types), *topics))
         files = self._files.pop(names, None)
         if files is None:
             # Imported here, because it imports the network code, which many programs never need.
             from headway.rpc import DescribedFiles
 
-            made = payload_files(describe(types), self._services.symbols)
+            described = describe(types, [self._topics[name] for name in topics])
+            made = payload_files(described, self._services.symbols)
             files = DescribedFiles(made, self._services)
             if len(self._files) >= _KEPT:
                 # Evict the least recently used set.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from operator import attrgetter
@@ -190,13 +190,7 @@ def visible_items(
         there = [seen for each in item.resources if (seen := view(each)) is not None and shows(seen)]
         return [SnapshotChunk(there)] if there else []
     if isinstance(item, Changes):
-        left = _without_moves(
-            [
-                each if seen is each.resource else each._replace(resource=seen)
-                for each in item.changes
-                if (seen := view(each.resource)) is not None and shows(seen)
-            ]
-        )
+        left = visible_changes(item.changes, view, shows)
         items: list[StreamItem] = [Changes(ending_commits(left))] if left else []
         last = item.changes[-1].revision
         if not left or left[-1].revision < last:
@@ -205,11 +199,17 @@ def visible_items(
     return [item]
 
 
-def _without_moves(changes: list[Change]) -> list[Change]:
-    """Return the changes without deletions that are followed by a write of the same resource in the same commit."""
+def visible_changes(changes: Sequence[Change], view: View, shows: Callable[[pb.Resource], bool]) -> list[Change]:
+    """Return the changes to send, as `visible_items` describes. `more` is not adjusted."""
+    seen = [
+        each if seen is each.resource else each._replace(resource=seen)
+        for each in changes
+        if (seen := view(each.resource)) is not None and shows(seen)
+    ]
+    # Without the deletions that are followed by a write of the same resource in the same commit.
     return [
         change
-        for change, after in zip_longest(changes, changes[1:])
+        for change, after in zip_longest(seen, seen[1:])
         if not (
             change.deleted
             and after is not None

@@ -14,6 +14,7 @@ from headway.errors import PayloadError
 from headway.protobuf import copy_message, decode, decoder_of, encode, varint
 from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, pb, position
 from headway.rpc import PIECE, framed
+from headway.subscription import Commits, NewSnapshot, Reached, SnapshotComplete, SnapshotPart, SubscriptionEvent
 
 _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"
 _REVISION, _MORE = b"\xa8\x06", b"\xb0\x06\x01"
@@ -214,16 +215,16 @@ class WatchDecoder:
             arm = body[0]
             if arm != 0x0A and arm != 0x12:
                 return None
-            outer, at = _read_varint(body, 1)
+            outer, at = read_varint(body, 1)
             ends = at + outer
             if body[at] != 0x0A:
                 return None
-            inner, begin = _read_varint(body, at + 1)
+            inner, begin = read_varint(body, at + 1)
             if begin + inner != ends:
                 return None
             revision, more, at = 0, False, ends
             if at < end and body[at : at + 2] == _REVISION:
-                revision, at = _read_varint(body, at + 2)
+                revision, at = read_varint(body, at + 2)
             if at < end and body[at : at + 3] == _MORE:
                 more, at = True, at + 3
             if at != end:
@@ -233,7 +234,8 @@ class WatchDecoder:
         return Change(revision, self._resource(body, begin, ends), arm == 0x12, more)
 
 
-def _read_varint(data: bytes, index: int) -> tuple[int, int]:
+def read_varint(data: bytes, index: int) -> tuple[int, int]:
+    """Return the varint at an index, and the index after it. Raises IndexError at the end of the data."""
     byte = data[index]
     if byte < _SHORT:
         return byte, index + 1
@@ -275,4 +277,16 @@ def copied(sent: Any) -> Any:
         return SnapshotChunk([copy_message(resource) for resource in sent.resources])
     if isinstance(sent, Changes):
         return Changes([change._replace(resource=copy_message(change.resource)) for change in sent.changes])
-    return sent if isinstance(sent, EndOfSnapshot | Bookmark) else copy_message(sent)
+    if isinstance(sent, SnapshotPart):
+        return SnapshotPart([_copied_event(each) for each in sent.events])
+    if isinstance(sent, Commits):
+        return Commits([each._replace(events=[*map(_copied_event, each.events)]) for each in sent.commits])
+    # The others consist of values that cannot be modified.
+    values = EndOfSnapshot | Bookmark | SnapshotComplete | NewSnapshot | Reached
+    return sent if isinstance(sent, values) else copy_message(sent)
+
+
+def _copied_event(event: SubscriptionEvent) -> SubscriptionEvent:
+    if isinstance(event, Change):
+        return event._replace(resource=copy_message(event.resource))
+    return event._replace(data=copy_message(event.data))

@@ -1,0 +1,272 @@
+"""A subscription: the task that keeps its stream open, the checks of what arrives, and the batches to read.
+
+Rules:
+1. A snapshot is handed over as one batch, when it is complete. So a program's state is never half a snapshot, and
+   never empty between two snapshots.
+2. A snapshot or commit below what was handed over is refused: the server lags, and another stream is opened.
+3. A stream that ends is opened again after the last position, with growing delays, unless the error says that another
+   attempt is useless.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.base import repr_text
+from headway.client._refusals import client_error
+from headway.client._subjects import Subject
+from headway.client._watch import Deleted, Upserted
+from headway.errors import HeadwayError, PayloadError, StoreChanged, Unavailable
+from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
+from headway.rpc import Channel, Lagging, Metadata
+from headway.service import SUBSCRIBE
+from headway.subscription import (
+    Commits,
+    NewSnapshot,
+    Reached,
+    SnapshotComplete,
+    SnapshotPart,
+    SubscriptionEvent,
+    SubscriptionPosition,
+    Topic,
+)
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 60.0
+
+_LASTING = frozenset(
+    (
+        Status.INVALID_ARGUMENT,
+        Status.NOT_FOUND,
+        Status.FAILED_PRECONDITION,
+        Status.PERMISSION_DENIED,
+        Status.UNAUTHENTICATED,
+        Status.UNIMPLEMENTED,
+        Status.DATA_LOSS,
+    )
+)
+"""The statuses after which the same request would fail again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An event of a topic: the current one of its subject in a snapshot, and otherwise one that was published."""
+
+    topic: Topic[Any]
+    subject: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionBatch:
+    """What one commit, or one call of `Topic.publish`, has changed in the subjects; or a snapshot of all of them.
+
+    Attributes:
+        events: `Upserted`, `Deleted` and `Published` events. Apply them together.
+        position: the position after them.
+        snapshot: True if the events are everything that exists at the position. They replace what came before.
+    """
+
+    events: list[Upserted[Any] | Deleted[Any] | Published]
+    position: SubscriptionPosition
+    snapshot: bool
+
+
+class _Handed(NamedTuple):
+    """What the task hands over. Without events, only the position has advanced."""
+
+    events: list[SubscriptionEvent] | None
+    position: SubscriptionPosition
+    snapshot: bool = False
+
+
+class Follower:
+    """The task of a subscription. It opens one stream after the other, and hands over what they deliver.
+
+    Attributes:
+        problem: the reason why there is no stream now; None with a stream.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        request: subscribe_pb.SubscribeRequest,
+        metadata: Metadata | None,
+        resume_after: SubscriptionPosition | None,
+    ) -> None:
+        self._channel = channel
+        self._request = request
+        self._metadata = metadata
+        # What was handed over last; before that, what the program wants to resume after.
+        self._reached = resume_after
+        self._failures = 0
+        self.problem: str | None = None
+        self.error: HeadwayError | None = None
+        # A slow program stops the stream, because nothing is kept in between.
+        self._send, self.batches = trio.open_memory_channel[_Handed](0)
+
+    async def run(self) -> None:
+        """Follow until canceled, or until an error that lasts, which the reader gets."""
+        with self._send:
+            while True:
+                try:
+                    self.problem = await self._one_stream()
+                except HeadwayError as error:
+                    self.error = error
+                    return
+                # Random delays keep many subscribers from coming back at once.
+                ceiling = min(_FIRST_WAIT * 2.0 ** min(self._failures, 16), _LONGEST_WAIT)
+                self._failures += 1
+                await trio.sleep(random.uniform(ceiling / 2, ceiling))
+
+    async def _one_stream(self) -> str:
+        """Hand over one stream until it ends, and return the reason for its end. Raises HeadwayError if that lasts."""
+        reached = self._reached
+        self._request.resume_after = None if reached is None else reached.message()
+        try:
+            async with self._channel.stream(SUBSCRIBE, self._request, metadata=self._metadata) as items:
+                await self._handed_over(items)
+        except GRPCError as error:
+            translated = client_error(error)
+            # NotHeadway and Closed have statuses that say less.
+            passing = isinstance(translated, Unavailable) or error.status is Status.ABORTED
+            if error.status in _LASTING or not passing:
+                raise translated from error
+            return f"{error.status.name}: {error.message}"
+        except Lagging as error:
+            return str(error)
+        return "the server ended the stream"
+
+    async def _handed_over(self, items: Any) -> None:
+        # The events of the snapshot by what they are about; None after it.
+        gathered: dict[object, SubscriptionEvent] | None = {} if self._reached is None else None
+        async for item in items:
+            self.problem = None
+            if isinstance(item, NewSnapshot):
+                gathered = {}
+            elif isinstance(item, SnapshotChunk | SnapshotPart):
+                if gathered is None:
+                    raise Lagging("a snapshot came that was not announced")
+                for event in _events(item):
+                    _gather(gathered, event)
+            elif isinstance(item, SnapshotComplete):
+                if gathered is None:
+                    raise Lagging("the end of a snapshot came that was not announced")
+                self._check(item.position, "a snapshot")
+                await self._hand_over(_Handed([*gathered.values()], item.position, snapshot=True))
+                gathered = None
+            elif gathered is not None:
+                raise Lagging("a change came before the end of the snapshot")
+            elif isinstance(item, Commits):
+                for commit in item.commits:
+                    self._check(commit.position, "a commit", beyond=True)
+                    await self._hand_over(_Handed(commit.events, commit.position))
+            elif isinstance(item, Reached):
+                self._check(item.position, "a report of progress")
+                await self._hand_over(_Handed(None, item.position))
+
+    async def _hand_over(self, handed: _Handed) -> None:
+        await self._send.send(handed)
+        self._reached = handed.position
+        self._failures = 0
+
+    def _check(self, position: SubscriptionPosition, what: str, *, beyond: bool = False) -> None:
+        """Raise Lagging for a position below what was handed over, and StoreChanged for one in another store."""
+        reached = self._reached
+        if reached is None:
+            return
+        here, there = reached.store, position.store
+        if here is not None and there is not None:
+            if here.store_id != there.store_id:
+                raise StoreChanged(f"the subscription is of store {here.store_id}, and {what} of {there.store_id}")
+            if there.revision < here.revision:
+                raise Lagging(f"{what} is at revision {there.revision}, below {here.revision}")
+        numbers = {(each.topic, each.incarnation): each.number for each in reached.topics}
+        for topic, incarnation, number in position.topics:
+            if number < numbers.get((topic, incarnation), 0):
+                raise Lagging(f"{what} is at {number} of topic {topic}, which was at {numbers[topic, incarnation]}")
+        if beyond and (here, reached.topics) == (there, position.topics):
+            raise Lagging(f"{what} was sent twice")
+
+
+def _events(part: SnapshotChunk | SnapshotPart) -> Sequence[SubscriptionEvent]:
+    if isinstance(part, SnapshotPart):
+        return part.events
+    return [Change(int(each.version), each, False, False) for each in part.resources]
+
+
+def _gather(gathered: dict[object, SubscriptionEvent], event: SubscriptionEvent) -> None:
+    """Add an event of a snapshot, which may change what an earlier one was about."""
+    if not isinstance(event, Change):
+        gathered[event.topic, event.subject] = event
+        return
+    id = resource_id(event.resource.id)._replace(uid="")
+    if event.deleted:
+        gathered.pop(id, None)
+    else:
+        gathered[id] = event
+
+
+class Subscription:
+    """The batches of a subscription, in order. You get one from `Client.subscribe`, and iterate over it.
+
+    It connects again by itself. Reading raises a HeadwayError only when that is useless: PermissionDenied,
+    InvalidArgument, or StoreChanged if the store was replaced.
+
+    Attributes:
+        position: the position of what was read last, or what has been reached since. None before the first.
+    """
+
+    def __init__(self, follower: Follower, subjects: Sequence[Subject]) -> None:
+        self._follower = follower
+        self._batches = follower.batches
+        self._types: dict[TypeName, ResourceType[Any]] = {}
+        self._topics: dict[str, Topic[Any]] = {}
+        for subject in subjects:
+            if isinstance(subject.source, Topic):
+                self._topics[subject.source.name] = subject.source
+            else:
+                self._types[subject.source.name] = subject.source
+        self.position: SubscriptionPosition | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """The reason why the stream is interrupted now, or None."""
+        return self._follower.problem
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> SubscriptionBatch:
+        while True:
+            try:
+                events, position, snapshot = await self._batches.receive()
+            except trio.EndOfChannel:
+                self._fail()
+            self.position = position
+            if events is not None:
+                return SubscriptionBatch([self._typed(each) for each in events], position, snapshot)
+
+    def _fail(self) -> NoReturn:
+        error = self._follower.error
+        assert error is not None
+        raise error
+
+    def _typed(self, event: SubscriptionEvent) -> Upserted[Any] | Deleted[Any] | Published:
+        if isinstance(event, Change):
+            found = self._types.get(type_name(event.resource.id.type if event.resource.id else None))
+            if found is None:
+                raise PayloadError(f"the server sent {repr_text(event.resource.id)}, which is of no subscribed type")
+            kind: Callable[[Resource[Any], int], Upserted[Any] | Deleted[Any]] = Deleted if event.deleted else Upserted
+            return kind(found.view(event.resource), event.revision)
+        topic = self._topics.get(event.topic)
+        if topic is None:
+            raise PayloadError(f"the server sent an event of topic {event.topic!r:.120}, which is not subscribed")
+        return Published(topic, event.subject, topic.decoded(event.data))

@@ -1,0 +1,70 @@
+"""`Client.subscribe`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.base import check_trio
+from headway.client._arguments import milliseconds
+from headway.client._subjects import Subject, checked_subjects
+from headway.client._subscribe import Follower, Subscription
+from headway.client._writes import Allow
+from headway.errors import InvalidArgument
+from headway.resource import ResourceType, pb
+from headway.rpc import Channel, Metadata
+from headway.subscription import SubscriptionPosition, Topic
+
+
+class Subscribing:
+    """The part of a client that subscribes."""
+
+    _channel: Channel
+    _allow: Allow | None
+    _metadata: Metadata | None
+
+    @asynccontextmanager
+    async def subscribe(
+        self,
+        subjects: Sequence[ResourceType[Any] | Topic[Any] | Subject],
+        *,
+        resume_after: SubscriptionPosition | None = None,
+        progress_interval: float = 1.0,
+    ) -> AsyncIterator[Subscription]:
+        """Subscribe: ``async with client.subscribe([TEAM, RATES]) as batches: async for batch in batches: ...``
+
+        The first batch is a snapshot, unless ``resume_after`` is the position of an earlier subscription. Each later
+        batch is one whole commit, or a further snapshot if the changes in between are no longer known. A connection
+        that is lost is repaired; see `Subscription`. While nothing changes in the subjects, the position advances
+        every ``progress_interval`` seconds.
+        """
+        check_trio("subscribe")
+        wanted = checked_subjects(subjects)
+        given: object = resume_after
+        if given is not None and not isinstance(given, SubscriptionPosition):
+            raise InvalidArgument(
+                f"resume_after must be a SubscriptionPosition, such as batch.position, not {given!r:.120}"
+            )
+        interval = milliseconds("progress_interval", progress_interval, 0.001, 3600)
+        for each in wanted:
+            if self._allow is not None and isinstance(each.source, ResourceType):
+                self._allow("WatchList", pb.WatchListRequest(type=each.source.name.message()))
+        request = subscribe_pb.SubscribeRequest(
+            subjects=[each.message() for each in wanted], progress_interval_ms=interval
+        )
+        follower = Follower(self._channel, request, self._metadata, resume_after)
+        subscription = Subscription(follower, wanted)
+        raised: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follower.run, name="subscription")
+            try:
+                yield subscription
+            except BaseException as error:  # noqa: BLE001  # raised again below, outside of the nursery's group
+                raised = error
+            nursery.cancel_scope.cancel()
+        if raised is not None:
+            raise raised
