@@ -5,6 +5,7 @@ This package does not decide what to do about a change. Start with `_type_store.
 """
 
 from headway.cache._cache import Cache as Cache
+from headway.cache._cache import CacheOfTypes as CacheOfTypes
 from headway.cache._follower import Follower as Follower
 from headway.cache._follower import watch_request as watch_request
 from headway.cache._indexes import Index as Index

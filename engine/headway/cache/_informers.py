@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -59,18 +60,59 @@ class Informers:
         self._informers: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
         # The current scope of each informer's task: it follows, or waits because the store was rolled back.
         self._following: dict[Informer, trio.CancelScope] = {}
+        # The scopes of the tasks of each informer, and the number of its readers that will close; None for no limit.
+        self._scopes: dict[Informer, list[trio.CancelScope]] = {}
+        self._held: dict[Informer, int | None] = {}
 
     def informer_for(self, type: CachedType[Any]) -> Informer:
-        """Return the informer of a type or projection, and open it if it does not exist."""
+        """Return the informer of a type or projection, and open it if it does not exist. It is followed to the end."""
+        informer = self._informer(type)
+        self._held[informer] = None
+        return informer
+
+    @contextmanager
+    def held(self, type: CachedType[Any]) -> Iterator[Informer]:
+        """Provide the informer of a type or projection for a block.
+
+        With the last such block the informer is closed, unless `informer_for` has returned it.
+        """
+        informer = self._informer(type)
+        self._count(informer, 1)
+        try:
+            yield informer
+        finally:
+            if self._count(informer, -1) == 0:
+                for scope in self._scopes.pop(informer):
+                    scope.cancel()
+                del self._held[informer], self._informers[type.name][_projection(type)]
+                self._following.pop(informer, None)
+
+    def _count(self, informer: Informer, more: int) -> int | None:
+        held = self._held.get(informer, 0)
+        self._held[informer] = None if held is None else held + more
+        return self._held[informer]
+
+    def _informer(self, type: CachedType[Any]) -> Informer:
         of_type = self._informers.setdefault(type.name, {})
-        projection = type if isinstance(type, Projection) else None
+        projection = _projection(type)
         informer = of_type.get(projection)
         if informer is None:
             informer = of_type[projection] = Informer(type, self._report, self.isolation)
             form = "" if projection is None else f" as {projection.payload.__name__}"
-            self._nursery.start_soon(informer.bounded.report_rest, name=f"reporting payloads of {type.name}{form}")
-            self._nursery.start_soon(self._follow, informer, name=f"the stream of {type.name}{form}")
+            report, follow = informer.bounded.report_rest, partial(self._follow, informer)
+            self._start(informer, report, f"reporting payloads of {type.name}{form}")
+            self._start(informer, follow, f"the stream of {type.name}{form}")
         return informer
+
+    def _start(self, informer: Informer, function: Callable[[], Awaitable[None]], name: str) -> None:
+        scope = trio.CancelScope()
+        self._scopes.setdefault(informer, []).append(scope)
+
+        async def run() -> None:
+            with scope:
+                await function()
+
+        self._nursery.start_soon(run, name=name)
 
     def opened(self, type: CachedType[Any]) -> Collection[Informer]:
         """Return the open informers of a type: that for the whole type, and those for its projections."""
@@ -154,3 +196,7 @@ class Informers:
         if at is None:
             raise Unavailable("the server's response has no position: it is not a Headway server")
         return at
+
+
+def _projection(type: CachedType[Any]) -> Projection[Any] | None:
+    return type if isinstance(type, Projection) else None
