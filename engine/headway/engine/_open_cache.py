@@ -74,6 +74,7 @@ async def open_cache(
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
         opened = nullcontext(endpoints)
+    raised: Exception | None = None
     async with sealed(apps), opened as bare, block_nursery() as nursery:
         named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
         channel = ComparedChannel(named, registry if opens else ())
@@ -82,4 +83,9 @@ async def open_cache(
             nursery.start_soon(find_engine, channel, report, name="finding an engine")
         informers = Informers(channel, nursery, report, lag_limit=lag_limit)
         async with open_primed(wanted, informers, report, informers.accept_store) as cache:
-            yield cache
+            try:
+                yield cache
+            except Exception as error:  # noqa: BLE001  # raised again below, because the channel's loop splits groups
+                raised = error
+    if raised is not None:
+        raise raised
