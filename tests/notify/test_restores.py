@@ -172,7 +172,8 @@ async def test_o_value_that_falls_after_a_restore_is_delivered_and_marked(
             assert teams.error is None
             assert accounts.restored
             assert teams.position is not None
-            assert teams.position.revision < before.revision
+            assert teams.position.session != before.session
+            assert (teams.position.store_id != before.store_id) == new_id
             await staff.write_team("new")
             with trio.fail_after(60):
                 while await anext(updates) is not teams or len(teams.value) < 2:

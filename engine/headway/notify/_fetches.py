@@ -142,9 +142,10 @@ class PollFetch(Fetch[T]):
         jitter = 1 + random.random() * _JITTER
         while True:
             max_age = min((each.max_age for each in self.handles if each.max_age is not None), default=_LONGEST)
-            if self.age >= max_age * jitter:
+            due = self._current_at + max_age * jitter
+            if trio.current_time() >= due:
                 return
-            with trio.move_on_at(self._current_at + max_age * jitter):
+            with trio.move_on_at(due):
                 await self._handles_changed.park()
 
 
