@@ -353,7 +353,8 @@ async def test_invalid_answer_of_a_query_is_an_error_of_the_handle(
         return answer
 
     async with opened() as (_, _, updates):
-        feed = updates.query(headway.BlockingQuery(wrong))  # type: ignore[arg-type]  # the test passes a wrong function
+        query: headway.BlockingQuery[object] = headway.BlockingQuery(wrong)  # type: ignore[arg-type]  # it is wrong
+        feed = updates.query(query)
         await updates.primed()
         assert isinstance(feed.error, InvalidResult)
         assert "wrong returned" in str(feed.error)
@@ -381,5 +382,5 @@ async def test_o1_wrong_sources_and_arguments_are_refused_at_once() -> None:
         with pytest.raises(InvalidArgument, match="must take an index"):
             updates.query(headway.BlockingQuery(none))  # type: ignore[arg-type]  # the test passes a wrong function
         with pytest.raises(InvalidArgument, match="must be hashable"):
-            updates.poll(source.poll, [], max_age=1)
+            updates.poll(source.poll, [], max_age=1)  # type: ignore[arg-type]  # the test passes a wrong argument
         assert not cache._answers._answers

@@ -53,6 +53,37 @@ async def test_p5_cache_is_never_empty_between_two_stores(autojump_clock: MockCl
             assert cache.status().problem is None
 
 
+async def test_cache_never_mixes_a_lost_history_with_the_restored_one(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """One type has seen nothing that the store has lost, so its stream can go on."""
+    staff = Staff()
+    async with staff.open():
+        await staff.write_team("core")
+        async with staff.cache() as cache, cache.notify() as updates:
+            teams = updates.list(staff.team)
+            await cache.wait_for(staff.store.position.revision)
+            staff.channel.cut(staff.team)
+            await trio.sleep(1)
+            backup = staff.store.back_up()
+            written = await staff.write_account("lost")
+            while cache.revision(staff.account) < int(written.version):  # noqa: ASYNC110  # the other type lags
+                await trio.sleep(0.01)
+            restore(staff, backup, new_id=False)
+            await trio.sleep(10)
+            assert isinstance(cache.status().problem, StoreRolledBack)
+            staff.channel.mend()
+            for number in range(5):
+                await staff.write_team(f"new-{number}")
+            await trio.sleep(60)
+            assert names(cache.list(staff.team)) == names(teams.value) == ["core"]
+            assert names(cache.list(staff.account)) == ["lost"]
+            assert cache.accept_store()
+            await trio.sleep(60)
+            assert len(cache.list(staff.team)) == len(teams.value) == 6
+            assert cache.list(staff.account) == []
+
+
 @pytest.mark.parametrize("new_id", [True, False])
 async def test_p2_every_waiter_wakes_after_a_reset_to_a_lower_position(
     new_id: bool,

@@ -202,7 +202,7 @@ async def test_p5_first_failure_of_a_stream_is_not_shown_and_later_ones_are(
         staff.channel.mend()
         await trio.sleep(10)
         assert set(await received(updates)) == {teams, late}
-        assert (teams.error, teams.age, teams.failures) == (None, 0.0, 0)
+        assert [teams.error, teams.age, teams.failures] == [None, 0.0, 0]
 
 
 async def test_closed_handle_is_not_yielded_and_a_closed_block_makes_none() -> None:

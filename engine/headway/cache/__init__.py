@@ -39,4 +39,5 @@ from headway.cache._stream import StreamMachine as StreamMachine
 from headway.cache._type_store import Applied as Applied
 from headway.cache._type_store import Backlog as Backlog
 from headway.cache._type_store import TypeStore as TypeStore
+from headway.cache._view import Pin as Pin
 from headway.cache._view import View as View

@@ -80,13 +80,17 @@ class Keeper:
         for _ in range(2):
             for informer in held:
                 await informer.wait_complete(revision)
+                # Otherwise the second round would wait for the revision of a store that another type is about to leave.
+                self._check(informer, start.store_id, 0)
             revision, reached = max(informer.store.frontier for informer in held), revision
         for informer in held:
-            store = informer.store
-            if store.store_id != start.store_id or store.frontier < reached:
-                raise StoreChanged(f"the store of {informer.type.name} was replaced while it was being primed")
+            self._check(informer, start.store_id, reached)
         # No checkpoint from the check on, so the subscriptions begin with what was waited for.
         self.subscriptions = {type.name: self._subscribe(type) for type in self._wanted.types}
+
+    def _check(self, informer: Informer, store_id: str, revision: int) -> None:
+        if informer.store.store_id != store_id or informer.store.frontier < revision:
+            raise StoreChanged(f"the store of {informer.type.name} was replaced while it was being primed")
 
     def _subscribe(self, type: CachedType[Any]) -> Subscription:
         return self._held[type.name].subscribe(self._wanted.indexes_of(type), self._on_index_failure(type.name))

@@ -10,8 +10,8 @@ import trio
 from typing_extensions import override
 
 from headway.base import BoundedReport
-from headway.cache import CacheOfTypes, Informer, Informers, OnFailure
-from headway.errors import InvalidArgument, NotPrimed, StoreChanged, Unavailable
+from headway.cache import CachedType, CacheOfTypes, Content, Informer, Informers, OnFailure, Pin
+from headway.errors import HeadwayError, InvalidArgument, NotPrimed, StoreChanged, Unavailable
 from headway.events import IndexFailed, Report
 from headway.notify._answers import Answers
 from headway.notify._checks import Wanted
@@ -51,10 +51,13 @@ class PrimedCache(CacheOfTypes):
         self._accept_store = accept_store
         self._bounded = BoundedReport(report)
         self._cuts = Cuts(self, wanted.types, self._position_of, self._age)
-        self._keeper = Keeper(wanted, informers, held, self._report_indexes, self._cuts.note_error)
+        self._keeper = Keeper(wanted, informers, held, self._report_indexes, self._note_stream)
         self._answers = Answers(self._cuts, nursery)
         # The ids of the stores that it has shown before the present one.
         self._left: set[str] = set()
+        # While the data of a type is void, the states of all types when that was noticed. Another type may not have
+        # noticed it yet, and may even follow the restored store, if it had seen nothing that the store has lost.
+        self._frozen: dict[TypeName, Pin] = {}
 
     # --- called by the owner ---
 
@@ -72,11 +75,26 @@ class PrimedCache(CacheOfTypes):
         """Show the data that the keeper has primed."""
         if self._subscriptions:
             self._left.add(self._store_id)
+        for name, pin in self._frozen.items():
+            self._subscriptions[name].unpin(pin)
+        self._frozen = {}
         self._cuts.replaced()
         for name, subscription in self._keeper.subscriptions.items():
             subscription.listener = self._cuts.listener(name)
         self.open(self._keeper.subscriptions)
         self._left.discard(self._store_id)
+
+    def _note_stream(self, type: TypeName, error: HeadwayError | None, failures: int) -> None:
+        if self._keeper.void is not None and not self._frozen:
+            self._frozen = {
+                name: each.pin(each.store.newest, lambda: None) for name, each in self._subscriptions.items()
+            }
+        self._cuts.note_error(type, error, failures)
+
+    @override
+    def _content(self, type: CachedType[Any]) -> Content:
+        content = self._subscription(type)
+        return self._frozen.get(type.name, content)
 
     @override
     def close(self) -> None:
