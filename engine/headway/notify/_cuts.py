@@ -53,6 +53,8 @@ class Cuts:
         # The number of times that the cache has begun to show other data.
         self._generation = 0
         self._restored = False
+        # True while the store is void.
+        self._frozen = False
         self._due = False
         self._woken = trio.lowlevel.ParkingLot()
 
@@ -75,9 +77,14 @@ class Cuts:
             self._pending[type].extend(changes)
             self._wake()
 
+    def freeze(self) -> None:
+        """Note that the store is void, so that the present view stays until `replaced`."""
+        self._frozen = True
+
     def replaced(self) -> None:
         """Note that the cache will show the data of another store. Subscribe anew after this."""
         self._generation += 1
+        self._frozen = False
         self._restored = self._view is not None
         for pending in self._pending.values():
             pending.clear()
@@ -126,7 +133,8 @@ class Cuts:
                     await self._woken.park()
                 self._due = False
                 if any(self._reads.values()):
-                    await self._advance()
+                    if not self._frozen or self._view is None:
+                        await self._advance()
                 else:
                     # An open view stores the old state of every resource that changes.
                     self._view, self.position = None, None
@@ -162,7 +170,7 @@ class Cuts:
             pending = self._pending[type]
             ready = [change for change in pending if change.revision <= revision]
             self._pending[type] = [change for change in pending if change.revision > revision]
-            self._due = self._due or bool(self._pending[type])
+            self._due = self._due or (bool(self._pending[type]) and not self._frozen)
             changed.update(dict.fromkeys(reads) if restored else reads.affected(ready))
         for read in changed:
             read.note_value(restored=restored)

@@ -10,7 +10,7 @@ import trio
 from typing_extensions import override
 
 from headway.base import BoundedReport
-from headway.cache import CachedType, CacheOfTypes, Content, Informer, Informers, OnFailure, Pin
+from headway.cache import CachedType, CacheOfTypes, Content, Informer, Informers, OnFailure, Pin, View
 from headway.errors import HeadwayError, InvalidArgument, NotPrimed, StoreChanged, Unavailable
 from headway.events import IndexFailed, Report
 from headway.notify._answers import Answers
@@ -89,7 +89,26 @@ class PrimedCache(CacheOfTypes):
             self._frozen = {
                 name: each.pin(each.store.newest, lambda: None) for name, each in self._subscriptions.items()
             }
+            self._cuts.freeze()
         self._cuts.note_error(type, error, failures)
+
+    @override
+    @asynccontextmanager
+    async def view(self, *types: CachedType[Any]) -> AsyncIterator[View]:
+        if not (types and self._frozen):
+            async with super().view(*types) as view:
+                yield view
+            return
+        await trio.lowlevel.checkpoint()
+        for type in types:
+            # Raises for a type that is not cached.
+            self._subscription(type)
+        pins = {type.name: self._frozen[type.name] for type in types}
+        view = View(self._whose, None, self._queries, pins, max(pin.revision for pin in pins.values()))
+        try:
+            yield view
+        finally:
+            view.close()
 
     @override
     def _content(self, type: CachedType[Any]) -> Content:
