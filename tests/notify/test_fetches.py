@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 import trio
@@ -203,7 +204,7 @@ async def test_o5_poll_is_called_again_when_its_value_is_too_old(autojump_clock:
         assert await received(updates) == [rates]
         await trio.sleep(331)
         assert await received(updates) == []
-        gaps = [later - earlier for earlier, later in zip(source.times, source.times[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in pairwise(source.times)]
         assert all(32 <= gap <= 34 for gap in gaps)
         assert len(set(gaps)) == len(gaps) >= 9
         assert 0 < rates.age <= 34
@@ -271,7 +272,7 @@ async def test_o6_failing_fetch_is_retried_with_back_off_and_jitter(autojump_clo
             _ = feed.value
         assert caught.value.__cause__ is feed.error
         await trio.sleep(3600)
-        gaps = [later - earlier for earlier, later in zip(source.times, source.times[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in pairwise(source.times)]
         assert gaps[:3] == [0, 0, 0]
         for gap, least in zip(gaps[3:], [2, 4, 8, 16, 32, *[60] * 100], strict=False):
             assert least <= gap <= 2 * least

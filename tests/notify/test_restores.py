@@ -29,8 +29,10 @@ async def test_p5_cache_is_never_empty_between_two_stores(autojump_clock: MockCl
         await staff.write_team("core")
         await staff.write_account("ada")
         backup = staff.store.back_up()
+        # The new store stays below the revision of the old one, so waiting for that would never end.
+        for number in range(30):
+            await staff.write_account(f"lost-{number}")
         await staff.write_team("docs")
-        await staff.write_account("joan")
         async with staff.cache() as cache:
             before = cache.position
             staff.channel.cut(staff.account)
@@ -39,14 +41,14 @@ async def test_p5_cache_is_never_empty_between_two_stores(autojump_clock: MockCl
             for _ in range(60):
                 await trio.sleep(1)
                 assert names(cache.list(staff.team)) == ["core", "docs"]
-                assert names(cache.list(staff.account)) == ["ada", "joan"]
+                assert len(cache.list(staff.account)) == 31
             assert isinstance(cache.status().problem, StoreChanged)
             assert cache.status().cut_off_seconds >= 55
             assert cache.position == before
             staff.channel.mend()
             with trio.fail_after(60):
                 while names(cache.list(staff.team)) == ["core", "docs"]:  # each moment counts
-                    assert names(cache.list(staff.account)) == ["ada", "joan"]
+                    assert len(cache.list(staff.account)) == 31
                     await trio.sleep(0.001)
             assert names(cache.list(staff.team)) == ["core", "new"]
             assert names(cache.list(staff.account)) == ["ada"]

@@ -179,15 +179,23 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(kind=kinds, what=commits, steps=st.integers(0, 4), release=st.booleans())
     def lag(self, kind: int, what: list[list[tuple[int, str, bool]]], steps: int, release: bool) -> None:
-        """Hold a stream while something is committed, and let its items pass one at a time."""
+        """Hold a stream while something is committed, and let its items pass one at a time, as new handles see it."""
         streams = self._streams(kind)
         streams.hold()
         for each in what:
             self.call(self._commit, each)
+        self._pass(0.06)
+        fresh: list[Handle[Any]] = [self.updates.list(type) for type in self.types]
+        self.handles += fresh
         for _ in range(steps):
             streams.let_pass()
             self._pass(0.06)
             self.everything_shown_is_true()
+        self.everything_shown_is_true()
+        for handle in fresh:
+            self.handles.remove(handle)
+            self.received.pop(handle, None)
+            handle.close()
         if release:
             streams.release()
 
