@@ -97,7 +97,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
             type = self.types[kind]
             held = store.resources(type).get(name)
             if held is None and not delete:
-                data = Account(login=f"l{len(store.commits) % 2}") if kind else None
+                data = Account(login="l1") if kind else None
                 message: pb.Resource = type.new(name, data).message()
                 assert message.id is not None
                 message.id.uid = f"{name}{len(store.commits)}"
@@ -105,6 +105,8 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
             elif held is not None and delete:
                 operations[kind, name] = Remove(type.kind, held.id.key, held.uid, held.version)
             elif held is not None:
+                if kind:
+                    held.data.login = "l0" if held.data.login == "l1" else "l1"
                 operations[kind, name] = Put(type.kind, held.id.key, held.message(), held.version)
         if operations:
             await store.commit(list(operations.values()))

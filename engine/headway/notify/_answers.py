@@ -29,7 +29,7 @@ class Answers:
         self._answers: dict[Hashable, Answer[Any]] = {}
 
     def find(self, key: Hashable, make: Callable[[], A]) -> A:
-        """Return the answer to a question. If nobody has asked it yet, make it and begin it.
+        """Return the answer to a question. Make it, and begin it, if the question is new.
 
         Raises InvalidArgument for a question that is not hashable.
         """

@@ -75,7 +75,7 @@ class Answer(ABC, Generic[T]):
             handle.mark(restored=restored)
 
     def note_error(self, error: BaseException | None, failures: int) -> None:
-        """Note a failure, or with None that there is none any longer, and mark every handle."""
+        """Note a failure, or with None the end of the failures, and mark every handle."""
         self.error, self.failures = error, failures
         for handle in self.handles:
             handle.mark()
