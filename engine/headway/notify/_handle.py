@@ -191,8 +191,10 @@ class Handle(Generic[T]):
 
     def mark(self, *, restored: bool = False) -> None:
         """Note that the answer has changed."""
-        self._answered = self._answered or self._answer.values > 0 or self._answer.error is not None
-        self._restored_since = self._restored_since or restored
+        if not self._answered:
+            self._answered = self._answer.values > 0 or self._answer.error is not None
+        if restored:
+            self._restored_since = True
         self._receiver.changed(self)
 
     def deliver(self) -> None:

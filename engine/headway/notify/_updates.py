@@ -40,7 +40,8 @@ class Updates:
         self._ended = answers.ended
         self._handles: dict[Handle[Any], None] = {}
         self._changed: dict[Handle[Any], None] = {}
-        self._woken = trio.lowlevel.ParkingLot()
+        # The tasks that wait. A set is cheaper than a parking lot, which counts with many blocks of notifications.
+        self._waiting: set[trio.lowlevel.Task] = set()
         self._open = True
 
     # --- handles ---
@@ -143,42 +144,60 @@ class Updates:
         """Wait until every open handle has its first value, or an error."""
         await trio.lowlevel.checkpoint()
         while not all(handle.answered for handle in self._handles):
-            await self._woken.park()
+            await self._wait()
 
     def __aiter__(self) -> Updates:
         return self
 
     async def __anext__(self) -> Handle[Any]:
         """Wait until a handle has changed, and return it. If this is canceled, no change is lost."""
-        await trio.lowlevel.checkpoint()
+        if self._changed or not self._open:
+            await trio.lowlevel.checkpoint()
+        # Parking is a checkpoint. Another one would take each of many receivers another turn of the loop.
         while not self._changed:
             if not self._open:
                 raise StopAsyncIteration
-            await self._woken.park()
+            await self._wait()
         handle = next(iter(self._changed))
         del self._changed[handle]
         handle.deliver()
         return handle
+
+    async def _wait(self) -> None:
+        task = trio.lowlevel.current_task()
+        self._waiting.add(task)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._waiting.discard(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _wake(self) -> None:
+        if self._waiting:
+            for task in self._waiting:
+                trio.lowlevel.reschedule(task)
+            self._waiting.clear()
 
     # --- called by the handles and the cache ---
 
     def changed(self, handle: Handle[Any]) -> None:
         """Note that a handle has changed."""
         self._changed[handle] = None
-        self._woken.unpark_all()
+        self._wake()
 
     def closed(self, handle: Handle[Any]) -> None:
         """Note that a handle was closed."""
         self._handles.pop(handle, None)
         self._changed.pop(handle, None)
-        self._woken.unpark_all()
+        self._wake()
 
     def close(self) -> None:
         """Close all handles, because the block has ended."""
         self._open = False
         for handle in list(self._handles):
             handle.close()
-        self._woken.unpark_all()
+        self._wake()
 
 
 def _check_arguments(function: object, count: int, takes: str) -> None:
