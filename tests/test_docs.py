@@ -18,6 +18,8 @@ PRINTS = {
     "docs/guides/controllers.md": "a change of mesh.v1.Table makes mesh/tables write mesh.v1.Table\n"
     "['/ -> :8080']\n[] running 1\n",
     "docs/guides/cache.md": "1 routes, new serves it, certified: True\n",
+    "docs/guides/caches.md": "/users ['10.0.0.1:80', '10.0.0.2:80']\n3 0.0\n",
+    "docs/guides/notify.md": "['core'] ['ada'] {'EUR': 1.0} ['hello']\n['core', 'docs'] None False\n",
     "docs/guides/mappers.md": "['core']\n['core', 'tools']\n[]\n['tools']\n",
     "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n'nowhere' is no path\n"
     "[] set() ['home begins', 'home ends', 'home is checked']\n",

@@ -18,10 +18,11 @@ The packages, in the order that a change passes through them. Each imports only 
     reconcile        the reconcile context, requests and results
     controller       declaring controllers
     run              running controllers
+    notify           caches for programs without controllers, and notifications
     builtin          controllers that every engine runs
     manifest         conversion between YAML documents and resources
     observe          logs, metrics, health
-    engine           `open_engine`, `open_workers` and `connect`, which assemble all the others
+    engine           `open_engine`, `open_workers`, `open_cache` and `connect`, which assemble all the others
     testing          helpers for users' tests
     cli              the command line
 
@@ -61,6 +62,7 @@ from headway.controller import graph as graph
 from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
 from headway.engine import connect as connect
+from headway.engine import open_cache as open_cache
 from headway.engine import open_engine as open_engine
 from headway.engine import open_workers as open_workers
 from headway.errors import Conflict as Conflict
@@ -69,6 +71,12 @@ from headway.errors import NotFound as NotFound
 from headway.errors import PermanentFailure as PermanentFailure
 from headway.mapper import Watch as Watch
 from headway.mapper import watch as watch
+from headway.notify import BlockingQuery as BlockingQuery
+from headway.notify import CacheStatus as CacheStatus
+from headway.notify import Handle as Handle
+from headway.notify import Poll as Poll
+from headway.notify import PrimedCache as PrimedCache
+from headway.notify import Updates as Updates
 from headway.protobuf import field as field
 from headway.protobuf import message as message
 from headway.queue import Backoff as Backoff

@@ -171,7 +171,7 @@ class LeaseLost(CallerError):
 
 
 class NotPrimed(CallerError):
-    """A cache was read before it was primed or after its run ended, or a view was read after its block ended."""
+    """A cache was read before it was primed or after its end, a view after its end, or a handle before its value."""
 
 
 class NotWatched(CallerError, LookupError):
@@ -254,7 +254,7 @@ class ReconcileTimeout(HeadwayError):
 
 
 class InvalidResult(HeadwayError, TypeError):
-    """A reconciler returned a value that is not a valid result. The key is retried."""
+    """A reconciler, or the function of a `headway.BlockingQuery`, returned an invalid value. The call is retried."""
 
 
 class StrayCancelled(HeadwayError):

@@ -160,7 +160,7 @@ async def test_view_covers_only_the_requested_types() -> None:
     async with two.cache.view(TEAM) as view:
         with pytest.raises(NotWatched, match=r"opened without staff.v1.Account"):
             view.list(ACCOUNT)
-    with pytest.raises(InvalidArgument, match=r"rt.cache.view\(TEAM, ACCOUNT\)"):
+    with pytest.raises(InvalidArgument, match=r"cache.view\(TEAM, ACCOUNT\)"):
         await AsyncExitStack().enter_async_context(two.cache.view())
     with pytest.raises(NotWatched):
         await AsyncExitStack().enter_async_context(Cache("teams", TEAM, []).view(ACCOUNT))

@@ -10,7 +10,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.cache import Follower, Informer
-from headway.errors import StoreRolledBack
+from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import StreamOpened
 from headway.resource import Position
 from tests.helpers.resources import (
@@ -30,6 +30,12 @@ def down(times: int) -> list[list[Line]]:
     return [[DOWN] for _ in range(times)]
 
 
+async def never(_: Informer) -> StoreChanged:
+    """Wait for another store, which these tests never have."""
+    await trio.sleep_forever()
+    raise AssertionError("unreachable")
+
+
 class Following:
     """A follower, its scripted channel, and a record of its events."""
 
@@ -47,7 +53,9 @@ class Following:
 
     def follow(self, seconds: float = 1000.0) -> None:
         """Follow for ``seconds`` of virtual time, or until the follower raises."""
-        follower = Follower(self.channel, self.informer, self._record, self._linearizable, LAG_LIMIT)
+        follower = Follower(
+            self.channel, self.informer, self._record, self._linearizable, LAG_LIMIT, another_store=never
+        )
 
         async def until_then() -> None:
             with trio.move_on_after(seconds):

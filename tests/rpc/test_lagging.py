@@ -20,6 +20,7 @@ from headway.rpc import InProcessChannel, Lagging, Services
 from headway.service import POSITION, WATCH_LIST, ConsulService, ResourceService, StoreService, watch_encoders
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
+from tests.helpers.scripted_follower import never
 from tests.rpc.rpc_kit import COUNT, DECODERS, TEXTS, THING, Served, Text, app, served
 
 LAG_LIMIT = 0.3
@@ -74,7 +75,9 @@ async def test_follower_moves_from_a_lagging_server_to_another() -> None:
         trio.open_nursery() as nursery,
     ):
         informer = Informer(THING, reported.append)
-        follower = Follower(channel, informer, reported.append, lambda _: _linearizable(channel), LAG_LIMIT)
+        follower = Follower(
+            channel, informer, reported.append, lambda _: _linearizable(channel), LAG_LIMIT, another_store=never
+        )
         nursery.start_soon(follower.run)
         client = Client(rpc.InProcessChannel(it.services), app.registry)
         written = await client.write(THING.new("a", Text(text="1")))
@@ -166,7 +169,9 @@ async def test_lag_hint_passes_through_wrapping_channels(
     client = Client(inner, app.registry)
     reported: list[object] = []
     informer = Informer(THING, reported.append)
-    follower = Follower(channel, informer, reported.append, lambda _: _linearizable(inner), LAG_LIMIT)
+    follower = Follower(
+        channel, informer, reported.append, lambda _: _linearizable(inner), LAG_LIMIT, another_store=never
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.run)
         await informer.wait_complete(0)

@@ -119,8 +119,11 @@ def check_plain(
         raise DeclarationError(f"{where} {problem}. The form is: {form}")
 
 
-def async_problem(function: object, arguments: int, takes: str) -> str | None:
-    """Return the problem of a function that must be async with the given number of arguments, or None."""
+def async_problem(function: object, arguments: int | None, takes: str) -> str | None:
+    """Return the problem of a function that must be async with the given number of arguments, or None.
+
+    ``arguments`` is None if the number is not known yet.
+    """
     if not callable(function):
         return f"must be an async function, not {function!r}"
     if problem := _uncalled_problem(function):
@@ -129,7 +132,7 @@ def async_problem(function: object, arguments: int, takes: str) -> str | None:
         return f"{function!r} must be an async function without a `yield`: it is called and awaited, not iterated"
     if not _is(inspect.iscoroutinefunction, function):
         return f"{function!r} must be an async function (`async def`)"
-    return _arguments_problem(function, arguments, takes)
+    return None if arguments is None else _arguments_problem(function, arguments, takes)
 
 
 def either_problem(function: object, arguments: int, takes: str) -> str | None:

@@ -5,6 +5,7 @@ This package does not decide what to do about a change. Start with `_type_store.
 """
 
 from headway.cache._cache import Cache as Cache
+from headway.cache._cache import CacheOfTypes as CacheOfTypes
 from headway.cache._follower import Follower as Follower
 from headway.cache._follower import watch_request as watch_request
 from headway.cache._indexes import Index as Index
@@ -38,4 +39,5 @@ from headway.cache._stream import StreamMachine as StreamMachine
 from headway.cache._type_store import Applied as Applied
 from headway.cache._type_store import Backlog as Backlog
 from headway.cache._type_store import TypeStore as TypeStore
+from headway.cache._view import Pin as Pin
 from headway.cache._view import View as View

@@ -1,7 +1,8 @@
-"""The cache of a run, which opens when the run is primed and closes when it ends."""
+"""The caches of several types that open when all are primed: that of a run, and the base of that of a program."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,51 +18,39 @@ from headway.errors import InvalidArgument, NotPrimed, NotWatched
 from headway.resource import TypeName
 
 
-class Cache(CacheReader):
-    """The cache of a reconciler. In addition to the methods of `CacheReader`, it has views of several types.
+class CacheOfTypes(CacheReader):
+    """A cache of several types. In addition to the methods of `CacheReader`, it has views of several types.
 
-    A read sees every change that triggered the reconcile, for every type of the controller, and every write that the
-    controller has had acknowledged. Reads never return an older state than before (C2, C4, C5).
+    Args:
+        whose: the subject of errors, such as "controller accounts".
+        types: the types, in the forms in which they are cached.
+        queries: the queries that may be run.
     """
 
-    def __init__(
-        self,
-        controller: str,
-        manages: CachedType[Any],
-        watches: Iterable[CachedType[Any]],
-        queries: Collection[Query[Any, Any]] = (),
-        isolation: Isolation | None = None,
-    ) -> None:
-        self._controller = controller
-        self.isolation = isolation
-        self.manages = manages
+    # The managed type, if it is the cache of a controller.
+    _manages: CachedType[Any] | None = None
+    # The end of the error for a type that is not cached.
+    _lacks = "doesn't watch"
+
+    def __init__(self, whose: str, types: Iterable[CachedType[Any]], queries: Collection[Query[Any, Any]] = ()) -> None:
+        self._whose = whose
         self._queries = queries
-        self._declared = {type.name: type for type in (manages, *watches)}
+        self._declared = {type.name: type for type in types}
         self._subscriptions: Mapping[TypeName, Subscription] = {}
         self._views: set[View] = set()
-        self._not_yet = "is not primed yet"
-        # True if it will be primed without the waiting task. An initialiser would wait for itself.
-        self._waitable = False
         # The tasks that wait until the cache is primed, or until the types of a view have reached its revision.
         self._moved = trio.lowlevel.ParkingLot()
 
-    # --- called by the run ---
-
-    def begin_priming(self) -> None:
-        """Note that the initialiser has ended, so that waiting for the cache makes sense."""
-        self._waitable = True
+    # --- called by the owner ---
 
     def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
-        """Open the cache to reads, because the run is primed."""
+        """Open the cache to reads, because it is primed. From then on, it shows the content of these subscriptions."""
         self._subscriptions = subscriptions
-        self._waitable = True
         self._moved.unpark_all()
 
     def close(self) -> None:
-        """Close the cache, because the run has ended. Later reads raise NotPrimed."""
+        """Close the cache. Later reads raise NotPrimed."""
         self._subscriptions = {}
-        self._waitable = False
-        self._not_yet = "is closed: its run has ended"
         for view in self._views:
             view.close()
         # Wake all waiters so that they raise NotPrimed.
@@ -76,24 +65,12 @@ class Cache(CacheReader):
 
     @property
     def primed(self) -> bool:
-        """True if it can be read: from the run's first reconcile or source until its end."""
+        """True if it can be read."""
         return bool(self._subscriptions)
-
-    async def wait_primed(self) -> None:
-        """Wait until the cache can be read.
-
-        Raises NotPrimed if the wait would never end. This is so in the initialiser, which runs before priming, and
-        after the run's end.
-        """
-        await trio.lowlevel.checkpoint()
-        while not self.primed and self._waitable:
-            await self._moved.park()
-        if not self.primed:
-            raise NotPrimed(self._why_not())
 
     @asynccontextmanager
     async def view(self, *types: CachedType[Any]) -> AsyncIterator[View]:
-        """``async with rt.cache.view(TEAM, ACCOUNT) as view:`` reads these types as they were at one revision.
+        """``async with cache.view(TEAM, ACCOUNT) as view:`` reads these types as they were at one revision.
 
         Use a view for consistent reads with an ``await`` between them, because it does not change while it is open. It
         is never older than what the cache has shown before, including the controller's own writes, but later writes
@@ -104,7 +81,7 @@ class Cache(CacheReader):
         void during the wait. NotWatched and NotPrimed are raised as for other reads.
         """
         if not types:
-            raise InvalidArgument("a view needs at least one type: rt.cache.view(TEAM, ACCOUNT)")
+            raise InvalidArgument("a view needs at least one type: cache.view(TEAM, ACCOUNT)")
         asked = [(self._subscription(type), type.name) for type in types]
         subscriptions = {name: subscription for subscription, name in asked}
         await trio.lowlevel.checkpoint()
@@ -113,7 +90,7 @@ class Cache(CacheReader):
             pins = {name: each.pin(revision, self._moved.unpark_all) for name, each in subscriptions.items()}
             try:
                 if await self._reached(pins.values()):
-                    view = View(self._controller, self.manages, self._queries, pins, revision)
+                    view = View(self._whose, self._manages, self._queries, pins, revision)
                     self._views.add(view)
                     try:
                         yield view
@@ -152,14 +129,74 @@ class Cache(CacheReader):
         if declared is not type:
             if declared is None:
                 raise NotWatched(
-                    f"controller {self._controller} neither manages nor watches {type.name}: add it to `watches`, "
-                    "or read it with the client"
+                    f"{self._whose} {self._lacks} {type.name}: add it to `watches`, or read it with the client"
                 )
             if isinstance(declared, Projection) or isinstance(type, Projection):
-                raise NotWatched(f"controller {self._controller} caches {declared!r}, not {type!r}: read that")
+                raise NotWatched(f"{self._whose} caches {declared!r}, not {type!r}: read that")
         if subscription is None:
             raise NotPrimed(self._why_not())
         return subscription
+
+    @abstractmethod
+    def _why_not(self) -> str:
+        """Return why the cache cannot be read now."""
+
+
+class Cache(CacheOfTypes):
+    """The cache of a reconciler, which opens when the run is primed and closes when it ends.
+
+    A read sees every change that triggered the reconcile, for every type of the controller, and every write that the
+    controller has had acknowledged. Reads never return an older state than before (C2, C4, C5).
+    """
+
+    _lacks = "neither manages nor watches"
+
+    def __init__(
+        self,
+        controller: str,
+        manages: CachedType[Any],
+        watches: Iterable[CachedType[Any]],
+        queries: Collection[Query[Any, Any]] = (),
+        isolation: Isolation | None = None,
+    ) -> None:
+        super().__init__(f"controller {controller}", (manages, *watches), queries)
+        self._controller = controller
+        self.isolation = isolation
+        self.manages = self._manages = manages
+        self._not_yet = "is not primed yet"
+        # True if it will be primed without the waiting task. An initialiser would wait for itself.
+        self._waitable = False
+
+    # --- called by the run ---
+
+    def begin_priming(self) -> None:
+        """Note that the initialiser has ended, so that waiting for the cache makes sense."""
+        self._waitable = True
+
+    def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
+        """Open the cache to reads, because the run is primed."""
+        self._waitable = True
+        super().open(subscriptions)
+
+    def close(self) -> None:
+        """Close the cache, because the run has ended. Later reads raise NotPrimed."""
+        self._waitable = False
+        self._not_yet = "is closed: its run has ended"
+        super().close()
+
+    # --- called by readers ---
+
+    async def wait_primed(self) -> None:
+        """Wait until the cache can be read.
+
+        Raises NotPrimed if the wait would never end. This is so in the initialiser, which runs before priming, and
+        after the run's end.
+        """
+        await trio.lowlevel.checkpoint()
+        while not self.primed and self._waitable:
+            await self._moved.park()
+        if not self.primed:
+            raise NotPrimed(self._why_not())
 
     def _why_not(self) -> str:
         hint = "" if self._waitable else "; an initialiser runs before it is primed, and reads with rt.client"

@@ -22,7 +22,7 @@ from headway.resource import Bookmark, Changes, Position, ResourceType, Scope, S
 from headway.rpc import Channel, Lagging
 from headway.service import WATCH_LIST
 
-_FIRST_WAIT, _LONGEST_WAIT, _ROLLED_BACK_WAIT = 0.05, 5.0, 5.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _BOOKMARK_INTERVAL_MS = 50
 """The interval of bookmarks, in milliseconds.
 
@@ -66,14 +66,14 @@ class Follower:
         report: receives an event when a stream opens, ends or lags.
         linearizable: reads the store's current position. It raises Unavailable if that fails, and StoreRolledBack if
             the store never had the position that it is given, if any.
+        another_store: waits, after the store was rolled back, until it is another one.
         lag_limit: the time, in seconds, after which a stream is closed if it stays below the frontier, or is silent
             while the store advances.
         pace: the minimum time, in seconds, between two reads of a stream that has delivered its snapshot. A stream that
             is not being read is not woken, so that not every commit of a store wakes the follower of a quiet type.
 
     Attributes:
-        scope: the scope of the current store: its streams, or the wait after the store was rolled back. Canceling it
-            discards the cached data, and begins anew with the store's content.
+        scope: the scope of the current store. Canceling it discards the cached data and begins anew.
     """
 
     def __init__(
@@ -84,15 +84,19 @@ class Follower:
         linearizable: Callable[[Position | None], Awaitable[Position]],
         lag_limit: float,
         pace: float = 0.0,
+        *,
+        another_store: Callable[[Informer], Awaitable[StoreChanged]],
     ) -> None:
         self._type = stored_type(informer.type)
         self._channel = channel
         self._informer = informer
         self._report = report
         self._linearizable = linearizable
+        self._another_store = another_store
         self._lag_limit = lag_limit
         self._pace = pace
         self.scope = trio.CancelScope()
+        self._closed = False
         self._failures = 0
         # True if the last stream was refused because of a missing right.
         self._denied = False
@@ -101,7 +105,7 @@ class Follower:
         self._refused = False
 
     async def follow(self) -> None:
-        """Follow one store after the other, until canceled."""
+        """Follow one store after the other, until canceled or closed."""
         informer = self._informer
         while True:
             error = StoreChanged(
@@ -115,22 +119,16 @@ class Follower:
                 except StoreRolledBack as rolled_back:
                     self._report(StreamEnded(informer.type.name, str(rolled_back), 0))
                     informer.void(rolled_back, replaced=False)
-                    error = await self._another_store()
+                    error = await self._another_store(informer)
+            if self._closed:
+                return
             self._report(StreamEnded(informer.type.name, str(error), 0))
             informer.void(error, replaced=True)
 
-    async def _another_store(self) -> StoreChanged:
-        """Wait until the store has another id.
-
-        Only that or an operator can solve a rollback: a store that grows past its old revision has another history. The
-        cached data is kept as evidence.
-        """
-        while True:
-            await trio.sleep(_ROLLED_BACK_WAIT)
-            with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
-                here = await self._linearizable(None)
-                if here.store_id != self._informer.store.store_id:
-                    return StoreChanged(f"the store is now {here.store_id}, no longer {self._informer.store.store_id}")
+    def close(self) -> None:
+        """End `follow`, whose informer has no reader any more."""
+        self._closed = True
+        self.scope.cancel()
 
     async def run(self) -> None:
         """Follow one store until canceled. Raises StoreChanged or StoreRolledBack; the cached data is then void."""

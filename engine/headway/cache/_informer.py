@@ -34,6 +34,9 @@ class Informer:
         distrusted: True if the received data may be incomplete. Only a snapshot that is applied solves that.
         cut_off: the reason for the lack of a stream, and since when on Trio's clock; None with a stream, or before the
             first.
+        failures: the number of streams that have ended since one has delivered an item.
+        denied: the server's reason for denying the last stream because of a missing right; empty if it did not.
+        stream_changed: wakes the tasks that follow these three, also when the data becomes void.
     """
 
     def __init__(self, type: CachedType[Any], report: Report, isolation: Isolation | None = None) -> None:
@@ -42,6 +45,9 @@ class Informer:
         self.received = 0
         self.distrusted = False
         self.cut_off: tuple[str, float] | None = None
+        self.failures = 0
+        self.denied = ""
+        self.stream_changed = trio.lowlevel.ParkingLot()
         self._projection = type if isinstance(type, Projection) else None
         self._report = report
         self.bounded = BoundedReport(report)
@@ -49,11 +55,7 @@ class Informer:
         self._undecodable = Undecodable(type, self.bounded)
         self._subscriptions: list[Subscription] = []
         self._failure: HeadwayError | None = None
-        # The server's reason for denying the last stream because of a missing right; empty if it did not.
-        self._denied = ""
         self._progress = trio.lowlevel.ParkingLot()
-
-    # --- called by the follower ---
 
     @property
     def resume_after(self) -> Position | None:
@@ -83,16 +85,16 @@ class Informer:
     def disconnected(self, why: str, *, denied: bool = False) -> None:
         """Note that a stream has ended. ``denied`` is True if the server refused it because of a missing right."""
         self.cut_off = why, trio.current_time() if self.cut_off is None else self.cut_off[1]
-        self._denied = why if denied else ""
+        self.failures += 1
+        self.denied = why if denied else ""
         if denied:
             self._progress.unpark_all()
+        self.stream_changed.unpark_all()
 
     def reconnected(self) -> None:
         """Note that a new stream has delivered an item."""
-        self.cut_off = None
-        self._denied = ""
-
-    # --- called by the runs ---
+        self.cut_off, self.failures, self.denied = None, 0, ""
+        self.stream_changed.unpark_all()
 
     @property
     def rolled_back(self) -> bool:
@@ -103,8 +105,8 @@ class Informer:
         """Raise StoreRolledBack if the store was rolled back, and PermissionDenied if the last stream was denied."""
         if self._failure is not None:
             raise self._failure
-        if self._denied:
-            raise PermissionDenied(f"{self.type.name} cannot be watched: {self._denied}")
+        if self.denied:
+            raise PermissionDenied(f"{self.type.name} cannot be watched: {self.denied}")
 
     @property
     def resources(self) -> int:
@@ -167,6 +169,7 @@ class Informer:
             self.reconnected()
         else:
             self._failure = error
+            self.stream_changed.unpark_all()
         for subscription in self._subscriptions:
             subscription.fail(error)
         self._subscriptions = []
@@ -234,6 +237,8 @@ class Subscription:
         self._unsubscribe = unsubscribe
         # The revision of its beginning. Its initial content is complete up to there.
         self.subscribed_at = store.frontier
+        # Gets the changes in place of the feed, if it is set.
+        self.listener: Callable[[Sequence[Applied]], object] | None = None
         self._feed: list[Applied] = []
         self._lingers = False
         self._overflowed = False
@@ -257,7 +262,9 @@ class Subscription:
         self._woken.set()
 
     def _add(self, changes: Sequence[Applied]) -> None:
-        if self._lingers and len(self._feed) + len(changes) > LINGER_LIMIT:
+        if self.listener is not None:
+            self.listener(changes)
+        elif self._lingers and len(self._feed) + len(changes) > LINGER_LIMIT:
             self._feed, self._overflowed = [], True
         elif not self._overflowed:
             self._feed.extend(changes)
@@ -268,8 +275,6 @@ class Subscription:
         self._woken.set()
         for pin in self.pins:
             pin.fail(error)
-
-    # --- called by readers ---
 
     @property
     def revision(self) -> int:
@@ -291,14 +296,14 @@ class Subscription:
     def pin(self, revision: int, on_change: Callable[[], object]) -> Pin:
         """Keep the state at a revision until `unpin`. The revision must not be below any that is known now."""
         pin = Pin(self.store, self.tables, revision, on_change)
+        if self._failure is not None and not pin.reached:
+            pin.fail(self._failure)
         self.pins.append(pin)
         return pin
 
     def unpin(self, pin: Pin) -> None:
         """Release a pin, because its view has been closed."""
         self.pins.remove(pin)
-
-    # --- called by the run ---
 
     @property
     def pending(self) -> bool:

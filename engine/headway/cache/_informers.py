@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,13 @@ from headway.cache._follower import Follower
 from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
-from headway.errors import PermissionDenied, StoreRolledBack, Unavailable
+from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report
 from headway.resource import Position, TypeName, position
 from headway.rpc import Channel
 from headway.service import POSITION
+
+_ROLLED_BACK_WAIT = 5.0
 
 
 class PositionDenied(PermissionDenied, Unavailable):
@@ -55,22 +58,72 @@ class Informers:
         self.isolation = isolation
         # By type and by projection of it; None is the whole type.
         self._informers: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
-        self._followers: list[Follower] = []
+        # Each follows one store after the other, or waits because the store was rolled back.
+        self._followers: dict[Informer, Follower] = {}
+        self._reporting: dict[Informer, trio.CancelScope] = {}
+        # The number of readers of each informer that will close; None if one of them lasts to the end.
+        self._held: dict[Informer, int | None] = {}
 
     def informer_for(self, type: CachedType[Any]) -> Informer:
-        """Return the informer of a type or projection, and open it if it does not exist."""
+        """Return the informer of a type or projection, and open it if it does not exist. It is followed to the end."""
+        informer = self._informer(type)
+        self._held[informer] = None
+        return informer
+
+    @contextmanager
+    def held(self, type: CachedType[Any]) -> Iterator[Informer]:
+        """Provide the informer of a type or projection for a block.
+
+        With the last such block the informer is closed, unless `informer_for` has returned it.
+        """
+        informer = self._informer(type)
+        self._count(informer, 1)
+        try:
+            yield informer
+        finally:
+            if self._count(informer, -1) == 0:
+                self._followers.pop(informer).close()
+                self._reporting.pop(informer).cancel()
+                del self._held[informer], self._informers[type.name][_projection(type)]
+
+    def _count(self, informer: Informer, more: int) -> int | None:
+        held = self._held.get(informer, 0)
+        self._held[informer] = None if held is None else held + more
+        return self._held[informer]
+
+    def _informer(self, type: CachedType[Any]) -> Informer:
         of_type = self._informers.setdefault(type.name, {})
-        projection = type if isinstance(type, Projection) else None
+        projection = _projection(type)
         informer = of_type.get(projection)
         if informer is None:
             informer = of_type[projection] = Informer(type, self._report, self.isolation)
             form = "" if projection is None else f" as {projection.payload.__name__}"
-            self._nursery.start_soon(informer.bounded.report_rest, name=f"reporting payloads of {type.name}{form}")
-            linearizable = partial(self.linearizable, type)
-            follower = Follower(self._channel, informer, self._report, linearizable, self._lag_limit, self._pace)
-            self._followers.append(follower)
+            linearizable, waits = partial(self.linearizable, type), (self._lag_limit, self._pace)
+            another = self._another_store
+            follower = Follower(self._channel, informer, self._report, linearizable, *waits, another_store=another)
+            self._followers[informer] = follower
             self._nursery.start_soon(follower.follow, name=f"the stream of {type.name}{form}")
+            self._reporting[informer] = trio.CancelScope()
+            self._nursery.start_soon(self._report_rest, informer, name=f"reporting payloads of {type.name}{form}")
         return informer
+
+    async def _another_store(self, informer: Informer) -> StoreChanged:
+        """Wait until the store has another id than that of a rolled-back informer.
+
+        Only that or an operator can solve a rollback: a store that grows past its old revision has another history. The
+        cached data is kept as evidence.
+        """
+        before = informer.store.store_id
+        while True:
+            await trio.sleep(_ROLLED_BACK_WAIT)
+            with trio.move_on_after(self._lag_limit), suppress(Unavailable):
+                here = await self.linearizable(informer.type)
+                if here.store_id != before:
+                    return StoreChanged(f"the store is now {here.store_id}, no longer {before}")
+
+    async def _report_rest(self, informer: Informer) -> None:
+        with self._reporting[informer]:
+            await informer.bounded.report_rest()
 
     def opened(self, type: CachedType[Any]) -> Collection[Informer]:
         """Return the open informers of a type: that for the whole type, and those for its projections."""
@@ -88,7 +141,7 @@ class Informers:
         """
         if not self.rolled_back:
             return False
-        for follower in self._followers:
+        for follower in self._followers.values():
             follower.scope.cancel()
         return True
 
@@ -120,3 +173,7 @@ class Informers:
         if at is None:
             raise Unavailable("the server's response has no position: it is not a Headway server")
         return at
+
+
+def _projection(type: CachedType[Any]) -> Projection[Any] | None:
+    return type if isinstance(type, Projection) else None

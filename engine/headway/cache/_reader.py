@@ -100,13 +100,14 @@ class CacheReader(ABC):
     before the run is primed and after it has ended.
 
     Attributes:
-        manages: the controller's managed type.
+        manages: the controller's managed type. The cache of a program without a controller has none.
         isolation: checks the mappers that get this cache; None disables the checks.
     """
 
     manages: CachedType[Any]
     isolation: Isolation | None = None
-    _controller: str
+    # The subject of errors, such as "controller accounts".
+    _whose: str
     _queries: Collection[Query[Any, Any]]
 
     def get(self, type: CachedType[R], id: str | ResourceId, *, partition: str = "", namespace: str = "") -> R | None:
@@ -193,13 +194,13 @@ class CacheReader(ABC):
         content = self._content(type)
         table = content.table(OWNER_INDEX)
         if table is None:
-            raise NotWatched(f"controller {self._controller} doesn't watch {type.name}: add it to `watches`")
+            raise NotWatched(f"{self._whose} doesn't watch {type.name}: add it to `watches`")
         return _views(type, content, [table.keys(owner.uid)])
 
     def query(self, query: Query[A, R], *arguments: A.args, **named: A.kwargs) -> R:
         """Return the result of a declared query."""
         if query not in self._queries:
-            raise NotWatched(f"controller {self._controller} doesn't declare {query!r}: add it to `queries`")
+            raise NotWatched(f"{self._whose} doesn't declare {query!r}: add it to `queries`")
         return query.function(self, *arguments, **named)
 
     def revision(self, type: CachedType[Any]) -> int:
@@ -220,8 +221,7 @@ class CacheReader(ABC):
         if table is None or table.index is not index:
             another = "" if table is None else ", but another one of that name"
             raise NotWatched(
-                f"controller {self._controller} doesn't declare {index!r}{another}: use the same object in `indexes` "
-                "and in the read"
+                f"{self._whose} doesn't declare {index!r}{another}: use the same object in `indexes` and in the read"
             )
         if table.failed:
             example = min(table.failed)

@@ -159,14 +159,15 @@ class View(CacheReader):
 
     def __init__(
         self,
-        controller: str,
-        manages: CachedType[Any],
+        whose: str,
+        manages: CachedType[Any] | None,
         queries: Collection[Query[Any, Any]],
         pins: Mapping[TypeName, Pin],
         pinned_at: int,
     ) -> None:
-        self._controller = controller
-        self.manages = manages
+        self._whose = whose
+        if manages is not None:
+            self.manages = manages
         self._queries = queries
         self._pins: Mapping[TypeName, Pin] | None = pins
         self.pinned_at = pinned_at
@@ -177,11 +178,11 @@ class View(CacheReader):
 
     def _content(self, type: CachedType[Any]) -> Content:
         if self._pins is None:
-            raise NotPrimed(f"a view of {self._controller} was read after its block, or its run, had ended")
+            raise NotPrimed(f"a view of {self._whose} was read after its block, or its run, had ended")
         try:
             pin = self._pins.get(type.name)
         except AttributeError:
             raise not_a_type(type) from None
         if pin is None:
-            raise NotWatched(f"the view was opened without {type.name}: name it in rt.cache.view(...)")
+            raise NotWatched(f"the view was opened without {type.name}: name it in cache.view(...)")
         return pin

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.client._arguments import check_text, tenancy_searched
+from headway.base import check_text
+from headway.client._arguments import tenancy_searched
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType
 from headway.service import MAX_SUBJECTS

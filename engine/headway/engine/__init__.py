@@ -1,4 +1,4 @@
-"""Engines: `open_engine`, which assembles all other parts of Headway, `open_workers` and `connect`.
+"""Engines: `open_engine`, which assembles all other parts of Headway, `open_workers`, `open_cache` and `connect`.
 
 Start with `_open_engine.py`. `_placing.py` places the controllers of a process, and `_running.py` watches its tasks.
 """
@@ -8,6 +8,7 @@ from headway.engine._compared import ComparedChannel as ComparedChannel
 from headway.engine._compared import differences as differences
 from headway.engine._connect import connect as connect
 from headway.engine._engine import Engine as Engine
+from headway.engine._open_cache import open_cache as open_cache
 from headway.engine._open_engine import open_engine as open_engine
 from headway.engine._open_workers import open_workers as open_workers
 from headway.engine._placing import worker_name as worker_name

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 
 from headway.base import check_trio
-from headway.cache import Informers
+from headway.cache import CachedType, Index, Informers, Query
 from headway.client import Client
 from headway.engine._store_health import StoreHealth
+from headway.events import Report, ignore
+from headway.notify import PrimedCache, Wanted, open_primed
+from headway.resource import Registry
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import StoreProblem
 
@@ -32,14 +37,39 @@ class Engine:
         addresses: Sequence[str] = (),
         informers: Sequence[Informers] = (),
         store: StoreHealth | None = None,
+        *,
+        registry: Registry | None = None,
+        report: Report = ignore,
     ) -> None:
         self.client = client
         self.addresses = list(addresses)
         self._revision = revision
         self._supervisors = supervisors
+        self._registry = registry or Registry()
+        self._report = report
         self._informers = informers
         self._store = store
         self.controllers = _by_name(supervisors)
+
+    @asynccontextmanager
+    async def open_cache(
+        self,
+        *,
+        watches: Sequence[CachedType[Any]],
+        indexes: Sequence[Index[Any, Any]] = (),
+        queries: Sequence[Query[Any, Any]] = (),
+    ) -> AsyncIterator[PrimedCache]:
+        """``async with engine.open_cache(watches=[TEAM], indexes=[BY_LEAD]) as cache: ...``
+
+        Open a cache for code in this process that is not a controller. It works like `headway.open_cache`, and shares
+        the streams and the resources of the controllers and of other caches. Raises DeclarationError.
+        """
+        check_trio("open_cache")
+        self._check_open()
+        wanted = Wanted(watches, indexes, queries)
+        wanted.check(self._registry)
+        async with open_primed(wanted, self._informers[0], self._report, self.accept_store) as cache:
+            yield cache
 
     def accept_store(self) -> bool:
         """Accept the current state of a store that was rolled back (`StoreRolledBack`). This is an operator's decision.

@@ -192,7 +192,17 @@ async def open_engine(
                     network.callback(services.end_waits)
                     network.callback(ending.begin)
                     where = partial(_revision, backend)
-                    yield Engine(Client(channel, registry), where, supervisors, addresses, all_informers, health)
+                    client = Client(channel, registry)
+                    yield Engine(
+                        client,
+                        where,
+                        supervisors,
+                        addresses,
+                        all_informers,
+                        health,
+                        registry=registry,
+                        report=report,
+                    )
             if isolation is not None and isolation.broken:
                 raise isolation.broken[0]
 

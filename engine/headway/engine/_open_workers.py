@@ -116,4 +116,5 @@ async def open_workers(
                 async def revision() -> int:
                     return (await informers.linearizable(types[0])).revision if types else 0
 
-                yield Engine(Client(channel, registry), revision, supervisors, informers=[informers])
+                client = Client(channel, registry)
+                yield Engine(client, revision, supervisors, informers=[informers], registry=registry, report=report)

@@ -1,0 +1,91 @@
+"""`open_cache`, which opens a cache for a program that runs no controller, of engines on the network."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from headway.base import check_keywords, check_trio
+from headway.cache import CachedType, Index, Informers, Query
+from headway.controller import App, sealed
+from headway.engine._arguments import RunOptions, check_flag, combine_apps
+from headway.engine._compared import ComparedChannel
+from headway.engine._connect import find_engine, open_remote
+from headway.events import Report
+from headway.notify import PrimedCache, Wanted, block_nursery, open_primed
+from headway.rpc import TOKEN_HEADER, Channel, WithMetadata
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+
+@check_keywords
+@asynccontextmanager
+async def open_cache(
+    endpoints: str | Sequence[str] | Channel,
+    *apps: App,
+    watches: Sequence[CachedType[Any]],
+    indexes: Sequence[Index[Any, Any]] = (),
+    queries: Sequence[Query[Any, Any]] = (),
+    tls: SSLContext | None = None,
+    server_name: str | None = None,
+    token: str = "",
+    insecure: bool = False,
+    timeout: float = 30.0,
+    report: Report | None = None,
+    lag_limit: float = 30.0,
+) -> AsyncIterator[PrimedCache]:
+    """``async with headway.open_cache("10.0.0.1:9000", app, watches=[TEAM], indexes=[BY_LEAD]) as cache: ...``
+
+    Keep the resources of some types in this process, for a program that runs no controller. The block begins when every
+    type is primed: complete up to the position of the store at the time of the call. A server that cannot be reached is
+    tried again without limit, so set a deadline around the block's beginning if you need one.
+
+    Args:
+        endpoints: the addresses of engines on one store; any one of them suffices. For a test, pass a channel; its
+            server's types are not compared.
+        apps: the apps that declare the types. Their controllers do not run here.
+        watches: the types to keep, or projections of them.
+        indexes: the indexes that you want to read.
+        queries: the queries that you want to run.
+        tls, server_name, token, insecure, timeout: as for `connect`.
+        report: a function called with every event (`headway.events`). Default: log what an operator should know.
+        lag_limit: the time, in seconds, that a type's stream may lag behind before it is replaced.
+
+    Raises:
+        DeclarationError: if the apps, types, indexes and queries do not fit together.
+        InvalidArgument: if a token would be sent to another host without ``tls`` and without ``insecure``.
+        PermissionDenied: if the server denies one of the types, also from within the block.
+        NotHeadway: if the server is not an engine.
+        SchemaMismatch: if the server and this program would misread each other's resources.
+    """
+    check_trio("headway.open_cache")
+    registry, _ = combine_apps(apps)
+    wanted = Wanted(watches, indexes, queries)
+    wanted.check(registry)
+    check_flag("insecure", insecure)
+    options = RunOptions(report, lag_limit, 60.0, 15.0, 10.0, None, False, None)
+    options.check()
+    report = options.safe_report()
+    opened: AbstractAsyncContextManager[Channel]
+    opens = isinstance(endpoints, str | Sequence)
+    if isinstance(endpoints, str | Sequence):
+        opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
+    else:
+        opened = nullcontext(endpoints)
+    raised: Exception | None = None
+    async with sealed(apps), opened as bare, block_nursery() as nursery:
+        named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
+        channel = ComparedChannel(named, registry if opens else ())
+        nursery.start_soon(channel.wait_refused, name="types that the server would misread")
+        if opens:
+            nursery.start_soon(find_engine, channel, report, name="finding an engine")
+        informers = Informers(channel, nursery, report, lag_limit=lag_limit)
+        async with open_primed(wanted, informers, report, informers.accept_store) as cache:
+            try:
+                yield cache
+            except Exception as error:  # noqa: BLE001  # raised again below, because the channel's loop splits groups
+                raised = error
+    if raised is not None:
+        raise raised

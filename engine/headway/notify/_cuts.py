@@ -1,0 +1,176 @@
+"""The revisions that notifications show, one after the other: each is one revision of all types of a cache.
+
+Rules:
+1. All reads show one view of the cache. The next view replaces it in one step, so no reader sees half a commit.
+2. A view is requested when something has changed. It opens when all types have reached its revision. In that step,
+   every read that a change up to there affects is marked. Changes beyond it wait for the next view.
+3. While the store is void, the last view stays. The first view of another store, or of the accepted one, marks every
+   read as restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, NoReturn
+
+import trio
+
+from headway.cache import Applied, CachedType, CacheOfTypes, CacheReader, View
+from headway.errors import HeadwayError, NotPrimed, StoreChanged, StoreRolledBack
+from headway.notify._reads import AffectedReads, Read
+from headway.resource import Position, TypeName
+
+
+class Cuts:
+    """The reads of a cache's notifications, and the view that they show.
+
+    Args:
+        position: returns the position of a revision in the cache's store.
+        age: returns the time, in seconds, for which a type has been cut off.
+    """
+
+    def __init__(
+        self,
+        cache: CacheOfTypes,
+        types: Sequence[CachedType[Any]],
+        position: Callable[[int], Position],
+        age: Callable[[TypeName], float],
+    ) -> None:
+        self.position: Position | None = None
+        self._cache = cache
+        self._types = types
+        self._position_of = position
+        self.age = age
+        self._reads: dict[TypeName, AffectedReads] = {type.name: AffectedReads() for type in types}
+        self._pending: dict[TypeName, list[Applied]] = {type.name: [] for type in types}
+        # The reads that have no value yet.
+        self._new: dict[Read[Any], None] = {}
+        self._errors: dict[TypeName, tuple[HeadwayError | None, int]] = {}
+        self._view: View | None = None
+        self._opened = AsyncExitStack()
+        # The number of times that the cache has begun to show other data.
+        self._generation = 0
+        self._restored = False
+        # True while the store is void.
+        self._frozen = False
+        self._due = False
+        self._woken = trio.lowlevel.ParkingLot()
+
+    @property
+    def reader(self) -> CacheReader:
+        """The cache at the revision that is shown."""
+        if self._view is None:
+            raise NotPrimed("the handle is closed")
+        return self._view
+
+    # --- called by the cache ---
+
+    def listener(self, type: TypeName) -> Callable[[Sequence[Applied]], None]:
+        """Return the listener of a type's subscription."""
+        return partial(self._note, type, self._generation)
+
+    def _note(self, type: TypeName, generation: int, changes: Sequence[Applied]) -> None:
+        # Without a read, the next one begins with the state of its time.
+        if any(self._reads.values()) and generation == self._generation:
+            self._pending[type].extend(changes)
+            self._wake()
+
+    def freeze(self) -> None:
+        """Note that the store is void, so that the present view stays until `replaced`."""
+        self._frozen = True
+
+    def replaced(self) -> None:
+        """Note that the cache will show the data of another store. Subscribe anew after this."""
+        self._generation += 1
+        self._frozen = False
+        self._restored = self._view is not None
+        for pending in self._pending.values():
+            pending.clear()
+        self._wake()
+
+    def note_error(self, type: TypeName, error: HeadwayError | None, failures: int) -> None:
+        """Note why a type is not current, or with None that it is."""
+        known = self._errors.get(type, (None, 0))[0]
+        if error is None and known is None:
+            return
+        self._errors[type] = error, failures
+        for read in self._reads[type]:
+            read.note_error(error, failures)
+
+    def add(self, read: Read[Any]) -> None:
+        """Begin a read. If a view is open, the read has its first value at once."""
+        self._reads[read.type.name].add(read)
+        read.error, read.failures = self._errors.get(read.type.name, (None, 0))
+        if self._view is not None:
+            read.note_value()
+        else:
+            self._new[read] = None
+            self._wake()
+
+    def end_read(self, read: Read[Any]) -> None:
+        """End a read without handles."""
+        self._reads[read.type.name].remove(read)
+        self._new.pop(read, None)
+        self._wake()
+
+    def close(self) -> None:
+        """Note that the cache has closed."""
+        self._view = None
+
+    # --- the task ---
+
+    def _wake(self) -> None:
+        self._due = True
+        self._woken.unpark_all()
+
+    async def run(self) -> NoReturn:
+        """Move the reads from one view to the next, until canceled."""
+        try:
+            while True:
+                while not self._due:
+                    await self._woken.park()
+                self._due = False
+                if any(self._reads.values()):
+                    if not self._frozen or self._view is None:
+                        await self._advance()
+                else:
+                    # An open view stores the old state of every resource that changes.
+                    self._view, self.position = None, None
+                    for pending in self._pending.values():
+                        pending.clear()
+                    await self._opened.aclose()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._opened.aclose()
+
+    async def _advance(self) -> None:
+        generation = self._generation
+        async with AsyncExitStack() as opening:
+            try:
+                view = await opening.enter_async_context(self._cache.view(*self._types))
+            except (StoreChanged, StoreRolledBack):
+                # The cache wakes this task when it is primed again.
+                return
+            if generation != self._generation:
+                return
+            before, self._opened = self._opened, opening.pop_all()
+        self._show(view)
+        await before.aclose()
+
+    def _show(self, view: View) -> None:
+        """Replace the view and mark the reads. Contains no checkpoint."""
+        self._view = view
+        revision = view.pinned_at
+        self.position = self._position_of(revision)
+        restored, self._restored = self._restored, False
+        changed, self._new = self._new, {}
+        for type, reads in self._reads.items():
+            pending = self._pending[type]
+            ready = [change for change in pending if change.revision <= revision]
+            self._pending[type] = [change for change in pending if change.revision > revision]
+            self._due = self._due or (bool(self._pending[type]) and not self._frozen)
+            changed.update(dict.fromkeys(reads) if restored else reads.affected(ready))
+        for read in changed:
+            read.note_value(restored=restored)

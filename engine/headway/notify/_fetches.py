@@ -1,0 +1,215 @@
+"""Fetches: the calls of a program's functions whose results notifications keep up to date.
+
+Rules:
+1. A fetch runs while it has a handle, in one task. Closing the last handle cancels a call in progress.
+2. A failure never leaves the fetch. The first three retries follow at once, the later ones after a back-off.
+3. A poll is called again when its value is older than the smallest ``max_age`` of its handles.
+4. A blocking query is called with the index of its last value. A lower index is a restore of the other side: its value
+   is delivered and marked, and the next call is made with the lower index.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, TypeVar
+
+import trio
+
+from headway.base import of_controller, only_error
+from headway.errors import InvalidResult
+from headway.notify._handle import Answer, Handle
+from headway.notify._sources import BlockingQuery, Poll
+from headway.protobuf import equal
+from headway.resource import Position
+
+T = TypeVar("T")
+
+_IMMEDIATE = 3
+_LONGEST = 60.0
+_JITTER = 1 / 16
+_SOON = 1.0
+"""The minimum time, in seconds, between two calls of a blocking query if the first has returned nothing new.
+
+A function that does not block would otherwise be called in a busy loop.
+"""
+
+
+def retry_delay(failures: int) -> float:
+    """Return the delay, in seconds, before a call is repeated after this many failures in a row."""
+    if failures <= _IMMEDIATE:
+        return 0.0
+    delay = min(2.0 ** min(failures - _IMMEDIATE, 16), _LONGEST)
+    return delay * (1 + random.random())
+
+
+class Fetch(Answer[T]):
+    """A function whose result is kept up to date.
+
+    Attributes:
+        name: the name of the function.
+    """
+
+    def __init__(self, key: Hashable, ended: Callable[[Answer[Any]], object], function: object) -> None:
+        super().__init__(key, ended)
+        self.name: str = getattr(function, "__name__", repr(function))
+        self._scope = trio.CancelScope()
+        self._handles_changed = trio.lowlevel.ParkingLot()
+        # When the value was last known to be current, on Trio's clock.
+        self._current_at = trio.current_time()
+        self._result: Any = None
+
+    async def run(self) -> None:
+        """Fetch until the last handle is closed."""
+        with self._scope:
+            while True:
+                try:
+                    await self._fetch()
+                except BaseException as error:
+                    failed, others = of_controller(error)
+                    if failed is None or others is not None:
+                        raise
+                    self.note_error(only_error(failed), self.failures + 1)
+                if self.failures:
+                    await trio.sleep(retry_delay(self.failures))
+                else:
+                    await self._wait()
+
+    def read(self) -> T:
+        """Return the newest value, which all handles share."""
+        value: T = self._result
+        return value
+
+    def attached(self) -> None:
+        """Note that a handle was added or closed."""
+        self._handles_changed.unpark_all()
+
+    def end(self) -> None:
+        """Cancel the call in progress."""
+        self._scope.cancel()
+        super().end()
+
+    @abstractmethod
+    async def _fetch(self) -> None:
+        """Call the function, and note its result."""
+
+    @abstractmethod
+    async def _wait(self) -> None:
+        """Wait until the function should be called again."""
+
+    def _succeeded(self, *, grown: bool, restored: bool = False) -> None:
+        self._current_at = trio.current_time()
+        recovered = self.error is not None
+        self.error, self.failures = None, 0
+        if grown:
+            self.note_value(restored=restored)
+        elif recovered:
+            self.note_error(None, 0)
+
+
+class PollFetch(Fetch[T]):
+    """A poll with its arguments."""
+
+    def __init__(
+        self, key: Hashable, ended: Callable[[Answer[Any]], object], poll: Poll[T], arguments: tuple[Any, ...]
+    ) -> None:
+        super().__init__(key, ended, poll.function)
+        self._call: Callable[[], Awaitable[T]] = lambda: poll.function(*arguments)
+
+    @property
+    def position(self) -> Position | None:
+        """None: the result of a poll has no position."""
+        return None
+
+    @property
+    def age(self) -> float:
+        """The time, in seconds, since the value was fetched."""
+        return trio.current_time() - self._current_at
+
+    def suffices(self, handle: Handle[T]) -> bool:
+        """Return True if the value is not older than the handle allows."""
+        return handle.max_age is None or self.age <= handle.max_age
+
+    async def _fetch(self) -> None:
+        result = await self._call()
+        grown = not self.values or not _are_equal(self._result, result)
+        if grown:
+            self._result = result
+        self._succeeded(grown=grown)
+
+    async def _wait(self) -> None:
+        jitter = 1 + random.random() * _JITTER
+        while True:
+            max_age = min((each.max_age for each in self.handles if each.max_age is not None), default=_LONGEST)
+            due = self._current_at + max_age * jitter
+            if trio.current_time() >= due:
+                return
+            with trio.move_on_at(due):
+                await self._handles_changed.park()
+
+
+class QueryFetch(Fetch[T]):
+    """A blocking query with its arguments."""
+
+    def __init__(
+        self,
+        key: Hashable,
+        ended: Callable[[Answer[Any]], object],
+        query: BlockingQuery[T],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        super().__init__(key, ended, query.function)
+        self._call: Callable[[int], Awaitable[tuple[int, T]]] = lambda after: query.function(after, *arguments)
+        self._index = 0
+        self._after = 0
+        self._next_at = 0.0
+
+    @property
+    def position(self) -> Position | None:
+        """The index, as the revision of a position; None before the first value."""
+        return Position("", "", self._index) if self.values else None
+
+    @property
+    def age(self) -> float:
+        """The time, in seconds, since the last success, if a call has failed since."""
+        return 0.0 if self.error is None and self.values else trio.current_time() - self._current_at
+
+    async def _fetch(self) -> None:
+        began = trio.current_time()
+        index, value = self._checked(await self._call(self._after))
+        first = not self.values
+        restored = index < self._index
+        grown = first or index > self._index or (index == self._index == 0 and not _are_equal(self._result, value))
+        if grown or restored:
+            self._result, self._index = value, index
+        failures = self.failures
+        self._succeeded(grown=grown or restored, restored=restored)
+        # A query that does not know an index would not block.
+        self._after = max(self._index, 1)
+        if index == 0:
+            self.failures = failures + 1
+        self._next_at = 0.0 if grown or restored else began + _SOON
+
+    async def _wait(self) -> None:
+        await trio.sleep_until(self._next_at)
+
+    def _checked(self, answer: object) -> tuple[int, T]:
+        if isinstance(answer, tuple) and len(answer) == 2:
+            index, value = answer
+            if isinstance(index, int) and not isinstance(index, bool) and index >= 0:
+                return index, value
+        raise InvalidResult(
+            f"{self.name} returned {answer!r:.120}: return an index, a whole number from 0 on, and a value, "
+            "such as (7, teams)"
+        )
+
+
+def _are_equal(old: Any, new: Any) -> bool:
+    """Return True if two results are equal: messages by their fields, everything else by ``==``."""
+    if hasattr(old, "__dataclass_fields__") and type(old) is type(new) and hasattr(old, "SerializeToString"):
+        return equal(old, new)
+    try:
+        return bool(old == new)
+    except Exception:  # noqa: BLE001  # a program's class may raise anything; its handles then get the new value
+        return False

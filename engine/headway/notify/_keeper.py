@@ -1,0 +1,150 @@
+"""The keeper of a program's cache: it primes the cache, and again when its store has been replaced.
+
+Rules:
+1. A cache opens when every type is complete up to the position that the store had when the opening began, and then up
+   to one revision of them all.
+2. If the data of any type becomes void, the cache keeps showing what it has, of all types. When all types are primed
+   from the present store, it changes over to them in one step.
+3. A store that was rolled back is not read until it is accepted or has another id.
+4. A type that the server denies ends the cache.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import trio
+
+from headway.cache import CachedType, Informer, Informers, OnFailure, Subscription
+from headway.errors import HeadwayError, PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
+from headway.notify._checks import Wanted
+from headway.resource import TypeName
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+SHOWN_FAILURES = 2
+"""The number of streams that end in a row before a type counts as cut off. A server that restarts is back sooner."""
+
+
+class Keeper:
+    """The streams and subscriptions of one cache.
+
+    Args:
+        held: the informer of each type.
+        on_index_failure: returns the report of the failures of a type's indexes.
+        stream_changed: called with a type, why its content is not current (None if it is), and the number of failures.
+
+    Attributes:
+        void: why the subscriptions are void, and since when on Trio's clock; None while they are not.
+        primed_again: wakes the tasks that wait until the cache shows another store.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        informers: Informers,
+        held: Mapping[TypeName, Informer],
+        on_index_failure: Callable[[TypeName], OnFailure],
+        stream_changed: Callable[[TypeName, HeadwayError | None, int], object],
+    ) -> None:
+        self.void: tuple[HeadwayError, float] | None = None
+        self.subscriptions: dict[TypeName, Subscription] = {}
+        self.primed_again = trio.lowlevel.ParkingLot()
+        self._wanted = wanted
+        self._informers = informers
+        self._held = held
+        self._on_index_failure = on_index_failure
+        self._stream_changed = stream_changed
+        self._voided = trio.lowlevel.ParkingLot()
+
+    async def prime(self) -> None:
+        """Wait until every type is primed, and subscribe to it. Raises StoreRolledBack or PermissionDenied."""
+        failures = 0
+        while True:
+            try:
+                await self._prime()
+                return
+            except PermissionDenied:
+                raise
+            except (StoreChanged, Unavailable):
+                # The streams report their own failures.
+                ceiling = min(_FIRST_WAIT * 2.0 ** min(failures, 16), _LONGEST_WAIT)
+                failures += 1
+                await trio.sleep(random.uniform(ceiling / 2, ceiling))
+
+    async def _prime(self) -> None:
+        first = self._wanted.types[0]
+        start = await self._informers.linearizable(first)
+        held, revision = self._held.values(), start.revision
+        for _ in range(2):
+            for informer in held:
+                await informer.wait_complete(revision)
+                # Otherwise the second round would wait for the revision of a store that another type is about to leave.
+                self._check(informer, start.store_id, 0)
+            revision, reached = max(informer.store.frontier for informer in held), revision
+        for informer in held:
+            self._check(informer, start.store_id, reached)
+        # No checkpoint from the check on, so the subscriptions begin with what was waited for.
+        self.subscriptions = {type.name: self._subscribe(type) for type in self._wanted.types}
+
+    def _check(self, informer: Informer, store_id: str, revision: int) -> None:
+        if informer.store.store_id != store_id or informer.store.frontier < revision:
+            raise StoreChanged(f"the store of {informer.type.name} was replaced while it was being primed")
+
+    def _subscribe(self, type: CachedType[Any]) -> Subscription:
+        return self._held[type.name].subscribe(self._wanted.indexes_of(type), self._on_index_failure(type.name))
+
+    async def keep(self, show: Callable[[], object]) -> NoReturn:
+        """Prime the types again whenever their data has become void, and call ``show`` in the same step."""
+        while True:
+            while self.void is None:
+                await self._voided.park()
+            void = self.subscriptions
+            while True:
+                try:
+                    await self.prime()
+                    break
+                except StoreRolledBack:
+                    await self._wait_accepted()
+            for subscription in void.values():
+                subscription.close()
+            self.void = None
+            show()
+            for name, informer in self._held.items():
+                self._note_stream(name, informer)
+            self.primed_again.unpark_all()
+
+    async def _wait_accepted(self) -> None:
+        while rolled_back := [each for each in self._held.values() if each.rolled_back]:
+            await rolled_back[0].stream_changed.park()
+
+    async def follow(self, name: TypeName, informer: Informer) -> NoReturn:
+        """Follow the state of a type's stream. Raises PermissionDenied if the server denies it."""
+        while True:
+            if informer.denied:
+                raise PermissionDenied(f"{name} cannot be watched: {informer.denied}")
+            self._note_stream(name, informer)
+            await informer.stream_changed.park()
+
+    def _note_stream(self, name: TypeName, informer: Informer) -> None:
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            return
+        if self.void is None:
+            try:
+                subscription.check()
+            except HeadwayError as error:
+                self.void = error, trio.current_time()
+                self._voided.unpark_all()
+                for each in self._held:
+                    self._stream_changed(each, error, 1)
+        if self.void is None:
+            cut_off = informer.cut_off if informer.failures >= SHOWN_FAILURES else None
+            why = None if cut_off is None else Unavailable(f"{name} has no stream: {cut_off[0]}")
+            self._stream_changed(name, why, informer.failures)
+
+    def close(self) -> None:
+        """End the subscriptions."""
+        for subscription in self.subscriptions.values():
+            subscription.close()

@@ -1,0 +1,47 @@
+"""The functions that notifications fetch from, as a program declares them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from headway.base import async_problem, check_keywords
+from headway.errors import DeclarationError
+
+T_co = TypeVar("T_co", covariant=True)
+
+_POLL_FORM = "RATES = headway.Poll(fetch_rates), with `async def fetch_rates() -> T`"
+_QUERY_FORM = "FEED = headway.BlockingQuery(fetch_feed), with `async def fetch_feed(after: int) -> tuple[int, T]`"
+
+
+@check_keywords
+@dataclass(frozen=True, slots=True)
+class Poll(Generic[T_co]):
+    """``RATES = headway.Poll(fetch_rates)`` declares an async function whose result `Updates.poll` keeps up to date.
+
+    The function may have arguments, which you pass to `Updates.poll`. Raises DeclarationError.
+    """
+
+    function: Callable[..., Awaitable[T_co]]
+
+    def __post_init__(self) -> None:
+        if problem := async_problem(self.function, None, ""):
+            raise DeclarationError(f"the function of a poll: {problem}. The form is: {_POLL_FORM}")
+
+
+@check_keywords
+@dataclass(frozen=True, slots=True)
+class BlockingQuery(Generic[T_co]):
+    """``FEED = headway.BlockingQuery(fetch_feed)`` declares a blocking query, which `Updates.query` keeps up to date.
+
+    The async function is called with the index after which it should return, 0 at first, and with the arguments that
+    you pass to `Updates.query`. It returns an index and a value once the index is higher, or after some time of its
+    own. Raises DeclarationError.
+    """
+
+    function: Callable[..., Awaitable[tuple[int, T_co]]]
+
+    def __post_init__(self) -> None:
+        if problem := async_problem(self.function, None, ""):
+            raise DeclarationError(f"the function of a blocking query: {problem}. The form is: {_QUERY_FORM}")
