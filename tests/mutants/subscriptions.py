@@ -28,6 +28,14 @@ SUBSCRIPTION_MUTANTS = (
         _COMMITS,
     ),
     Mutant(
+        "a commit has the position of a later one",
+        "service/_subscribe.py",
+        "store_at = self._store.at(revision)",
+        "store_at = self._store.position",
+        _SERVICE,
+        "positions_of_their_own",
+    ),
+    Mutant(
         "a snapshot is not complete up to its last part",
         "service/_subscribe_sources.py",
         "while self._merge.frontier < complete:",

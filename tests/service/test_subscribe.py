@@ -12,10 +12,12 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import EndOfSnapshot, Position, SnapshotChunk
+from headway.resource import Change, EndOfSnapshot, Position, SnapshotChunk
 from headway.service import OpenSubscriptions
 from headway.storage import Backend, EtcdBackend, MemoryBackend
 from headway.subscription import (
+    Commit,
+    Commits,
     NewSnapshot,
     Reached,
     SnapshotComplete,
@@ -137,6 +139,27 @@ async def test_q3_commit_of_several_types_is_one_batch(anywhere: Subscriber) -> 
                 item = await anext(items)
             assert shown(item) == [[f"Child x{number}=", f"Note x{number}=", f"Planet x{number}="]]
             assert item.commits[0].position.store.revision == at
+
+
+async def test_commits_that_come_together_have_positions_of_their_own(in_memory: Subscriber) -> None:
+    """A subscriber that stops between two of them resumes with the second one."""
+    subjects = everything(NOTE), of_topic("rates")
+    async with in_memory.open(*subjects) as items:
+        await a_snapshot(items)
+        revisions = [await commit(in_memory.backend, put(f"x{number}")) for number in range(3)]
+        numbers = [publish("EUR").number for _ in range(3)]
+        found: list[Commit] = []
+        while len(found) < 6:
+            item = await anext(items)
+            found += item.commits if isinstance(item, Commits) else []
+        stored = [each.position.store for each in found if isinstance(each.events[0], Change)]
+        assert [each and each.revision for each in stored] == revisions
+        published = [each.position.topics[0].number for each in found if not isinstance(each.events[0], Change)]
+        assert published == numbers
+    for index, each in enumerate(found):
+        async with in_memory.open(*subjects, after=each.position) as items:
+            left = 5 - index
+            assert len(await commits(items, left)) == left
 
 
 async def test_m3_subscription_resumes_from_any_kept_position(anywhere: Subscriber) -> None:
