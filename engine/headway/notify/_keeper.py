@@ -145,6 +145,7 @@ class Keeper:
             self._stream_changed(name, why, informer.failures)
 
     def close(self) -> None:
-        """End the subscriptions."""
+        """End the subscriptions, and the waits for another store."""
         for subscription in self.subscriptions.values():
             subscription.close()
+        self.primed_again.unpark_all()
