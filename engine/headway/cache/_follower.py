@@ -97,12 +97,9 @@ class Follower:
         self._pace = pace
         self.scope = trio.CancelScope()
         self._closed = False
-        self._failures = 0
-        # True if the last stream was refused because of a missing right.
-        self._denied = False
-        self._received = 0
-        # True if the server refused to resume, so that the next stream begins with a snapshot.
-        self._refused = False
+        self._failures = self._received = 0
+        self._denied = False  # the last stream was refused because of a missing right
+        self._refused = False  # the server refused to resume, so that the next stream begins with a snapshot
 
     async def follow(self) -> None:
         """Follow one store after the other, until canceled or closed."""

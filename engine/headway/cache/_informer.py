@@ -237,8 +237,7 @@ class Subscription:
         self._unsubscribe = unsubscribe
         # The revision of its beginning. Its initial content is complete up to there.
         self.subscribed_at = store.frontier
-        # Gets the changes in place of the feed, if it is set.
-        self.listener: Callable[[Sequence[Applied]], object] | None = None
+        self.listener: Callable[[Sequence[Applied]], object] | None = None  # gets the changes in place of the feed
         self._feed: list[Applied] = []
         self._lingers = False
         self._overflowed = False
