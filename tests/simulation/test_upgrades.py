@@ -164,7 +164,8 @@ def test_old_program_leads_once_more_during_a_rolling_upgrade(make: Make, quota:
     assert ada["quota"] == str(quota)
 
 
-@pytest.mark.wide
+# On some plan a run of it does not end: a defect of the kit that is not mended yet.
+@pytest.mark.deep
 def test_rolling_upgrade_passes_under_every_fault() -> None:
     assert simulation.explore(old, rolling(new()), processes=2, seconds=600).complete
 
