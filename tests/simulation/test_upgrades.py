@@ -164,7 +164,11 @@ def test_old_program_leads_once_more_during_a_rolling_upgrade(make: Make, quota:
     assert ada["quota"] == str(quota)
 
 
-# On some plan a run of it does not end: a defect of the kit that is not mended yet.
+def test_process_that_was_killed_long_before_its_upgrade_is_upgraded() -> None:
+    """It has waited for the upgrade for longer than a process takes to start again."""
+    simulation.explore(old, rolling(new()), processes=2, plan="replaced(1)")
+
+
 @pytest.mark.deep
 def test_rolling_upgrade_passes_under_every_fault() -> None:
     assert simulation.explore(old, rolling(new()), processes=2, seconds=600).complete

@@ -131,7 +131,8 @@ class Process:
         It does not begin before `begin` is called.
         """
         self.make_app = make_app
-        self._may_begin = trio.Event()
+        if not self.held:  # else it waits for this event already
+            self._may_begin = trio.Event()
         self._scope.cancel()
         with trio.move_on_after(grace):
             await self._ended.wait()
