@@ -29,6 +29,7 @@ from headway.subscription import (
     SubscriptionItem,
     SubscriptionPosition,
     Topic,
+    TopicPosition,
 )
 from tests.helpers.declared import NOTE, a_note, a_type, id_of, registry, text_of
 
@@ -178,3 +179,20 @@ async def commits(items: AsyncIterator[Any], count: int) -> list[list[str]]:
         assert isinstance(item, Commits), item
         found += [sorted(map(short, each.events)) for each in item.commits]
     return found
+
+
+current: dict[str, bytes] = {}
+
+
+def rates(subject: str) -> dict[str, bytes]:
+    return {each: value for each, value in current.items() if subject in (each, "*")}
+
+
+RATES: Topic[bytes] = Topic("rates", None, rates, wildcard=True)
+PLAIN: Topic[bytes] = Topic("plain", None, rates)
+
+
+def publish(*subjects: str) -> TopicPosition:
+    for subject in subjects:
+        current[subject] = b"x"
+    return RATES.publish(dict.fromkeys(subjects, b"x"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_SERVICE = "service/test_subscribe.py"
+_SERVICE = "service/subscribe"
 _HOSTILE = "service/test_subscribe_hostile.py"
 _TOPIC = "subscription/test_topic.py"
 _COMMITS = "subscription/test_commits.py"

@@ -62,6 +62,8 @@ class OpenSubscriptions:
     def counted(self, caller: str | None) -> Iterator[None]:
         """Count a subscription of a caller during the block; None for code within the process, which has no bound."""
         name = caller or ""
+        if self._ended:
+            raise GRPCError(Status.UNAVAILABLE, ENDING)
         if caller is not None and self._open[name] >= self._limit:
             raise GRPCError(
                 Status.RESOURCE_EXHAUSTED,
