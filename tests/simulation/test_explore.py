@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import uuid
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import headway
 import tests.helpers.corpus.order  # noqa: F401  # declares the cases
 from headway.testing import simulation
 from headway.testing.simulation import Happened, Setting, Step, faults, run
-from headway.testing.simulation._explore import ExploreSettings
 from tests.helpers.corpus.staff import (
     CASES,
     Account,
@@ -400,9 +398,3 @@ def test_random_state_is_restored() -> None:
     run(Setting(app=right, scenario=one_team, quiet=None), simulation.Plan())
     assert random.random() == first
     assert "HEADWAY_PLAN" not in os.environ
-
-
-def test_decorator_takes_every_setting_of_explore() -> None:
-    parameters = inspect.signature(simulation.explore).parameters.values()
-    settings = {each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
-    assert settings == {*ExploreSettings.__annotations__}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import headway
 from headway.testing import simulation
 from headway.testing.simulation import faults
+from headway.testing.simulation._explore import ExploreSettings
 from tests.helpers.corpus.staff import Account, one_team
 from tests.simulation.test_races import Mail, leaves_the_old_account, program, two_notes, two_teams
 
@@ -120,3 +122,9 @@ def test_resource_that_never_existed_is_refused_in_the_end() -> None:
         headway.errors.DeclarationError, match="no Team 'b' existed in any schedule: expected Team core"
     ):
         simulation.explore(program(nothing_but_a_condition), one_team, **settings)
+
+
+def test_decorator_takes_every_setting_of_explore() -> None:
+    parameters = inspect.signature(simulation.explore).parameters.values()
+    settings = {each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert settings == {*ExploreSettings.__annotations__}
