@@ -79,6 +79,8 @@ def test_failed_change_waits_for_its_retry_without_blocking_others() -> None:
     assert again is not None
     assert (again.changes, again.failures) == ([item.applied], 1)
     queue.defer_again(again, 7.0)
+    assert queue.next_due() == 7.0
+    assert queue.pop_due(6.9) is None
     assert queue.pop_due(7.0) is again
     assert again.failures == 2
     assert (len(queue), queue.next_due(), queue.pop_due(100.0)) == (0, None, None)

@@ -72,6 +72,18 @@ def test_snapshot_above_the_head_shares_the_batch_after_it() -> None:
     assert log.take(ahead) is batch
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_shared_batch_does_not_hide_a_later_commit(size: int) -> None:
+    """A cursor where another one took the batch also gets what was committed since."""
+    log = filled(0)
+    first, second = log.cursor(A, 0), log.cursor(A, 0)
+    log.append(1, [(A, RESOURCE, False)], 1.0)
+    assert revisions(log.take(first)) == [1]
+    log.append(2, [(A, RESOURCE, False)] * size, 2.0)
+    assert revisions(log.take(second)) == [1, *[2] * size]
+    assert second.revision == 2
+
+
 def test_shared_batch_does_not_lead_across_the_beginning_of_a_session() -> None:
     """A cursor that has not passed it yet stops there first, although another cursor at its place has the rest."""
     log = filled(2)
