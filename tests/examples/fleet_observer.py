@@ -44,7 +44,12 @@ def _start_time(pid: int) -> str:
 
 
 def _uid(pid: int) -> str:
-    files = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    files: set[str] = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed just now, as the connection of a finished answer is
+            files.add(os.readlink(path))
+    if not files:
+        raise ProcessLookupError(pid)
     (lock,) = (file for file in files if file.endswith(".lock"))
     return Path(lock).stem
 
