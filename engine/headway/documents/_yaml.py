@@ -229,6 +229,8 @@ _WORDS = (
     ("expected ',' or ']'", "expected ',' or ']' in a list in brackets"),
     ("expected ',' or '}'", "expected ',' or '}' in a map in braces"),
     ("unexpected end of stream", "the text ends inside quotes"),
+    # The scanner reads ahead of the events. A newer libyaml has a limit of its own, above ours.
+    ("maximum nesting depth", f"this is nested deeper than {DEPTH_LIMIT} levels"),
     ("could not find expected ':'", "expected ':' after a key"),
     (
         "expected '-' indicator",
