@@ -17,7 +17,7 @@ GO_CLIENT := .venv/go/resource-client
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide ends pythons test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
+.PHONY: help setup run test wide ends pythons test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -140,7 +140,7 @@ $(GO_PROBE): tests/go/probe/main.go tests/go/probe/go.mod tests/go/probe/go.sum
 	@touch $@
 
 # Its stubs are generated each time: they are never older than the schema, and nobody has to read them in a review.
-$(GO_CLIENT): tests/go/client/main.go tests/go/client/generate.sh tests/go/client/go.mod tests/go/client/go.sum $(wildcard schema/headway/resource/v1/*.proto) | .venv/ready
+$(GO_CLIENT): $(wildcard tests/go/client/*.go) tests/go/client/generate.sh tests/go/client/go.mod tests/go/client/go.sum $(wildcard schema/headway/resource/v1/*.proto schema/headway/subscribe/v1/*.proto) | .venv/ready
 	@mkdir -p $(@D)
 	tests/go/client/generate.sh $(abspath $(BIN)/python)
 	cd tests/go/client && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
@@ -160,5 +160,22 @@ schema-check: .venv/ready ## fail when the generated code is out of date
 	  diff -ru --exclude=__pycache__ engine/headway/_gen "$$fresh" || \
 	  { echo 'engine/headway/_gen is out of date: run `make schema` and commit the result'; exit 1; }
 
+# An environment of its own: the tools of the site and their dependencies are no business of the tests.
+SITE ?= .venv/site
+docs: $(SITE)/ready ## the site of the documentation, in run/site; a broken link or a page outside the navigation fails
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
+
+$(SITE)/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(SITE)/bin/pip install --quiet --disable-pip-version-check --group docs
+	@touch $@
+
+dist: .venv/ready ## wheel and sdist in dist/, tried in a fresh environment: the README's program, its proof, the image's steps
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m tests.packages dist
+
 clean: ## remove what the other targets made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis run
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis run dist

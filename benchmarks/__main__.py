@@ -20,13 +20,17 @@ from benchmarks import (
     etcd_prime,
     fanout,
     flat,
+    handles,
     importing,
+    journal,
     memory,
     memory_prime,
     noop,
+    peering,
     prime,
     projection,
     reconcile,
+    scopes,
     share,
     sqlite,
     sqlite_prime,
@@ -40,11 +44,12 @@ from benchmarks._harness import HEADER, PAIRS, RESULTS, NotHere, Row, line, load
 SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
-        *(prime, reconcile, trickle, noop, controllers, flat),
-        *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, etcd_fanout, wire, subscribe),
+        *(prime, reconcile, journal, trickle, noop, controllers, flat),
+        *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, handles, etcd_fanout, wire, subscribe),
+        peering,
         *(memory, etcd_memory, share, projection, importing),
     )
-}
+} | {each.name: each for each in scopes.ROWS}
 
 
 QUICK = "--quick"

@@ -7,8 +7,8 @@ commit is a transaction of its own with its own checkpoint. The engine is primed
 
 The time includes the streams of all three types (a commit moves the frontiers of the two others by bookmarks), the
 caches, indexes, the map queue, the work queue, 8 workers, a deadline of 300 s around each reconcile, and one copied
-read of the cache per reconcile, with access to its data and metadata. It excludes the commit itself, building the
-message, and the service.
+read of the cache per reconcile, with access to its data and metadata. It includes the journal, which `journal` measures
+alone. It excludes the commit itself, building the message, and the service.
 
 With a single writer, every commit makes a batch of its own in every stage, so an event costs more: see `trickle`. The
 cost of a commit through the service is in `write`. The engine reports as by default: to the log, which receives only
@@ -29,6 +29,7 @@ import trio
 import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built_many, put
+from headway.journal import JOURNAL_BYTES
 from headway.resource import ResourceType
 from headway.storage import MemoryBackend, Put
 
@@ -45,14 +46,19 @@ def measure(size: int, rounds: int) -> Row:
 def measured(name: str, bound: float | None, size: int, rounds: int, *, writers: int) -> Row:
     """Return the row for this number of writers."""
     ours, against = interleaved(
-        lambda: trio.run(_reconciled, size, writers) - trio.run(_committed, size, writers),
+        lambda: seconds(size, writers),
         lambda: trio.run(through_channel, size),
         rounds,
     )
     return Row(name, ours / size * 1e6, against / size * 1e6, "us", bound)
 
 
-async def _reconciled(size: int, writers: int) -> float:
+def seconds(size: int, writers: int = WRITERS, journal_bytes: int = JOURNAL_BYTES) -> float:
+    """Return the seconds of ``size`` reconciles, without those of their commits."""
+    return trio.run(_reconciled, size, writers, journal_bytes) - trio.run(_committed, size, writers)
+
+
+async def _reconciled(size: int, writers: int, journal_bytes: int = JOURNAL_BYTES) -> float:
     """Return the seconds from the first commit until the last reconcile has made its read."""
     app = headway.App("bench")
     managed, first, second = (app.type("bench", "v1", kind, Note) for kind in ("Managed", "First", "Second"))
@@ -77,7 +83,7 @@ async def _reconciled(size: int, writers: int) -> float:
 
     puts = _puts(managed, size)
     backend = MemoryBackend()
-    async with headway.open_engine(backend, app) as engine:
+    async with headway.open_engine(backend, app, journal_bytes=journal_bytes) as engine:
         await engine.wait_idle()
         begin = time.perf_counter()
         await _commit(backend, puts, writers)

@@ -65,6 +65,10 @@ def _interruptible() -> None:
 
 _interruptible()
 
+# Until all tests are collected. Nearly nothing that collecting makes is garbage, and looking for it takes a sixth of
+# the processor time of collecting, in each process that runs tests.
+gc.disable()
+
 CLAUSES = [f"C{number}" for number in range(1, 12)]
 
 
@@ -85,6 +89,7 @@ def pytest_collection_finish() -> None:
     """Freeze the modules of all tests. Collecting them took a sixth of the processor time of a run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module")

@@ -16,22 +16,30 @@ PRINTS = {
     "README.md": "['ada', 'grace']\n",
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
     "docs/guides/controllers.md": "a change of mesh.v1.Table makes mesh/tables write mesh.v1.Table\n"
-    "['/ -> :8080']\n[] running 1\n",
+    "['/ -> :8080']\n"
+    "Exceeded TRUE ('mesh.v1.Table by mappers.index(<Index kind on mesh.v1.Limit>)',)\n[] running 1\n",
     "docs/guides/cache.md": "1 routes, new serves it, certified: True\n",
-    "docs/guides/caches.md": "/users ['10.0.0.1:80', '10.0.0.2:80']\n3 0.0\n",
+    "docs/guides/caches.md": "/users ['10.0.0.1:80', '10.0.0.2:80']\n3 0.0\n[]\n",
     "docs/guides/notify.md": "['core'] ['ada'] {'EUR': 1.0} ['hello']\n['core', 'docs'] None False\n",
+    "docs/guides/scopes.md": "['ada'] []\nleft: ada gold\n[] 2\n",
     "docs/guides/mappers.md": "['core']\n['core', 'tools']\n[]\n['tools']\n",
     "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n'nowhere' is no path\n"
     "[] set() ['home begins', 'home ends', 'home is checked']\n",
     "docs/guides/observing.md": "running ['jobs.v1.Job: 1']\n"
     'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
+    "docs/guides/why.md": "staff/teams ValueError: core has no lead\nTeam core\nTeam core\n",
     "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
     "[('core', 'changed')]\n['ada', 'grace']\nTrue []\nTrue []\n",
     "docs/guides/proving.md": "True\n"
     "end state: Account ada there after the upgrade; if the new program runs from the start: absent\n"
     '    if that is right: may_differ=["Account ada"], or without=["new_from_start"]\n'
-    "crash_after(1) outside: the outside world is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n",
+    "crash_after(1) outside: the outside world is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n"
+    "outside: the outside world is {'teams': {'core', 'docs'}}; without faults: {'teams': {'docs'}}\nTrue\n"
+    "True\n",
+    "docs/guides/pausing.md": "controller staff/teams is paused (an audit) and has pending work: resume it with "
+    "`headway resume staff/teams`\nreconciled core\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
+    "docs/guides/http.md": "True\n",
     "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\nTrue 1\nTrue 2\nFalse web-1\n",
     "docs/guides/client.md": "['ada'] None\nTrue\ncore has changed since it was read\n"
@@ -53,6 +61,12 @@ PRINTS = {
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",
     "docs/guides/stores-of-your-own.md": "['an_acknowledged_write_is_read', "
     "'a_later_read_never_has_a_lower_position', 'a_delivered_change_is_in_every_later_read']\n[]\n",
+    "docs/guides/peering.md": "DIALS east\n"
+    "the token of peering east was exchanged already: make a new token\n"
+    "exports[0].type staff.v1.Region cannot be exported: it is cluster-scoped, and copies are kept in a partition; "
+    "export types of a partition or a namespace\n"
+    "ada ['originPartition', 'originUid', 'originVersion', 'tier']\n"
+    "partition 'peer-east' is reserved for the copies of peering 'east', which alone writes there\nNone\n",
     "docs/guides/access.md": "True False\naccess.yaml:1:1: this file is accessible to users other than its "
     "owner (mode 0644): chmod 600 access.yaml\n"
     "True\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"

@@ -43,8 +43,9 @@ TEAM = app.type("staff", "v1", "Team", Team)
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check stores more often than every two seconds."""
+    """Check stores more often than every two seconds, and never find that a busy machine's store is away."""
     monkeypatch.setattr(_store_health, "EVERY", 0.02)
+    monkeypatch.setattr(_store_health, "PATIENCE", 60.0)
 
 
 class Watched:
@@ -286,3 +287,31 @@ async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockCl
         assert it.engine.store_problem is None
         failed = [each for each in it.reported if isinstance(each, events.StoreFailed)]
         assert [each.problem for each in failed] == ["rolled_back"]
+
+
+async def test_slow_answers_count_as_away_only_after_the_patience(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+    """Each check has the whole patience, however slow the previous ones were. The recovery comes with the answer."""
+
+    class Slow(MemoryBackend):
+        seconds = 0.0
+
+        async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Any]:
+            await trio.sleep(self.seconds)
+            return await super().read(kind, key)
+
+    store, reports = Slow(), list[object]()
+    health = _store_health.StoreHealth(store, (), reports.append)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(health.watch)
+        store.seconds = 59.0
+        await trio.sleep(600)
+        assert (health.problem, reports) == (None, [])
+        store.seconds = 150.0
+        # The check under way ends within 59 s, and the next one is late 60 s after.
+        await trio.sleep(130)
+        assert health.problem is StoreProblem.AWAY
+        store.seconds = 0.0
+        await trio.sleep(200)
+        assert health.problem is None
+        nursery.cancel_scope.cancel()
+    assert [type(each) for each in reports] == [events.StoreFailed, events.StoreRecovered]

@@ -19,6 +19,7 @@ The packages, in the order that a change passes through them. Each imports only 
     controller       declaring controllers
     run              running controllers
     notify           caches for programs without controllers, and notifications
+    peering          copies between engines with stores of their own
     builtin          controllers that every engine runs
     manifest         conversion between YAML documents and resources
     observe          logs, metrics, health
@@ -101,6 +102,7 @@ from headway.resource import Resource as Resource
 from headway.resource import ResourceId as ResourceId
 from headway.resource import ResourceType as ResourceType
 from headway.resource import Scope as Scope
+from headway.resource import ScopedType as ScopedType
 from headway.resource import Status as Status
 from headway.run import ControllerStatus as ControllerStatus
 from headway.run import NotDone as NotDone

@@ -193,6 +193,13 @@ class IndexIncomplete(CallerError):
 # --- Errors of the other side: try again, or ask an operator ------------------
 
 
+class ControllerPaused(CallerError):
+    """`wait_idle` would wait until an operator resumes a controller, because the controller has pending work.
+
+    ``headway resume`` or `headway.client.resume_controller` resumes it.
+    """
+
+
 class RemoteError(HeadwayError):
     """The store failed, or the connection to it did. The call may be retried."""
 

@@ -27,15 +27,29 @@ class Vault:
     inside: list[Secret] = field(1)
 
 
+@headway.message(name="tests.Price")
+class Price:
+    cents: int = field(1)
+
+
 app = headway.App("staff")
 app.type("staff", "v1", "Team", Team)
 app.type("staff", "v1", "Vault", Vault)
 app.type("bank", "v1", "Team", Team)
+app.topic("rates", Price, snapshot=lambda _: {})
+app.topic("raw", snapshot=lambda _: {}, wildcard=True)
 LIST = "/headway.types.v1.TypesService/List"
 
 
 async def described(text: str, *policies: Policy) -> tuple[list[str], list[str]]:
     """Return the described types and messages."""
+    reply = await answer(text, *policies)
+    names = [f"{each.type.group}.{each.type.kind}" for each in reply.types if each.type is not None]
+    return names, [each.full_name.rpartition(".")[2] for each in reply.messages]
+
+
+async def answer(text: str, *policies: Policy) -> types_pb.ListResponse:
+    """Return the description that a caller with this token gets. "some" is a token with the policy of that name."""
     given, token = new_token(["some"])
     access = Authorizer(Access([*policies, *([] if any(p.name == "some" for p in policies) else [some()])], [token]))
     text = given if text == "some" else text
@@ -44,9 +58,7 @@ async def described(text: str, *policies: Policy) -> tuple[list[str], list[str]]
         rpc.open_channel(engine.addresses) as channel,
     ):
         metadata = {"x-consul-token": text} if text else None
-        reply = await channel.unary(LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
-    names = [f"{each.type.group}.{each.type.kind}" for each in reply.types if each.type is not None]
-    return names, [each.full_name.rpartition(".")[2] for each in reply.messages]
+        return await channel.unary(LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
 
 
 def some(*rules: Rule) -> Policy:
@@ -57,7 +69,7 @@ def rule(type: str, verb: str = "read", **narrow: str) -> Rule:
     return Rule(verbs=[verb], type=type, **{"partition": "*", "namespace": "*", **narrow})
 
 
-@pytest.mark.parametrize("verb", ["read", "list", "watch", "write", "write_status", "delete"])
+@pytest.mark.parametrize("verb", ["read", "list", "watch", "write", "write_status", "delete", "observe"])
 async def test_type_is_described_to_callers_with_any_right_on_it(verb: str) -> None:
     """The right may be for any verb, in any tenancy, and for any names.
 
@@ -82,6 +94,28 @@ async def test_wildcard_rule_describes_the_types_that_it_matches(type: str, name
     found, _ = await described("some", some(rule(type)))
 
     assert found == names
+
+
+@pytest.mark.parametrize(
+    ("prefix", "verb", "topics", "messages"),
+    [
+        ("rates/", "read", ["rates"], ["Price"]),
+        ("rates/EUR", "read", ["rates"], ["Price"]),
+        ("raw/", "read", ["raw"], []),
+        ("", "read", ["rates", "raw"], ["Price"]),
+        ("rates/", "watch", [], []),
+        ("other/", "read", [], []),
+    ],
+)
+async def test_topic_is_described_to_callers_who_may_read_some_of_it(
+    prefix: str, verb: str, topics: list[str], messages: list[str]
+) -> None:
+    """A right to a topic describes no type."""
+    narrow = Rule(verbs=[verb], type="internal.v1.Topic", partition="", namespace="", name_prefix=prefix)
+    reply = await answer("some", some(narrow))
+    assert [each.name for each in reply.topics] == topics
+    assert [each.full_name.rpartition(".")[2] for each in reply.messages] == messages
+    assert not reply.types
 
 
 async def test_caller_without_a_token_sees_the_types_of_the_anonymous_policy() -> None:
@@ -109,3 +143,4 @@ async def test_every_type_is_described_without_access_rules() -> None:
     ):
         reply = await channel.unary(LIST, types_pb.ListRequest(), types_pb.ListResponse)
     assert {"Team", "Vault"} <= {each.type.kind for each in reply.types if each.type is not None}
+    assert [each.name for each in reply.topics] == ["rates", "raw"]

@@ -153,7 +153,10 @@ def test_policies_add_up_and_rules_do_not_mix() -> None:
         ({"verbs": ["raed"]}, "verbs: 'raed' is not a verb; did you mean 'read'?"),
         ({"verbs": ["Read"]}, "verbs: 'Read' is not a verb; did you mean 'read'?"),
         ({"verbs": [7]}, "verbs: 7 is not a verb; known: "),
-        ({"verbs": []}, "verbs is empty: use any of read, list, watch, write, write_status, delete, view, edit, *"),
+        (
+            {"verbs": []},
+            "verbs is empty: use any of read, list, watch, write, write_status, delete, observe, view, edit, *",
+        ),
         ({"verbs": "read"}, "verbs 'read' must be a list of words, such as ['view', 'write_status']"),
         ({"verbs": None}, "verbs None must be a list of words"),
         ({"type": "Team"}, "type 'Team' must have three parts: use group.version.Kind, such as 'staff.v1.Team'"),

@@ -1,4 +1,4 @@
-"""Subscriptions of callers with rights: what they see, and what happens when their rights change. BEHAVIOURS Q."""
+"""Subscriptions of callers with rights: what they see, and what happens when their rights change."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_scenario_returns_both_costs_and_their_ratio(scenario: Scenario) -> None
         need_etcd()
     # The size of `import` is the number of interpreters started for each side. A few are enough for a row.
     row = scenario.run(size=min(3, scenario.size), rounds=1)
-    unit = "bytes" if scenario.name in ("memory", "etcd_memory", "share", "projection") else "us"
+    unit = "bytes" if scenario.name in ("memory", "etcd_memory", "share", "projection", "scope_memory") else "us"
     assert {f"ours_{unit}", f"against_{unit}", "ratio"} == row.as_json().keys()
     assert (scenario.name, scenario.bound) == (row.name, row.bound)
     assert row.against > 0

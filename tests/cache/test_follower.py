@@ -189,6 +189,26 @@ def test_stream_that_is_silent_while_the_store_advances_is_lagging(
     assert any(isinstance(event, StreamLagging) for event in following.events) is left
 
 
+@pytest.mark.parametrize("again", [bookmark(10), changes(put(stored("ada", 10)))])
+def test_stream_that_repeats_itself_while_the_store_advances_is_lagging(again: Line) -> None:
+    """Only what brings the reader further shows that the server keeps up."""
+    following = Following([end(10), *[Pause(2), again] * 60, SILENCE], store=at(11))
+    following.channel.knows_outcomes = False
+    following.follow(LAG_LIMIT * 1.5 + 5)
+    assert following.count(StreamLagging) == 1
+
+
+def test_stream_that_advances_slowly_stays_open() -> None:
+    """It may be catching up. A commit in several parts counts as well."""
+    slow: list[Line] = [line for number in range(11, 16) for line in (Pause(14), bookmark(number))]
+    parts: list[Line] = [line for _ in range(5) for line in (Pause(14), changes(put(stored("ada", 20), more=True)))]
+    for lines in (slow, parts):
+        following = Following([end(10), *lines, SILENCE], store=at(30))
+        following.channel.knows_outcomes = False
+        following.follow(14 * 5)
+        assert following.count(StreamLagging) == 0
+
+
 def test_snapshot_in_progress_does_not_count_as_lag() -> None:
     """A large snapshot may take longer than the limit, as long as chunks arrive."""
     slow: list[Line] = [line for _ in range(5) for line in (Pause(20), chunk(stored("ada", 12)))]

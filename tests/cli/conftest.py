@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,15 +53,15 @@ async def headway(terminal: Terminal, server: str) -> Terminal:
     return Terminal(server, terminal.nursery)
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Started]:
-    """Return a function that starts a command as a process. Running processes are killed when the test ends."""
+@contextmanager
+def starting(folder: Path) -> Iterator[Started]:
+    """Yield a function that starts a command as a process. Running processes are killed when the block ends."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: str, server: str = "127.0.0.1:1") -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [*HEADWAY, *arguments],
-            cwd=tmp_path,
+            cwd=folder,
             # The code of this checkout, wherever the one that is installed comes from.
             env=os.environ
             | {
@@ -81,6 +82,13 @@ def start(tmp_path: Path) -> Iterator[Started]:
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Started]:
+    """Return a function that starts a command as a process in a temporary directory."""
+    with starting(tmp_path) as begin:
+        yield begin
 
 
 def address_of(process: subprocess.Popen[str]) -> str:

@@ -79,6 +79,33 @@ def test_graph_is_wrapped_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyP
     assert "winding/one-that-also-has-a-long-name-2.\n" in text
 
 
+def test_scope_of_a_type_is_shown_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each form of the output. A watched type and a managed one have their own scopes."""
+    app = headway.App("parts")
+    left, right = app.type("parts", "v1", "Left", Side), app.type("parts", "v1", "Right", Side)
+
+    @app.controller(
+        manages=left.within(partition="default", namespace="sales"),
+        watches=[headway.watch(right.within(name_prefix="a", metadata='tier="gold"'), headway.mappers.same_name())],
+        name="look",
+    )
+    async def look(_: headway.Runtime, __: headway.Request[Side]) -> None:
+        """Do nothing: only the declaration is read."""
+
+    monkeypatch.setattr("tests.cli.circular.app", app)
+    code, text = run("tests.cli.circular:app")
+    assert code == 0
+    assert "  manages  parts.v1.Left within partition='default', namespace='sales'\n" in text
+    joined = " ".join(text.split())
+    assert "watches parts.v1.Right within name_prefix='a', metadata='tier=\"gold\"', by mappers.same_name()" in joined
+    (found,) = json.loads(run("tests.cli.circular:app", "-o", "json")[1])["controllers"]
+    assert found["manages"] == [{"type": "parts.v1.Left", "scope": "partition='default', namespace='sales'"}]
+    assert found["watches"][0]["scope"] == "name_prefix='a', metadata='tier=\"gold\"'"
+    drawn = run("tests.cli.circular:app", "-o", "mermaid")[1]
+    assert """ -->|"manages within partition='default', namespace='sales'"| """ in drawn
+    assert "metadata='tier=#quot;gold#quot;'" in drawn
+
+
 def test_graph_is_printed_as_json_and_mermaid() -> None:
     """Both have all controllers."""
     code, text = run("tests.cli.served:app", "-o", "json")

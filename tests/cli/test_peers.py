@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from headway.protobuf import encode
-from tests.cli.conftest import Started, address_of, interrupt
+from tests.cli.conftest import Started, address_of, interrupt, starting
 from tests.cli.served import ACCOUNT, TEAM, Account, Team
 from tests.helpers.secret_files import write_secret
 
@@ -51,6 +51,13 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     sys.path.insert(0, str(folder))
     yield folder
     sys.path.remove(str(folder))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a server that several tests share. The names of a test begin with its own prefix."""
+    with starting(tmp_path_factory.mktemp("served")) as start:
+        yield address_of(start(*SERVE))
 
 
 class Peer(NamedTuple):
@@ -101,18 +108,19 @@ def refused(call: Any, request: Any, timeout: float = SECONDS) -> tuple[grpc.Sta
     return caught.value.code(), caught.value.details()
 
 
-def test_every_method_works(start: Started, package: str) -> None:
+def test_every_method_works(served: str, package: str) -> None:
     """The methods are Read, Write, WriteStatus, List, ListByOwner, Delete and MutateAndValidate."""
-    with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
+    with grpc.insecure_channel(served) as channel:
         it = peer(channel, package)
         pb2, stub = it.pb2, it.stub
+        boss, ada, grace = (f"methods-{package[:4]}-{name}" for name in ("boss", "ada", "grace"))
         # No controller watches accounts, so no other writer changes these.
-        owner = it.write(it.resource(ACCOUNT, "boss", Account(login="boss")))
-        written = it.write(it.resource(ACCOUNT, "ada", Account(login="ada"), owner=owner.id))
+        owner = it.write(it.resource(ACCOUNT, boss, Account(login="boss")))
+        written = it.write(it.resource(ACCOUNT, ada, Account(login="ada"), owner=owner.id))
         assert written.id.uid
         assert written.generation
         assert written.owner == owner.id
-        read = stub.Read(pb2.ReadRequest(id=it.id(ACCOUNT, "ada")), timeout=SECONDS).resource
+        read = stub.Read(pb2.ReadRequest(id=it.id(ACCOUNT, ada)), timeout=SECONDS).resource
         assert read.SerializeToString(deterministic=True) == written.SerializeToString(deterministic=True)
 
         condition = pb2.Condition(type="Ready", state=1, reason="Asked")
@@ -124,50 +132,53 @@ def test_every_method_works(start: Started, package: str) -> None:
         assert (changed.generation, changed.version == read.version) == (read.generation, False)
 
         tenancy = pb2.Tenancy(partition="*", namespace="*")
-        listed = stub.List(pb2.ListRequest(type=read.id.type, tenancy=tenancy, name_prefix="a"), timeout=SECONDS)
-        assert [each.id.name for each in listed.resources] == ["ada"]
+        listed = stub.List(pb2.ListRequest(type=read.id.type, tenancy=tenancy, name_prefix=ada[:-2]), timeout=SECONDS)
+        assert [each.id.name for each in listed.resources] == [ada]
         owned = stub.ListByOwner(pb2.ListByOwnerRequest(owner=owner.id), timeout=SECONDS)
-        assert [each.id.name for each in owned.resources] == ["ada"]
-        draft = it.resource(ACCOUNT, "grace", Account(login="grace"))
+        assert [each.id.name for each in owned.resources] == [ada]
+        draft = it.resource(ACCOUNT, grace, Account(login="grace"))
         made = stub.MutateAndValidate(pb2.MutateAndValidateRequest(resource=draft), timeout=SECONDS).resource
         assert made.data == draft.data
         stub.Delete(pb2.DeleteRequest(id=read.id, version=changed.version), timeout=SECONDS)
-        code, _ = refused(stub.Read, pb2.ReadRequest(id=it.id(ACCOUNT, "ada")))
+        code, _ = refused(stub.Read, pb2.ReadRequest(id=it.id(ACCOUNT, ada)))
         assert code is grpc.StatusCode.NOT_FOUND
 
 
-def test_watch_delivers_a_snapshot_its_end_and_then_changes(start: Started, package: str) -> None:
+def test_watch_delivers_a_snapshot_its_end_and_then_changes(served: str, package: str) -> None:
     """The status that a controller writes is a change as well."""
-    with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
+    with grpc.insecure_channel(served) as channel:
         it = peer(channel, package)
-        for name in ("one", "two"):
+        prefix = f"watch-{package[:4]}-"
+        one, two = f"{prefix}one", f"{prefix}two"
+        for name in (one, two):
             it.write(it.resource(ACCOUNT, name, Account(login=name)))
         received: list[tuple[str, str]] = []
-        for event in it.watch(ACCOUNT):
+        for event in it.watch(ACCOUNT, prefix):
             kind = event.WhichOneof("event")
             if kind == "end_of_snapshot":
-                assert sorted(received) == [("upsert", "one"), ("upsert", "two")]
-                it.stub.Delete(it.pb2.DeleteRequest(id=it.id(ACCOUNT, "one")), timeout=SECONDS)
+                assert sorted(received) == [("upsert", one), ("upsert", two)]
+                it.stub.Delete(it.pb2.DeleteRequest(id=it.id(ACCOUNT, one)), timeout=SECONDS)
             # A client that doesn't know bookmarks sees an empty event.
             elif kind in ("upsert", "delete"):
                 received.append((kind, getattr(event, kind).resource.id.name))
                 if kind == "delete":
                     break
-        assert received[-1] == ("delete", "one")
+        assert received[-1] == ("delete", one)
 
-        it.write(it.resource(TEAM, "core", Team()))
-        for event in it.watch(TEAM):
+        it.write(it.resource(TEAM, f"{prefix}core", Team()))
+        for event in it.watch(TEAM, prefix):
             if event.WhichOneof("event") == "upsert" and event.upsert.resource.status:
                 assert event.upsert.resource.status["teams"].conditions[0].type == "Staffed"
                 break
 
 
-def test_errors_deadlines_and_cancellation_have_grpc_codes(start: Started, package: str) -> None:
+def test_errors_deadlines_and_cancellation_have_grpc_codes(served: str, package: str) -> None:
     """Consul uses the same codes."""
-    with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
+    with grpc.insecure_channel(served) as channel:
         it = peer(channel, package)
         pb2, stub = it.pb2, it.stub
-        written = it.write(it.resource(ACCOUNT, "ada", Account(login="ada")))
+        ada, after = f"errors-{package[:4]}-ada", f"errors-{package[:4]}-after"
+        written = it.write(it.resource(ACCOUNT, ada, Account(login="ada")))
         assert refused(stub.Read, pb2.ReadRequest())[0] is grpc.StatusCode.INVALID_ARGUMENT
         assert refused(stub.Read, pb2.ReadRequest(id=it.id(ACCOUNT, "x")))[0] is grpc.StatusCode.NOT_FOUND
         stale = pb2.Resource.FromString(written.SerializeToString())
@@ -188,7 +199,7 @@ def test_errors_deadlines_and_cancellation_have_grpc_codes(start: Started, packa
         with pytest.raises(grpc.RpcError) as caught:
             list(stream)
         assert caught.value.code() is grpc.StatusCode.CANCELLED
-        assert it.write(it.resource(ACCOUNT, "after", Account())).id.name == "after"
+        assert it.write(it.resource(ACCOUNT, after, Account())).id.name == after
 
 
 @pytest.mark.wide
@@ -215,7 +226,8 @@ def test_large_snapshot_is_complete(start: Started, package: str) -> None:
         assert sorted(names) == wanted
 
 
-def test_client_connects_by_tls(start: Started, package: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("generated")
+def test_client_connects_by_tls(start: Started, tmp_path: Path) -> None:
     """The client trusts the authority of the server's certificate."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1", "localhost")
@@ -223,10 +235,11 @@ def test_client_connects_by_tls(start: Started, package: str, tmp_path: Path) ->
     server = start(*SERVE, "--tls-certificate", "server.pem")
     credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
     with grpc.secure_channel(address_of(server), credentials) as channel:
-        it = peer(channel, package)
-        assert it.write(it.resource(ACCOUNT, "ada", Account())).id.name == "ada"
-        event = next(it.watch(ACCOUNT))
-        assert event.upsert.resource.id.name == "ada"
+        for package in SERVICES:
+            it = peer(channel, package)
+            assert it.write(it.resource(ACCOUNT, package[:4], Account())).id.name == package[:4]
+            event = next(it.watch(ACCOUNT, package[:4]))
+            assert event.upsert.resource.id.name == package[:4]
 
 
 def test_health_and_reflection_answer_grpcios_clients(start: Started) -> None:

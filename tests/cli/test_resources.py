@@ -39,12 +39,28 @@ async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
         "TYPE                   SCOPE      PAYLOAD",
         "bank.v1.Account        namespace  tests.Account",
         "internal.v1.Tombstone  undefined  headway.resource.v1.Tombstone",
+        "pause.v1.Pause         cluster    headway.pause.v1.Pause",
+        "peering.v1.Peering     cluster    headway.peering.v1.Peering",
         "staff.v1.Account       namespace  tests.Account",
         "staff.v1.Site          cluster    tests.Account",
         "staff.v1.Team          namespace  staff.v1.Team",
         "tenancy.v1.Namespace   partition  headway.tenancy.v1.Namespace",
         "tenancy.v1.Partition   cluster    headway.tenancy.v1.Partition",
     ]
+
+
+async def test_list_and_watch_select_by_metadata(headway: Terminal) -> None:
+    """An invalid text is wrong usage."""
+    assert (await headway("apply", "-f", "-", stdin=BOTH)).returncode == 0
+    for entries, found in (("made-by=hand", 1), ("made-by=machine", 0)):
+        listed = await headway("list", "staff.account", "--metadata", entries, "-o", "json")
+        assert len(json.loads(listed.stdout)) == found
+    refused = await headway("list", "staff.account", "--metadata", "hand")
+    assert refused.returncode == 2
+    assert "--metadata" in refused.stderr
+    several = await headway("watch", "team,staff.account", "--metadata", "made-by=hand")
+    assert several.returncode == 2
+    assert "give one type" in several.stderr
 
 
 async def test_types_shows_the_fields_of_a_type(headway: Terminal) -> None:

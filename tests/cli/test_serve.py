@@ -119,3 +119,24 @@ async def test_address_in_use_ends_with_1(server: str, headway: Terminal) -> Non
     assert len(done.stderr.splitlines()) == 1
     assert server.rpartition(":")[2] in done.stderr
     assert (await headway("types")).returncode == 0
+
+
+async def test_serve_offers_http(terminal: Terminal) -> None:
+    """It has its own address, which is printed. Without access control, others must not be able to reach it."""
+    serving = terminal.start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    where = await address(serving)
+    said = await serving.out.line()
+    assert said.startswith("HTTP at http://127.0.0.1:")
+    async with httpx.AsyncClient(base_url=said.split()[2]) as http:
+        assert (await http.put("/api/staff/v1/account/ada", json={"data": {"login": "ada"}})).status_code == 200
+    got = await terminal("get", "account", "ada", "-o", "yaml", server=where)
+    assert "login: ada" in got.stdout
+    for given, says in (
+        (("--http", "8080"), "--http: '8080' is not a valid address for HTTP: use HOST:PORT"),
+        (("--http", "0.0.0.0:0"), "--http: 0.0.0.0:0: others can reach this address"),
+        (("--http", "0.0.0.0:0", "--insecure"), "--http: 0.0.0.0:0: others can reach this address"),
+    ):
+        wrong = await terminal("serve", "tests.cli.served:app", *given)
+        assert (wrong.returncode, says in wrong.stderr) == (2, True), wrong.stderr
+    wrong = await terminal("serve", "--forward", "127.0.0.1:1", "--http", "127.0.0.1:0")
+    assert "--http requires an APP" in wrong.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -58,6 +59,12 @@ def lost() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait(SECONDS)
 
 
+def _accepts(path: Path) -> bool:
+    """Return True if a server accepts connections at a socket. The file exists a little earlier."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
 @pytest.mark.parametrize("lose", ["closed", "reader gone"])
 def test_server_works_without_standard_output(lost: list[subprocess.Popen[bytes]], tmp_path: Path, lose: str) -> None:
     """The parent has closed it or has ended. The log is dropped, and reaches no other file."""
@@ -76,7 +83,7 @@ def test_server_works_without_standard_output(lost: list[subprocess.Popen[bytes]
         assert process.stdout.readline()
         process.stdout.close()
     lost.append(process)
-    while not (tmp_path / "server").exists():
+    while not _accepts(tmp_path / "server"):
         assert process.poll() is None, process.stderr and process.stderr.read()
     for name in ("core", "edge"):
         trio.run(_write, where, served.app, served.TEAM.new(name))

@@ -12,8 +12,7 @@ import pytest
 import trio
 
 from headway.engine import open_engine
-from headway.resource import Kind
-from headway.storage import EtcdBackend, SqliteBackend, Within, copy_store, mark_unfinished
+from headway.storage import EtcdBackend, Progress, SqliteBackend, Within, copy_store, mark_unfinished
 from headway.testing.conformance import KIND, fill, put, thing
 from tests.cli.conftest import ROOT, Started
 from tests.cli.served import ACCOUNT, Account, apps
@@ -36,7 +35,10 @@ async def test_check_of_a_consistent_store_prints_a_summary(terminal: Terminal) 
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == (f"store {id} at revision 4, history from 0: 41 resources of 2 kinds; no problems found\n")
-    assert "conformance.Thing: list, reads, watch and history" in done.stderr
+    assert done.stderr == (
+        "checking a.First\nchecking a.First: 1\nchecking conformance.Thing\nchecking conformance.Thing: 40\n"
+        "checking owners: 41\nthe store's own check\n"
+    )
     done = await terminal("store", "check", "-o", "json", "sqlite:staff.db")
     assert json.loads(done.stdout) == {
         "store_id": id,
@@ -189,7 +191,9 @@ async def test_copy_prints_progress_and_a_summary(terminal: Terminal) -> None:
     done = await terminal("store", "copy", "sqlite:staff.db", "sqlite:copy.db")
 
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "a.First: 1\nconformance.Thing: 500\nconformance.Thing: 700\n"
+    assert done.stderr == (
+        "copying a.First: 1\ncopying conformance.Thing: 700\ncomparing a.First: 1\ncomparing conformance.Thing: 700\n"
+    )
     said = re.fullmatch(
         rf"store {id} copied to store (\w+), and compared: 701 resources of 2 kinds, 701 written now; "
         r"1 fence raised\n",
@@ -223,8 +227,8 @@ async def test_interrupted_copy_continues(terminal: Terminal) -> None:
     class Stopped(Exception):
         pass
 
-    def stop(_: Kind, count: int) -> None:
-        if count == 500:
+    def stop(progress: Progress) -> None:
+        if progress.done == 500:
             raise Stopped
 
     async with SqliteBackend("staff.db") as source, SqliteBackend("copy.db") as target:

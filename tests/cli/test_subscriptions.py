@@ -94,13 +94,14 @@ async def written(client: Client, name: str) -> None:
             return
 
 
-async def test_subscription_survives_kill_and_restart_of_its_server(start: Started, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.wide)])
+async def test_subscription_survives_kill_and_restart_of_its_server(start: Started, tmp_path: Path, kills: int) -> None:
     """On a durable store it resumes: nothing is missed, repeated or taken back, and there is no second snapshot."""
     process, where = served(start, tmp_path, "127.0.0.1:0", "--insecure")
     with trio.fail_after(90):
         async with headway.connect(where, *apps) as client, client.subscribe([TEAM, ACCOUNT]) as batches:
             assert await next_change(batches) == (True, [])
-            for turn in range(2):
+            for turn in range(kills):
                 await written(client, f"before-{turn}")
                 assert await next_change(batches) == (False, [f"Account before-{turn}"])
                 process.kill()

@@ -86,7 +86,7 @@ class Heard:
     async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         pass
 
-    def unknown(self, error: OutcomeUnknown | None) -> None:
+    def unknown(self, error: OutcomeUnknown | None, request: Any = None) -> None:  # noqa: ARG002  # only the error
         self.unknowns.append(error)
 
     def fenced(self, fence: pb.Fence | None) -> None:

@@ -281,6 +281,11 @@ async def test_first_snapshot_that_was_lost_begins_anew(autojump_clock: trio.tes
     assert await read(client, 1) == [(True, ["Team core=1"])]
 
 
+async def test_snapshot_that_begins_again_contains_nothing_of_the_first() -> None:
+    _, client = scripted([SnapshotPart([upsert("gone", "", 1)]), NewSnapshot("too slow"), *FIRST])
+    assert await read(client, 1) == [(True, ["Team core=1"])]
+
+
 async def test_snapshot_applies_its_own_corrections() -> None:
     """A later part may change or delete what an earlier one contains."""
     parts = [
@@ -294,11 +299,12 @@ async def test_snapshot_applies_its_own_corrections() -> None:
 @pytest.mark.parametrize(
     "stale",
     [
-        [NewSnapshot("x"), SnapshotPart([upsert("old", "", 2)]), SnapshotComplete(at(4))],
-        [NewSnapshot("x"), SnapshotComplete(at(5, 1))],
+        [NewSnapshot("x"), SnapshotPart([upsert("old", "", 2)]), SnapshotComplete(at(4, 2))],
+        [NewSnapshot("x"), SnapshotComplete(at(7, 1))],
         [commit(6, rate("EUR", 0), number=1)],
         [commit(6, upsert("core", "2", 6), number=2)],
-        [Reached(at(3))],
+        [Reached(at(3, 2))],
+        [commit(5, upsert("core", "0", 5), number=2)],
         [SnapshotPart([upsert("old", "", 9)]), SnapshotComplete(at(9))],
         [SnapshotComplete(at(9))],
         [NewSnapshot("x"), commit(9, upsert("core", "3", 9))],
@@ -355,35 +361,3 @@ async def test_attempts_have_growing_delays(autojump_clock: trio.testing.MockClo
     assert all(pause <= 60 for pause in pauses)
     assert pauses[15] >= 30
     assert pauses[-1] < 0.06
-
-
-async def test_problem_is_visible_while_the_stream_is_interrupted(autojump_clock: trio.testing.MockClock) -> None:
-    assert autojump_clock is not None
-    _, client = scripted([*FIRST, lost()])
-    async with client.subscribe([TEAM]) as batches:
-        await anext(batches)
-        assert batches.position == at(5)
-        with trio.move_on_after(0.01):
-            await anext(batches)
-        assert batches.problem == "UNAVAILABLE: lost"
-
-
-async def test_slow_reader_stops_the_stream() -> None:
-    """Nothing is gathered for it."""
-    pulled = 0
-
-    async def pull() -> None:
-        nonlocal pulled
-        pulled += 1
-
-    steps: list[Step] = [*FIRST]
-    for number in range(6, 30):
-        steps += [pull, commit(number, delete("x", number))]
-    _, client = scripted(steps)
-    async with client.subscribe([TEAM]) as batches:
-        await anext(batches)
-        await trio.testing.wait_all_tasks_blocked()
-        assert pulled == 1
-        await anext(batches)
-        await trio.testing.wait_all_tasks_blocked()
-        assert pulled == 2

@@ -2,71 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import trio
 import trio.testing
-from grpclib import GRPCError
-from grpclib.const import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
 import headway
 from headway.client import Client
 from headway.resource import ResourceType
-from headway.rpc import Channel, InProcessChannel
+from headway.rpc import InProcessChannel
 from headway.storage import MemoryBackend, Operation
 from headway.subscription import Topic
 from tests.helpers.declared import CHILD, NOTE, PLANET, registry
+from tests.helpers.faulty_subscription import FaultySubscription
 from tests.helpers.subscribing import a_service, put, remove
 
 TYPES: list[ResourceType[Any]] = [NOTE, CHILD, PLANET]
 NAMES = ("a", "b")
 
 State = dict[tuple[str, str], str]
-
-
-class Dropping(Channel):
-    """A channel whose streams are lost when the test says so: before the next item, or amid a batch of them."""
-
-    def __init__(self, inner: Channel) -> None:
-        self._inner = inner
-        self.drops = 0
-        self.streams = 0
-
-    @property
-    def knows_outcomes(self) -> bool:
-        return False
-
-    async def unary(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    def stream(self, path: str, request: Any, **_: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        self.streams += 1
-        return self._open(path, request)
-
-    @asynccontextmanager
-    async def _open(self, path: str, request: Any) -> AsyncIterator[AsyncIterator[Any]]:
-        async with self._inner.stream(path, request) as items:
-            yield _Items(items, self)
-
-
-class _Items:
-    def __init__(self, items: AsyncIterator[Any], channel: Dropping) -> None:
-        self._items = items
-        self._channel = channel
-
-    def __aiter__(self) -> _Items:
-        return self
-
-    async def __anext__(self) -> Any:
-        item = await anext(self._items)
-        if self._channel.drops:
-            self._channel.drops -= 1
-            raise GRPCError(Status.UNAVAILABLE, "lost")
-        return item
 
 
 class World:
@@ -164,7 +120,7 @@ def test_state_is_always_that_of_one_revision(steps: list[Any]) -> None:
 
 async def _always(steps: list[Any]) -> None:
     world = World()
-    channel = Dropping(InProcessChannel(a_service(world.backend, {"rates": world.topic})))
+    channel = FaultySubscription(InProcessChannel(a_service(world.backend, {"rates": world.topic})))
     client, mirror, pace = Client(channel, registry()), Mirror(world), [0.0]
 
     async def read() -> None:

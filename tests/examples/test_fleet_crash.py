@@ -26,9 +26,9 @@ PATIENCE = 30.0
 SAMPLE = [
     "Write Instance sent:2",
     "spawn launch returned:3",
-    "stop called:1",
 ]
 WIDE_SAMPLE = [
+    "stop called:1",
     "spawn launcher started:2",
     "WriteStatus Instance sent:1",
     "forget returned:3",

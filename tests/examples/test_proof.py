@@ -34,7 +34,14 @@ def test_program_that_looks_first_is_refuted_by_a_late_call(example: Any) -> Non
     assert str(caught.value.findings[0]) == "outside: the outside world is ['web.example']; without faults: []"
 
 
-@pytest.mark.parametrize("plan", ["crash_after(2)", "commit_late(2, 0.0)", "commit_late(2, 30.0)", "lease_lost(2)"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "crash_after(2)",
+        "commit_late(2, 30.0)",
+        *(pytest.param(each, marks=pytest.mark.wide) for each in ("commit_late(2, 0.0)", "lease_lost(2)")),
+    ],
+)
 def test_program_with_an_idempotency_key_is_proved(example: Any, plan: str) -> None:
     simulation.explore(example.program(example.says_which), example.scenario, outside=example.Authority, plan=plan)
 

@@ -11,10 +11,11 @@ from typing_extensions import override
 import headway
 from headway.access import Access, Authorizer, Policy, Rule
 from headway.resource import Kind, pb
+from headway.storage import Put
 from tests.helpers.faulty_channel import FaultyChannel
-from tests.helpers.faulty_stream import Unreachable
 from tests.helpers.resources import Account, Team
 from tests.helpers.restorable import Backup, RestorableBackend
+from tests.helpers.stream_beginnings import Unreachable
 
 LAG_LIMIT = 30.0
 HOW = ("in process", "TCP")
@@ -98,6 +99,18 @@ class Staff:
     async def write_account(self, name: str, login: str = "") -> headway.Resource[Account]:
         """Write an account with this login."""
         return await self.engine.client.apply(self.account.new(name, Account(login=login)))
+
+
+async def commit_both(staff: Staff, team: str, account: str) -> None:
+    """Create a team and an account in one commit."""
+    messages = staff.team.new(team).message(), staff.account.new(account, Account(login="al")).message()
+    kinds, names = (staff.team.kind, staff.account.kind), (team, account)
+    await staff.store.commit(
+        [
+            Put(kind, ("default", "default", name), message, "")
+            for kind, name, message in zip(kinds, names, messages, strict=True)
+        ]
+    )
 
 
 def restore(staff: Staff, backup: Backup, *, new_id: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -10,9 +10,10 @@ import headway
 from headway.builtin import builtin_app
 from headway.cache import CacheReader
 from headway.events import RunStarted
-from headway.resource import Key, Kind, Registry, ResourceType, TypeName, position, resource_key
+from headway.resource import Key, Kind, Registry, ResourceType, TypeName, position
 from headway.storage import Fence
 from headway.testing import Call, ScriptedChannel
+from tests.helpers.lost_history import LostHistory
 from tests.helpers.pools import PoolsApp
 from tests.helpers.truth import Commit, Record
 
@@ -47,9 +48,13 @@ class Witness:
         # The last change that was stored when the first run began.
         self._stored = 0
         self._running: list[tuple[int, str]] = []
-        # True while the store may have other content than the run's cache.
-        self.suspended = False
+        # Until a run begins on the content that the store was put back to: what the store has lost.
+        self.lost: LostHistory | None = None
         self._resumes = False
+        # The number of reconciles that began with the cache of such a history.
+        self.looks_back = 0
+        # The revision of the backup that the store was restored from last. A restored store has no history before it.
+        self.restored_to = 0
         # By type and key: the lowest version that a later read may return.
         self._lowest: dict[tuple[TypeName, Key], int] = {}
         # Every version that the cache has shown.
@@ -62,26 +67,32 @@ class Witness:
             return
         self.events.append(event)
         if isinstance(event, RunStarted):
+            if self.lost is not None:
+                self._begin_era(event)
             self.started = event.starting_revision
-            if self.suspended and self._resumes:
-                self._begin_era()
             if not self.began and self.store.commits:
                 self._stored = self.store.commits[-1].revision
             self.began = self.began or self.started
 
-    def suspend(self) -> None:
-        """Compare nothing with the store, because an operator has replaced its content."""
-        self.suspended, self._resumes = True, False
+    def put_back(self) -> None:
+        """Compare with what the store has now, because an operator is about to replace it by a backup.
+
+        The run that goes on may still see it. No run may begin before `resume`.
+        """
+        self.lost, self._resumes = LostHistory(self.pools, self.channel, self.store), False
 
     def resume(self) -> None:
-        """Compare again from the next run on, whose caches have the new content."""
+        """Allow runs to begin. Compare with the store's new content from the next run on."""
         self._resumes = True
 
-    def _begin_era(self) -> None:
+    def _begin_era(self, event: RunStarted) -> None:
+        if not self._resumes:
+            # A report must not raise.
+            self.broken.append(f"C3: term {event.term} began on a store that was put back and not accepted")
         self._lowest.clear()
         self._held.clear()
         self.reconciles.clear()
-        self.suspended, self.began = False, 0
+        self.lost, self.began = None, 0
 
     def look(self, cache: CacheReader) -> None:
         """Check the present content of a cache, outside of any call."""
@@ -91,6 +102,15 @@ class Witness:
     def events_of(self, kind: type[Any]) -> list[Any]:
         """Return the events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def record(self) -> Record:
+        """What the cache of the present run may show: the store, or what it has lost while that run goes on."""
+        return self.store if self.lost is None else self.lost
+
+    def is_honest(self, type: ResourceType[Any]) -> bool:
+        """Return True if the cache of a type cannot be wrong because of a false bookmark."""
+        return self.channel.is_honest(type) if self.lost is None else self.lost.is_honest(type)
 
     @property
     def running(self) -> int:
@@ -111,9 +131,9 @@ class Witness:
             self._one_at_a_time(rt.term, name)
             self._sees_the_truth(rt.cache)
             self._sees_what_triggered_it(rt.cache, request)
-            if not self.suspended:
-                self._is_not_behind_its_predecessor(rt)
-                self._knows_the_outcome_of_every_write(rt)
+            self._is_not_behind_its_predecessor(rt)
+            self._knows_the_outcome_of_every_write(rt)
+        self.looks_back += self.lost is not None
         self.reconciles.append(Seen(name, rt.term, self._frontiers(rt.cache)))
         self._running.append((rt.term, name))
         try:
@@ -151,13 +171,17 @@ class Witness:
         for resource_type in types:
             frontier = cache.revision(resource_type)
             assert frontier >= self.started, f"C1: {resource_type.name} is at {frontier}, below {self.started}"
+            if self.lost is not None:
+                head = self.lost.head
+                assert frontier <= head, f"C2: {resource_type.name} is at {frontier} of a history that ended at {head}"
             held = {each.id.key: int(each.version) for each in cache.list(resource_type)}
-            honest = self.channel.is_honest(resource_type) and not self.suspended
+            honest = self.is_honest(resource_type)
             self._does_not_go_back(resource_type.name, held, frontier if honest else 0)
-            if not self.suspended:
-                self._shows_own_writes(resource_type.kind, held)
+            replies = self._replies_since(resource_type.kind)
+            self._shows_own_writes(resource_type.kind, held, except_for=replies)
             if honest:
-                expected = self.store.versions(resource_type, frontier) | self._ahead(resource_type.kind, frontier)
+                expected = self._versions(resource_type, frontier) | self._ahead(resource_type.kind, frontier)
+                expected |= {key: held.get(key, 0) for key in replies if held.get(key, 0) in replies[key]}
                 there = {key: version for key, version in expected.items() if version}
                 assert held == there, f"C1, C2: {resource_type.name} at {frontier} holds {held}, not {there}"
         self._has_its_index(cache)
@@ -180,13 +204,15 @@ class Witness:
             if other == name and key not in held:
                 self._lowest[other, key] = max(lowest, frontier + 1)
 
-    def _shows_own_writes(self, kind: Kind, held: Mapping[Key, int]) -> None:
+    def _shows_own_writes(self, kind: Kind, held: Mapping[Key, int], except_for: Container[Key]) -> None:
         for key, revision, there in self._acknowledged(kind):
+            if key in except_for:
+                continue
             version = held.get(key, 0)
             deleted = any(
                 commit.new is None and commit.revision > revision
-                for commit in self.store.commits
-                if (commit.kind, commit.key) == (kind, key)
+                for commit in self.record.commits_of(kind, self.pools.ranges[kind])
+                if commit.key == key
             )
             if there:
                 assert version >= revision or (not version and deleted), f"C5: {key[2]} written at {revision} is unseen"
@@ -199,18 +225,18 @@ class Witness:
             assert reason.revision <= low, f"C4: {request.id} was triggered by {reason} and sees {low}"
 
     def _is_not_behind_its_predecessor(self, rt: headway.Runtime) -> None:
-        raised = [self._raised(call) for call in self.channel.done if call.method == "Raise" and call.known]
+        raised = self._all_raised()
         start = max(revision for term, number, revision in raised if term == rt.term and number == 1)
-        for commit in self.store.commits:
+        for commit in self.record.commits:
             if commit.fence is not None and self.is_ours(commit.fence) and commit.fence.term < rt.term:
                 assert commit.revision < start, f"C3: {commit.fence} wrote at {commit.revision}, after {start}"
         low = min(self._frontiers(rt.cache).values())
         assert low >= start, f"C3: the run of {rt.term} began at {start} and sees {low}"
 
     def _knows_the_outcome_of_every_write(self, rt: headway.Runtime) -> None:
-        raised = [self._raised(call) for call in self.channel.done if call.method == "Raise" and call.known]
+        raised = self._all_raised()
         low = min(self._frontiers(rt.cache).values())
-        for fence in self.channel.unknown:
+        for fence in (*([] if self.lost is None else self.lost.unknown), *self.channel.unknown):
             assert fence is not None, "C8: a write had no fence"
             resolving = [revision for *above, revision in raised if above > [fence.term, fence.number]]
             assert resolving, f"C5: a write under {fence.number} is not resolved"
@@ -218,11 +244,19 @@ class Witness:
 
     def last_changes_were_seen(self) -> None:
         """Check C6 once the engine is idle: each resource's keys were reconciled after its last change."""
-        last = {(commit.kind, commit.key): commit for commit in self.store.commits}
+        ranges = [(type.kind, self.pools.ranges[type.kind]) for type in self.pools.types]
+        commits = [commit for kind, range in ranges for commit in self.store.commits_of(kind, range)]
+        last = {(commit.kind, commit.key): commit for commit in commits}
         for commit in last.values():
             now, before = self._names(commit.kind, commit.new), self._names(commit.kind, commit.old)
             if self.channel.opened.count((commit.kind, False)) > 1 and not self._held_before(commit):
                 # A state that came and went while a stream could not resume is in no snapshot, so no cache held it.
+                before = set()
+            if commit.revision <= self.restored_to:
+                # The runs on the restored store cannot know its old state.
+                before = set()
+            if commit.kind in self.pools.added and not self._held_before(commit):
+                # It may have changed before its type was watched.
                 before = set()
             early = commit.revision <= self._stored and not self._held_before(commit)
             if commit.new is not None and (commit.revision <= self.began or early):
@@ -248,27 +282,40 @@ class Witness:
         return fence.controller.startswith("test/")
 
     def _names(self, kind: Kind, message: Any) -> set[str]:
-        if message is None:
-            return set()
-        if kind == self.pools.pool.kind:
-            return {resource_key(message)[2]}
-        if kind == self.pools.member.kind:
-            return {self.pools.member.view(message).data.pool} - {""}
-        owner = self.pools.summary.view(message).owner
-        return set() if owner is None else {owner.name}
+        return set() if message is None else self.pools.concerned(kind, message)
 
     def _frontiers(self, cache: CacheReader) -> dict[TypeName, int]:
         return {each.name: cache.revision(each) for each in self.pools.types}
 
     def _acknowledged(self, kind: Kind) -> Iterator[tuple[Key, int, bool]]:
-        for call in self.channel.done:
+        """Return the writes to the store whose history the cache has."""
+        return self._replies(kind, self.channel.done if self.lost is None else self.lost.done)
+
+    def _replies_since(self, kind: Kind) -> dict[Key, set[int]]:
+        """Return the versions of the writes to a store that was put back, by the run that goes on."""
+        found: dict[Key, set[int]] = {}
+        if self.lost is not None:
+            for key, revision, there in self._replies(kind, self.channel.done):
+                found.setdefault(key, set()).add(revision if there else 0)
+        return found
+
+    def _replies(self, kind: Kind, done: Iterable[Call]) -> Iterator[tuple[Key, int, bool]]:
+        for call in done:
             if call.known and call.method in ("Write", "Delete"):
                 id = call.request.resource.id if call.method == "Write" else call.request.id
                 if (id.type.group, id.type.kind) == kind:
                     key = (id.tenancy.partition, id.tenancy.namespace, id.name)
                     at = position(call.reply.position)
                     assert at is not None
-                    yield key, at.revision, call.reply.resource is not None
+                    stored = call.reply.resource
+                    yield key, at.revision, stored is not None and self.pools.ranges[kind].admits(stored)
+
+    def _all_raised(self) -> list[tuple[int, int, int]]:
+        done = [*([] if self.lost is None else self.lost.done), *self.channel.done]
+        return [self._raised(call) for call in done if call.method == "Raise" and call.known]
+
+    def _versions(self, type: ResourceType[Any], revision: int) -> dict[Key, int]:
+        return self.record.versions(type, revision, self.pools.ranges[type.kind])
 
     def _ahead(self, kind: Kind, frontier: int) -> dict[Key, int]:
         ahead: dict[Key, tuple[int, int]] = {}

@@ -24,7 +24,7 @@ class CountedWrites:
     async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         pass
 
-    def unknown(self, error: OutcomeUnknown | None) -> None:  # noqa: ARG002  # only the number counts
+    def unknown(self, error: OutcomeUnknown | None, request: Any = None) -> None:  # noqa: ARG002  # only the number counts
         self.unknowns += 1
 
     def fenced(self, fence: pb.Fence | None) -> None:

@@ -13,7 +13,8 @@ from typing_extensions import override
 from headway.resource import ANY_VERSIONS, Kind, ResourceType, pb
 from headway.service import WATCH_LIST
 from headway.testing import ScriptedChannel
-from tests.helpers.faulty_stream import Begins, FaultyStream, KindStreams
+from tests.helpers.faulty_stream import FaultyStream, KindStreams
+from tests.helpers.stream_beginnings import Begins
 from tests.helpers.truth import Record
 
 _ENOUGH = 200
@@ -66,10 +67,14 @@ class FaultyChannel(ScriptedChannel):
             streams.drop()
 
     def check(self) -> None:
-        """Raise AssertionError if a stream remained below the frontier for longer than the engine may wait."""
+        """Raise AssertionError if a stream lagged for longer than the engine may wait."""
         for kind, streams in self._kinds.items():
             late = streams.longest_below
             assert late <= self._lag_limit + 1, f"a stream of {kind[1]} remained below the frontier for {late:.0f} s"
+            # The engine asks the store after half of the limit without an advance, and leaves the stream one limit
+            # later at most.
+            stuck = streams.longest_stuck
+            assert stuck <= 1.5 * self._lag_limit + 1, f"a stream of {kind[1]} brought nothing new for {stuck:.0f} s"
 
     @override
     def is_honest(self, type: ResourceType[Any]) -> bool:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import trio
 from grpclib import GRPCError
@@ -26,61 +26,24 @@ from headway.resource import (
     EndOfSnapshot,
     Kind,
     Position,
+    ScopeConfirmed,
     SnapshotChunk,
     StreamItem,
+    Within,
     pb,
     position,
+    selected,
 )
 from headway.rpc import Channel
 from headway.service import POSITION, WATCH_LIST
+from tests.helpers.stream_beginnings import NEEDS_SNAPSHOT, Again, Begins, Behind, Beyond, Compacted, Half, Unreachable
 from tests.helpers.truth import Record
 
-_STEP_SECONDS, _STEPS = 10.0, 8
-"""The seconds between two steps of a replica that is slow to catch up, and the number of its steps."""
+_STEP_SECONDS, _STEPS, _REPETITIONS = 10.0, 8, 40
+"""The seconds between two steps of a replica that is slow to catch up, and the number of its steps.
 
-
-class Unreachable(NamedTuple):
-    """The endpoint refuses the connection."""
-
-
-class Compacted(NamedTuple):
-    """The endpoint no longer has the history after the requested position, so the reader needs a new watch."""
-
-
-Then = Literal["catches up", "hangs", "is slow"]
-
-
-class Behind(NamedTuple):
-    """The endpoint is a replica that lags: it answers with a snapshot of an older revision.
-
-    Attributes:
-        revision: the revision of its snapshot.
-        then: it catches up at once, sends nothing more, or takes more than a minute to catch up.
-    """
-
-    revision: int
-    then: Then
-
-
-class Half(NamedTuple):
-    """The connection breaks in the middle of the snapshot, after this number of resources."""
-
-    resources: int
-
-
-class Beyond(NamedTuple):
-    """A wrong server: it resumes after its newest revision instead of the requested one."""
-
-
-class Again(NamedTuple):
-    """A wrong server: it repeats the changes of this number of revisions before the beginning."""
-
-    revisions: int
-
-
-Begins = Unreachable | Compacted | Behind | Half | Beyond | Again
-NEEDS_SNAPSHOT = (Compacted, Behind, Half)
-"""The faults of an endpoint that cannot resume a stream."""
+A replica that stands still takes more of them than any reader may wait for.
+"""
 
 
 @dataclass
@@ -90,10 +53,12 @@ class KindStreams:
     Attributes:
         delivered: the highest revision up to which a stream was complete, according to the stream.
         longest_below: the longest time, in seconds, that a stream remained below that revision.
+        longest_stuck: the longest time, in seconds, in which a stream's items brought it no further below the store.
         false_up_to: the revision of the last false bookmark that no snapshot has corrected yet; 0 if there is none.
         false_bookmarks: the number of false bookmarks to deliver.
         false_delivered: the number of false bookmarks that were delivered.
         repeats: the number of items with changes to deliver twice.
+        holds_next: True if streams that are opened from now on are held from their beginning.
     """
 
     kind: Kind
@@ -102,10 +67,12 @@ class KindStreams:
     open: list[FaultyStream] = field(default_factory=list)
     delivered: int = 0
     longest_below: float = 0.0
+    longest_stuck: float = 0.0
     false_up_to: int = 0
     false_bookmarks: int = 0
     false_delivered: int = 0
     repeats: int = 0
+    holds_next: bool = False
 
     def hold(self) -> None:
         """Make the open streams deliver nothing more."""
@@ -147,16 +114,23 @@ class FaultyStream:
         streams: KindStreams,
         begins: Begins | None,
     ) -> None:
-        self.held = False
+        self.held = streams.holds_next
         self.passes = 0
         self._channel = channel
         self._request = request
         self._record = record
+        tenancy = request.tenancy or pb.Tenancy()
+        self._within = Within(
+            tenancy.partition, tenancy.namespace, request.name_prefix, selected(request.metadata_filter)
+        )
         self._streams = streams
         self._begins = begins
         self._inner: Any = None
         self._items: Any = None
-        self._ready: deque[StreamItem] = deque()
+        self._ready: deque[StreamItem | ScopeConfirmed] = deque()
+        if request.metadata_filter:
+            # Every server confirms the scope, whatever else it does wrong.
+            self._ready.append(ScopeConfirmed(request.metadata_filter))
         # The position up to which this stream is complete, according to the stream.
         self._at: Position | None = None
         # The position after which the real stream begins; None if that begins with a snapshot.
@@ -175,6 +149,8 @@ class FaultyStream:
         self._hides_change = False
         # The time since which it has been below `KindStreams.delivered`: its beginning or its last snapshot chunk.
         self._below_since: float | None = None
+        # The time of its first item that did not bring it further although the store was.
+        self._stuck_since: float | None = None
 
     def drop(self) -> None:
         """Break this stream, even while it waits."""
@@ -203,7 +179,7 @@ class FaultyStream:
     def __aiter__(self) -> FaultyStream:
         return self
 
-    async def __anext__(self) -> StreamItem:
+    async def __anext__(self) -> StreamItem | ScopeConfirmed:
         await trio.lowlevel.checkpoint()
         while True:
             if self._dropped and not self._hides_change:
@@ -227,12 +203,15 @@ class FaultyStream:
             self._ready.extend(self._steps.popleft())
         self._scope = None
 
-    def _hand_out(self, item: StreamItem) -> StreamItem:
-        streams = self._streams
-        if isinstance(item, Bookmark | EndOfSnapshot):
+    def _hand_out(self, item: StreamItem | ScopeConfirmed) -> StreamItem | ScopeConfirmed:
+        streams, before = self._streams, self._at
+        if isinstance(item, EndOfSnapshot) or (isinstance(item, Bookmark) and self._at is None):
             self._at = item.position
-        elif isinstance(item, Changes) and self._at is not None:
-            self._at = self._at._replace(revision=max(self._at.revision, item.changes[-1].revision))
+        elif isinstance(item, Bookmark | Changes) and self._at is not None:
+            # A change that another stream has delivered may have come before a bookmark.
+            revision = item.changes[-1].revision if isinstance(item, Changes) else item.position.revision
+            self._at = self._at._replace(revision=max(self._at.revision, revision))
+        self._note_advance(before)
         if isinstance(item, EndOfSnapshot) and item.position.revision >= streams.false_up_to:
             streams.false_up_to = 0
         if item is self._false_bookmark and self._at is not None:
@@ -243,6 +222,16 @@ class FaultyStream:
             self._hides_change = False
         self._note_progress(in_snapshot=isinstance(item, SnapshotChunk))
         return item
+
+    def _note_advance(self, before: Position | None) -> None:
+        commits = self._record.commits
+        if before != self._at or self._at is None or not commits or commits[-1].revision <= self._at.revision:
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = trio.current_time()
+        else:
+            seconds = trio.current_time() - self._stuck_since
+            self._streams.longest_stuck = max(self._streams.longest_stuck, seconds)
 
     def _note_wait(self) -> None:
         if self._below_since is not None:
@@ -290,7 +279,7 @@ class FaultyStream:
     async def _begin_behind(self, begins: Behind) -> None:
         here, kind, record = await self._position(), self._streams.kind, self._record
         revision = min(here.revision, max(0, begins.revision))
-        self._ready.extend(SnapshotChunk([resource]) for resource in record.state(kind, revision))
+        self._ready.extend(SnapshotChunk([resource]) for resource in record.state(kind, revision, self._within))
         self._ready.append(EndOfSnapshot(here._replace(revision=revision)))
         self._lags = True
         if begins.then == "hangs":
@@ -298,9 +287,11 @@ class FaultyStream:
         step = math.ceil((here.revision - revision) / _STEPS)
         while begins.then == "is slow" and revision < here.revision:
             reached = min(here.revision, revision + step)
-            changes = list(_by_commit(record.changes(kind, revision, reached)))
+            changes = list(_by_commit(record.changes(kind, revision, reached, self._within)))
             self._steps.append([*changes, Bookmark(here._replace(revision=reached))])
             revision = reached
+        if begins.then == "stands still":
+            self._steps.extend([Bookmark(here._replace(revision=revision))] for _ in range(_REPETITIONS))
         self._asked = here._replace(revision=revision)
 
     async def _open(self) -> None:
@@ -308,6 +299,8 @@ class FaultyStream:
         asking = pb.WatchListRequest(
             type=request.type,
             tenancy=request.tenancy,
+            name_prefix=request.name_prefix,
+            metadata_filter=request.metadata_filter,
             resume_after=None if resume_after is None else resume_after.message(),
             bookmark_interval_ms=request.bookmark_interval_ms,
             bookmarks=True,
@@ -324,7 +317,9 @@ class FaultyStream:
         assert at is not None
         return at
 
-    def _receive(self, item: StreamItem) -> None:
+    def _receive(self, item: StreamItem | ScopeConfirmed) -> None:
+        if isinstance(item, ScopeConfirmed):
+            return
         if self._lags and isinstance(item, Bookmark) and item.resumed:
             # The snapshot that was made from the record came before it.
             return
@@ -340,7 +335,7 @@ class FaultyStream:
             begins = isinstance(item, EndOfSnapshot) or item.resumed
             if begins and self._repeated:
                 until = item.position.revision
-                repeated = self._record.changes(self._streams.kind, until - self._repeated, until)
+                repeated = self._record.changes(self._streams.kind, until - self._repeated, until, self._within)
                 self._ready.extend(_by_commit(repeated))
 
     def _snapshot(self, item: SnapshotChunk) -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from headway.protobuf import copy_message
-from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, SnapshotChunk, StreamItem, pb
+from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, ScopeConfirmed, SnapshotChunk, StreamItem, pb
 from headway.rpc import Channel, Metadata
 from headway.service import WATCH_LIST
 
@@ -21,6 +21,10 @@ class Lie:
     def request(self, request: pb.WatchListRequest) -> pb.WatchListRequest:
         """Return the request that replaces the reader's."""
         return request
+
+    def confirmation(self) -> list[Any]:
+        """Return the items to deliver before the first one."""
+        return []
 
     def replace(self, item: StreamItem) -> list[StreamItem]:
         """Return the items to deliver in place of an item. An empty list drops it."""
@@ -95,7 +99,11 @@ class ResumesOneTooEarly(Lie):
             store_id=after.store_id, incarnation=after.incarnation, revision=max(0, after.revision - 1)
         )
         return pb.WatchListRequest(
-            type=request.type, tenancy=request.tenancy, name_prefix=request.name_prefix, resume_after=earlier
+            type=request.type,
+            tenancy=request.tenancy,
+            name_prefix=request.name_prefix,
+            metadata_filter=request.metadata_filter,
+            resume_after=earlier,
         )
 
     def replace(self, item: StreamItem) -> list[StreamItem]:
@@ -175,6 +183,30 @@ class ComesFromAnotherStore(Lie):
         return [item]
 
 
+class KeepsWhatLeaves(Lie):
+    """Does not deliver that a resource leaves what a watch by metadata selects, but advances over it."""
+
+    def request(self, request: pb.WatchListRequest) -> pb.WatchListRequest:
+        self._selects = bool(request.metadata_filter)
+        return request
+
+    def changes(self, changes: list[Change]) -> list[Change]:
+        return [each for each in changes if not (self._selects and each.deleted)]
+
+
+class IgnoresTheMetadata(Lie):
+    """Delivers everything to a watch by metadata, as if it had been selected."""
+
+    def request(self, request: pb.WatchListRequest) -> pb.WatchListRequest:
+        self._selector = request.metadata_filter
+        wider = copy_message(request)
+        wider.metadata_filter = ""
+        return wider
+
+    def confirmation(self) -> list[Any]:
+        return [ScopeConfirmed(self._selector)] if self._selector else []
+
+
 class LyingChannel:
     """A `Channel` over another one, which changes its watches by a lie."""
 
@@ -204,7 +236,7 @@ class _LyingStream:
     def __init__(self, opened: AbstractAsyncContextManager[AsyncIterator[Any]], lie: Lie) -> None:
         self._opened = opened
         self._lie = lie
-        self._pending: list[StreamItem] = []
+        self._pending: list[Any] = lie.confirmation()
 
     async def __aenter__(self) -> AsyncIterator[Any]:
         self._items = await self._opened.__aenter__()

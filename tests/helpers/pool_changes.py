@@ -17,8 +17,9 @@ async def write_first(store: Backend, pools: PoolsApp) -> None:
         registry.register(type)
     client = headway.Client(InProcessChannel(ResourceService(store, registry)), registry)
     await client.write(pools.pool.new("a", Pool(note="first")))
-    await client.write(pools.member.new("m1", Member(pool="a")))
-    await client.write(pools.member.new("m2", Member(pool="b")))
+    metadata = {"counts": "yes"} if pools.scoped else {}
+    await client.write(pools.member.new("m1", Member(pool="a"), metadata=metadata))
+    await client.write(pools.member.new("m2", Member(pool="b"), metadata=metadata))
 
 
 async def make_change(
@@ -28,7 +29,9 @@ async def make_change(
     if operation == "pool":
         await client.apply(pools.pool.new(name, Pool(note=f"{number}")))
     elif operation == "member":
-        await client.apply(pools.member.new(member, Member(pool=name)))
+        # In a scoped app, every third write moves a member out of the scope or leaves it there.
+        metadata = {"counts": "no" if number % 3 == 0 else "yes"} if pools.scoped else {}
+        await client.apply(pools.member.new(member, Member(pool=name), metadata=metadata))
     elif operation == "no pool":
         await client.delete(pools.pool.id(name))
     elif operation == "no member":

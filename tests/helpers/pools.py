@@ -10,7 +10,8 @@ import trio
 
 import headway
 from headway import field
-from headway.cache import CacheReader
+from headway.cache import CacheReader, range_of
+from headway.resource import Kind, ResourceType, ScopedType, resource_key
 
 
 @headway.message(name="tests.Pool")
@@ -58,17 +59,33 @@ class PoolsApp:
         linger: seconds that each reconcile takes to end when it is canceled.
         blind: True if a summary is written over whatever the server has, even if the cache does not have it yet.
         runtime: the reconcile context of the last run that began.
+        ranges: by kind, the part of each type that the controller has.
+
+    Args:
+        scoped: True if the controller has only a scope of each type. Its own writes move summaries out of theirs.
     """
 
     controller = "pools"
 
-    def __init__(self, *, concurrency: int = 2, deadline: float = 20.0) -> None:
+    def __init__(self, *, concurrency: int = 2, deadline: float = 20.0, scoped: bool = False) -> None:
         self.app = app = headway.App("test")
         self.pool = app.type("test", "v1", "Pool", Pool)
         self.member = app.type("test", "v1", "Member", Member)
         self.summary = app.type("test", "v1", "Summary", Summary)
         self.by_pool = headway.indexes.by(self.member, "pool", lambda member: member.data.pool)
-        self.types = (self.pool, self.member, self.summary)
+        # The types that the controller manages or watches now.
+        self.types: tuple[headway.ResourceType[Any], ...] = (self.pool, self.member, self.summary)
+        # The kinds of those that it has not watched from the beginning.
+        self.added: set[Kind] = set()
+        self.scoped = scoped
+        self.cached: tuple[ResourceType[Any] | ScopedType[Any], ...] = self.types
+        if scoped:
+            self.cached = (
+                self.pool.within(partition="default", namespace="default"),
+                self.member.within(metadata="counts=yes"),
+                self.summary.within(metadata="shown=yes"),
+            )
+        self.ranges = {type.kind: range_of(type) for type in self.cached}
         self.concurrency = concurrency
         self._deadline = deadline
         self.around: Around = _nothing_around
@@ -87,16 +104,36 @@ class PoolsApp:
         """Replace the reconciler. The mappers and the source stay."""
         self.app.controllers.clear()
         self.app.controller(
-            manages=self.pool,
-            watches=[headway.watch(self.member, self._map_member), headway.watch(self.summary, self._map_summary)],
+            manages=self.cached[0],
+            watches=[headway.watch(self.cached[1], self._map_member), headway.watch(self.cached[2], self._map_summary)],
             indexes=[self.by_pool],
             sources={"trouble": self._source},
             initialiser=initialiser,
+            on_start=self.on_start,
             concurrency=self.concurrency,
             deadline=self._deadline,
             backoff=headway.Backoff(0.01, 5.0),
             name=self.controller,
         )(reconcile)
+
+    def on_start(self, rt: headway.Runtime) -> None:
+        """Do nothing when a run is primed. A subclass may do more, here and in the next two methods."""
+
+    async def prepare(self, rt: headway.Runtime) -> None:
+        """Do nothing before a reconcile."""
+
+    def further_members(self, rt: headway.Runtime, pool: str) -> list[str]:  # noqa: ARG002  # for subclasses
+        """Return further entries for the summary of a pool."""
+        return []
+
+    def concerned(self, kind: Kind, message: Any) -> set[str]:
+        """Return the names of the pools that a state of a resource concerns."""
+        if kind == self.pool.kind:
+            return {resource_key(message)[2]}
+        if kind == self.member.kind:
+            return {self.member.view(message).data.pool} - {""}
+        owner = self.summary.view(message).owner
+        return set() if owner is None else {owner.name}
 
     def _map_member(self, member: headway.Resource[Member], cache: CacheReader) -> Concerned:
         self.on_mapping(member, cache)
@@ -127,6 +164,7 @@ class PoolsApp:
             try:
                 if self.pause:
                     await trio.sleep(self.pause)
+                await self.prepare(rt)
                 await self._converge(rt, request.id)
                 if self.final_pause:
                     await trio.sleep(self.final_pause)
@@ -137,15 +175,22 @@ class PoolsApp:
 
     async def _converge(self, rt: headway.Runtime, id: headway.ResourceId) -> None:
         pool, summary = rt.cache.get(self.pool, id), rt.cache.get(self.summary, id.name)
+        if summary is None and self.scoped:
+            # It may be outside of the scope.
+            summary = await rt.strong.get(self.summary, id.name)
         owner = None if summary is None or summary.owner is None else summary.owner.uid
         if summary is not None and (pool is None or owner != pool.uid):
             await rt.client.delete(summary, version=summary.version)
         if pool is None:
             return
         members = [member.name for member in rt.cache.index(self.by_pool, id.name)]
+        members += self.further_members(rt, id.name)
+        metadata = {"shown": "yes" if len(members) % 2 else "no"} if self.scoped else {}
         if self.blind and members:
-            await rt.client.apply(self.summary.new(id.name, Summary(members=members), owner=pool))
+            await rt.client.apply(self.summary.new(id.name, Summary(members=members), owner=pool, metadata=metadata))
             return
+        if summary is not None and not members and self.scoped:
+            await rt.client.delete(summary, version=summary.version)
         async with rt.outputs(self.summary, owner=pool) as wanted:
             if members:
-                await wanted.apply(id.name, Summary(members=members))
+                await wanted.apply(id.name, Summary(members=members), metadata=metadata)

@@ -33,9 +33,10 @@ class Rig:
         deadline: float = 20.0,
         store: RecordingBackend | RecordingSqlite | None = None,
         setting: Setting | None = None,
+        pools: PoolsApp | None = None,
     ) -> None:
         self.clock = clock
-        self.pools = PoolsApp(concurrency=concurrency, deadline=deadline)
+        self.pools = pools or PoolsApp(concurrency=concurrency, deadline=deadline)
         self.channel = ScriptedChannel()
         self.setting = setting
         self.store = store or (RecordingBackend() if setting is None else setting.store())

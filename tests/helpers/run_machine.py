@@ -18,14 +18,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import headway
 from headway.resource import ResourceType
 from headway.rpc import Channel
-from headway.testing import Fault, LiveRun
+from headway.testing import Fault
+from tests.helpers.adding_watches import AddingWatches
 from tests.helpers.contract import Witness
 from tests.helpers.faulty_channel import FaultyChannel
-from tests.helpers.faulty_stream import Again, Begins, Behind, Beyond, Compacted, Half, KindStreams, Unreachable
+from tests.helpers.faulty_stream import KindStreams
+from tests.helpers.noted_pools import NotedPools
 from tests.helpers.pool_changes import make_change, write_first
-from tests.helpers.pools import PoolsApp
-from tests.helpers.restorable import Backup, RestorableBackend
+from tests.helpers.putting_back import PuttingBack
+from tests.helpers.restorable import RestorableBackend
 from tests.helpers.settings import HeldClock, Setting
+from tests.helpers.stream_beginnings import Again, Begins, Behind, Beyond, Compacted, Half, Unreachable
 from tests.helpers.view_witness import ViewWitness
 
 LAG_LIMIT = 30.0
@@ -33,7 +36,7 @@ LAG_LIMIT = 30.0
 names = st.sampled_from(["a", "b", "c"])
 members = st.sampled_from(["m1", "m2", "m3"])
 kinds = st.sampled_from([0, 1, 2])
-thens = st.sampled_from(["catches up", "hangs", "is slow"])
+thens = st.sampled_from(["catches up", "hangs", "is slow", "stands still"])
 begins = st.one_of(
     st.just(Unreachable()),
     st.just(Compacted()),
@@ -50,21 +53,21 @@ write_faults = st.lists(st.sampled_from(list(Fault)), min_size=1, max_size=3)
 bare_faults = st.sampled_from([Fault.FAILED, Fault.LOST, Fault.LATE])
 
 
-class RunMachine(LiveRun, RuleBasedStateMachine):
+class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
     """A run under random writes, deletions, and faults of streams, servers, stores and calls. A witness checks it."""
 
     network: ClassVar[bool] = False
-    engine: headway.Engine
+    scoped: ClassVar[bool] = False
 
     @initialize(concurrency=st.integers(1, 3), begin=st.tuples(beginnings, beginnings, beginnings))
     def open(self, concurrency: int, begin: Sequence[list[Begins]] = ()) -> None:
         """Start an engine on a store with two members, one of a pool that exists and one of a missing pool."""
         self.store = RestorableBackend()
         self.channel = FaultyChannel(self.store, LAG_LIMIT)
-        self.pools = PoolsApp(concurrency=concurrency)
+        self.pools = NotedPools(concurrency=concurrency, scoped=self.scoped)
         self.witness = Witness(self.pools, self.channel, self.store)
         self.views = ViewWitness(self.witness, self.channel)
-        self.backup: Backup | None = None
+        self.backup = None
         self.written = 0
 
         async def open_engine() -> None:
@@ -228,59 +231,12 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
             streams.repeats += 1
         else:
             until = streams.delivered
-            streams.repeat(self.store.changes(self._type(kind).kind, until - revisions, until))
+            of = self._type(kind).kind
+            streams.repeat(self.store.changes(of, until - revisions, until, self.pools.ranges[of]))
 
     @rule(kind=kinds)
     def release(self, kind: int) -> None:
         self._streams(kind).release()
-
-    # --- operators ---
-
-    @rule()
-    def compact(self) -> None:
-        """Drop the history of the store, so that a stream that is cut off cannot be resumed."""
-        self._at_once(self.store.compact)
-
-    @rule()
-    def back_up(self) -> None:
-        self.backup = self.store.back_up()
-
-    @precondition(lambda self: self.backup is not None)
-    @rule(new_id=st.booleans(), changes=changes)
-    def restore(self, new_id: bool, changes: list[tuple[str, str, str]]) -> None:
-        """Put the store back to a backup. Without a new id, nothing is reconciled until an operator accepts it."""
-        # Every call ends, and every open watch waits for the next commit.
-        self.channel.end_calls()
-        self._pass(0.1)
-        if self.backup is None or self._cache() is None or self._delivered() <= self.backup.revision:
-            # Nothing has been delivered that the store would lose.
-            return
-        backup, self.backup = self.backup, None
-        self.witness.suspend()
-        if new_id:
-            self.witness.resume()
-        self._at_once(lambda: self.store.restore(backup, new_id=new_id))
-        self.channel.forget()
-        self._change(changes)
-        # Within this time, every stream has been opened again, or a position has been read instead.
-        self._pass(60.0)
-        if not new_id:
-            reconciled = len(self.witness.reconciles)
-            self._change([("pool", "a", ""), ("pool", "b", ""), ("pool", "c", "")])
-            self._pass(60.0)
-            assert len(self.witness.reconciles) == reconciled, "C2: a run went on with a store that was rolled back"
-            self.witness.resume()
-            assert self.engine.accept_store(), "a store that was rolled back was not noticed"
-        self._pass(60.0)
-
-    def _delivered(self) -> int:
-        return max(self.channel.streams(type).delivered for type in self.pools.types)
-
-    def _at_once(self, function: Callable[[], None]) -> None:
-        async def call() -> None:
-            function()
-
-        self.call(call)
 
     # --- outcomes of calls ---
 
@@ -342,8 +298,9 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         self.nothing_is_broken()
         assert idle, "C6: the engine was not idle within 400 s after the last fault"
         self.witness.last_changes_were_seen()
-        assert all(self.channel.is_honest(self._type(kind)) for kind in range(3)), "a false bookmark was not corrected"
+        assert all(map(self.channel.is_honest, self.kinds())), "a false bookmark was not corrected"
         assert self._outputs() == self._expected()
+        self.check_watches()
 
     def _outputs(self) -> dict[str, tuple[str, list[str]]]:
         summaries = self.store.resources(self.pools.summary)
@@ -355,7 +312,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
     def _expected(self) -> dict[str, tuple[str, list[str]]]:
         listed = sorted((member.data.pool, name) for name, member in self.store.resources(self.pools.member).items())
         expected = {
-            name: (pool.uid, [member for of, member in listed if of == name])
+            name: (pool.uid, [*(member for of, member in listed if of == name), *self.noted(name)])
             for name, pool in self.store.resources(self.pools.pool).items()
         }
         return {name: (uid, listed) for name, (uid, listed) in expected.items() if listed}
@@ -366,6 +323,9 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         """Return the cache of the present run, if it can be read."""
         runtime = self.pools.runtime
         return runtime.cache if runtime is not None and runtime.cache.primed else None
+
+    def _is_running(self) -> bool:
+        return self._cache() is not None
 
     def _pass_one_by_one(self, streams: KindStreams, count: int) -> None:
         for _ in range(count):

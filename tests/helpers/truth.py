@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.resource import Change, Key, Kind, Position, Resource, ResourceType, pb
+from headway.resource import Change, Key, Kind, Position, Resource, ResourceType, Within, pb
 from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, SqliteBackend
 from headway.storage.sqlite._requests import WriteRequest
 
@@ -21,6 +21,15 @@ class Commit(NamedTuple):
     old: pb.Resource | None
     new: pb.Resource | None
     fence: Fence | None
+
+    def within(self, within: Within) -> Commit | None:
+        """Return the change of a scope: a state outside is absent. Return None if both states are outside."""
+        old = self.old if self.old is not None and within.admits(self.old) else None
+        new = self.new if self.new is not None and within.admits(self.new) else None
+        return None if old is None and new is None else self._replace(old=old, new=new)
+
+
+EVERYTHING = Within()
 
 
 class Record:
@@ -46,11 +55,16 @@ class Record:
                 self._now[place] = new
             self.commits.append(Commit(revision, *place, old, new, fence))
 
-    def versions(self, type: ResourceType[Any], revision: int) -> dict[Key, int]:
+    def commits_of(self, kind: Kind, within: Within) -> list[Commit]:
+        """Return the changes of a kind within a scope."""
+        found = [each.within(within) for each in self.commits if each.kind == kind]
+        return [each for each in found if each is not None]
+
+    def versions(self, type: ResourceType[Any], revision: int, within: Within = EVERYTHING) -> dict[Key, int]:
         """Return the version of each key of a type, at a revision."""
         there: dict[Key, int] = {}
-        for commit in self.commits:
-            if commit.revision > revision or commit.kind != type.kind:
+        for commit in self.commits_of(type.kind, within):
+            if commit.revision > revision:
                 continue
             if commit.new is None:
                 there.pop(commit.key, None)
@@ -58,20 +72,20 @@ class Record:
                 there[commit.key] = commit.revision
         return there
 
-    def state(self, kind: Kind, revision: int) -> list[pb.Resource]:
+    def state(self, kind: Kind, revision: int, within: Within = EVERYTHING) -> list[pb.Resource]:
         """Return the resources of a kind at a revision, in order of key."""
         there: dict[Key, pb.Resource] = {}
-        for commit in self.commits:
-            if commit.kind == kind and commit.revision <= revision:
+        for commit in self.commits_of(kind, within):
+            if commit.revision <= revision:
                 if commit.new is None:
                     del there[commit.key]
                 else:
                     there[commit.key] = commit.new
         return [there[key] for key in sorted(there)]
 
-    def changes(self, kind: Kind, after: int, until: int) -> list[Change]:
+    def changes(self, kind: Kind, after: int, until: int, within: Within = EVERYTHING) -> list[Change]:
         """Return the changes of a kind after a revision and up to another one, as a stream has them."""
-        ours = [each for each in self.commits if each.kind == kind and after < each.revision <= until]
+        ours = [each for each in self.commits_of(kind, within) if after < each.revision <= until]
         found: list[Change] = []
         for number, (revision, _, _, old, new, _) in enumerate(ours, 1):
             resource = old if new is None else new

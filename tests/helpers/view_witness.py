@@ -28,13 +28,14 @@ class ViewWitness:
     async def look(self, cache: Cache, seconds: float) -> None:
         """Check a view when it opens and after some time. Return early if the run ends first."""
         types: tuple[ResourceType[Any], ...] = self.witness.pools.types
-        honest, false = all(map(self.channel.is_honest, types)), self._false_bookmarks(types)
+        honest, false = all(map(self.witness.is_honest, types)), self._false_bookmarks(types)
         try:
             async with cache.view(*types) as view:
                 seen = self._content(view, types)
-                if honest and false == self._false_bookmarks(types) and not self.witness.suspended:
+                if honest and false == self._false_bookmarks(types):
                     with self.witness.naming():
-                        true = [self.witness.store.versions(type, view.pinned_at) for type in types]
+                        ranges, at = self.witness.pools.ranges, view.pinned_at
+                        true = [self.witness.record.versions(type, at, ranges[type.kind]) for type in types]
                         assert seen == true, f"C2: a view at {view.pinned_at} shows {seen}, not {true}"
                     self.compared += 1
                 await trio.sleep(seconds)

@@ -36,7 +36,7 @@ from headway.resource import (
     resource_key,
 )
 from headway.rpc import Channel
-from headway.service import WATCH_LIST
+from headway.service import open_watch_list
 from headway.storage import Backend, Put, Remove
 from headway.testing import ChangesDelivered, Fact, History, RecordingChannel, WatchOpened
 from headway.testing.conformance import kind_of, putting, removing
@@ -45,8 +45,17 @@ from tests.helpers.declared import Note, a_note
 TYPES = [ResourceType("load", "v1", kind, Note) for kind in ("Job", "Copy", "Page")]
 PLACES = ("default", "other")
 NAMES = [f"{first}{second}" for first in "ab" for second in "012"]
-SPECS = [("*", "*", ""), ("*", "*", "a"), ("default", "other", ""), ("default", "default", "b"), ("", "", "m")]
-"""The filters of the watches: partition, namespace and the prefix of the name."""
+SPECS = [
+    ("*", "*", "", ""),
+    ("*", "*", "a", ""),
+    ("default", "other", "", ""),
+    ("default", "default", "b", ""),
+    ("", "", "m", ""),
+    ("*", "*", "", "tier=gold"),
+    ("default", "other", "", "tier=free"),
+]
+"""The filters of the watches: partition, namespace, the prefix of the name, and metadata."""
+TIERS = ("gold", "free", "")
 
 WRITERS, WATCHERS = 3, 4
 HISTORY = 60
@@ -67,7 +76,7 @@ class _Resumable(NamedTuple):
     """A watch, and a position to resume it after."""
 
     type: ResourceType[Any]
-    spec: tuple[str, str, str]
+    spec: tuple[str, str, str, str]
     at: Position
 
 
@@ -167,12 +176,13 @@ class WatchLoad:
             note, what = Note(text=f"{who} {number}"), rng.choice(["apply", "apply", "apply", "change", "delete"])
             try:
                 if what == "apply":
-                    await client.apply(type.new(name, note, namespace=place))
+                    await client.apply(type.new(name, note, namespace=place, metadata={"tier": rng.choice(TIERS)}))
                 elif what == "delete":
                     await client.delete(type.id(name, namespace=place))
                 elif (found := await client.get(type, name, namespace=place)) is not None:
                     await _pause(rng)
                     found.data = note
+                    found.metadata["tier"] = rng.choice(TIERS)
                     await client.write(found)
             except (headway.Conflict, headway.NotFound):
                 self.did["refused"] += 1
@@ -189,6 +199,7 @@ class WatchLoad:
             for type in rng.sample(TYPES, 2):
                 for name in rng.sample(["m0", "m1", "n0"], rng.randint(0, 3)):
                     made = stored_as(type, name, f"commit {number}")
+                    made.metadata["tier"] = rng.choice(TIERS)
                     place = (type.kind, resource_key(made))
                     before = there.get(place)
                     if before is not None and rng.random() < 0.3:
@@ -254,7 +265,7 @@ class _Watcher:
     async def session(
         self,
         type: ResourceType[Any],
-        spec: tuple[str, str, str],
+        spec: tuple[str, str, str, str],
         after: Position | None,
         leave: int | None,
         *,
@@ -267,11 +278,12 @@ class _Watcher:
             type=type.name.message(),
             tenancy=pb.Tenancy(partition=spec[0], namespace=spec[1]),
             name_prefix=spec[2],
+            metadata_filter=spec[3],
             resume_after=None if after is None else after.message(),
             bookmarks=True,
         )
         try:
-            async with self._channel.stream(WATCH_LIST, request) as items:
+            async with open_watch_list(self._channel, request) as items:
                 at = _Resumable(type, spec, after or Position("", "", 0))
                 await self._read(items, at, leave, slow, on_live)
         except GRPCError as error:

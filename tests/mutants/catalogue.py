@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.notifications import NOTIFICATION_MUTANTS
 from tests.mutants.once_survived import ONCE_SURVIVED
+from tests.mutants.over_http import HTTP_MUTANTS
+from tests.mutants.pauses import PAUSE_MUTANTS
+from tests.mutants.peerings import PEERING_MUTANTS
 from tests.mutants.runs import RUN_MUTANTS
+from tests.mutants.scopes import SCOPE_MUTANTS
+from tests.mutants.simulated_peers import SIMULATED_PEER_MUTANTS
 from tests.mutants.subscriptions import SUBSCRIPTION_MUTANTS
+from tests.mutants.terminal import TERMINAL_MUTANTS
+from tests.mutants.whys import WHY_MUTANTS
 
 _CONTRACT = "run/test_contract.py"
 _CHANGES = "run/test_contract_of_changes.py"
@@ -55,8 +63,8 @@ MUTANTS = (
     Mutant(
         "a run does not wait for its starting revision",
         "run/_priming.py",
-        "await _wait_primed(informer, start.revision, self._stall_limit)",
-        "await _wait_primed(informer, 0, self._stall_limit)",
+        "await wait_primed(informer, start.revision, self._stall_limit)",
+        "await wait_primed(informer, 0, self._stall_limit)",
         _RESTARTS,
     ),
     Mutant(
@@ -255,14 +263,14 @@ MUTANTS = (
     Mutant(
         "a commit is delivered in pieces",
         "storage/_log.py",
-        "index < last) for index",
-        "False) for index",
+        "index < group[-1])",
+        "False)",
         _HISTORIES,
         "in_memory_keep",
     ),
     Mutant(
         "a filtered part of a commit reports that more changes follow",
-        "storage/_watch.py",
+        "storage/_filter.py",
         "if more != change.more:",
         "if False:",
         _HISTORIES,
@@ -294,6 +302,14 @@ MUTANTS = (
     ),
     *ONCE_SURVIVED,
     *SUBSCRIPTION_MUTANTS,
+    *HTTP_MUTANTS,
+    *TERMINAL_MUTANTS,
+    *NOTIFICATION_MUTANTS,
+    *SCOPE_MUTANTS,
+    *PEERING_MUTANTS,
+    *PAUSE_MUTANTS,
+    *SIMULATED_PEER_MUTANTS,
+    *WHY_MUTANTS,
     # --- what only a whole run shows ---
     *RUN_MUTANTS,
 )

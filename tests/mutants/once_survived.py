@@ -149,6 +149,20 @@ ONCE_SURVIVED = (
         "run/test_starts_and_ends.py",
     ),
     Mutant(
+        "a store that has answered in time counts as away",
+        "engine/_store_health.py",
+        "if since is not None and since == self._looking_since:",
+        "if since is not None:",
+        "test_store_health.py",
+    ),
+    Mutant(
+        "a list of leases shows those that the caller may not read",
+        "service/_lease.py",
+        "            leases = [each for each in leases if ask(permissions.may_read_lease, each.lease.name)]\n",
+        "            pass\n",
+        "access/test_sharded_rights.py",
+    ),
+    Mutant(
         "the simulation's fault missed kills no process",
         "testing/simulation/_streams.py",
         "                process.history_gone = True\n                process.kill()\n",

@@ -7,12 +7,26 @@ from tests.mutants.mutant import Mutant
 MACHINE = "stateful/test_run.py"
 
 RUN_MUTANTS = (
+    Mutant(
+        "a run begins on the cache of a history that the store has lost",
+        "run/_priming.py",
+        "if known.store.store_id == position.store_id and revision >= position.revision",
+        "if False",
+        MACHINE,
+    ),
+    Mutant(
+        "a run goes on with the cache of a store that was rolled back",
+        "cache/_informer.py",
+        "            subscription.fail(error)\n",
+        "            _ = replaced and subscription.fail(error)\n",
+        MACHINE,
+    ),
     # --- the start of a run ---
     Mutant(
         "a run begins at the first end of a snapshot, even below its start",
         "run/_priming.py",
-        "await _wait_primed(informer, start.revision, self._stall_limit)",
-        "await _wait_primed(informer, 1, self._stall_limit)",
+        "await wait_primed(informer, start.revision, self._stall_limit)",
+        "await wait_primed(informer, 1, self._stall_limit)",
         MACHINE,
     ),
     Mutant(
@@ -28,6 +42,31 @@ RUN_MUTANTS = (
         "            table.build(self.store.entries)\n",
         "            pass\n",
         MACHINE,
+    ),
+    # --- the next run ---
+    Mutant(
+        "an added watch forgets the pending keys",
+        "run/_run.py",
+        "return Owed(keys, self._primed.mapping.owed(), feeds, self._writes.store_id)",
+        "return Owed([], self._primed.mapping.owed(), feeds, self._writes.store_id)",
+        MACHINE,
+        "taken_over",
+    ),
+    Mutant(
+        "an added watch forgets the changes that wait to be mapped",
+        "run/_run.py",
+        "return Owed(keys, self._primed.mapping.owed(), feeds, self._writes.store_id)",
+        "return Owed(keys, [], feeds, self._writes.store_id)",
+        MACHINE,
+        "taken_over",
+    ),
+    Mutant(
+        "an added watch forgets the changes of the streams",
+        "run/_run.py",
+        "return Owed(keys, self._primed.mapping.owed(), feeds, self._writes.store_id)",
+        "return Owed(keys, self._primed.mapping.owed(), (), self._writes.store_id)",
+        MACHINE,
+        "taken_over",
     ),
     # --- the cache ---
     Mutant(
@@ -78,6 +117,13 @@ RUN_MUTANTS = (
         "cache/_follower.py",
         "                patience.cancel()\n",
         "                pass\n",
+        MACHINE,
+    ),
+    Mutant(
+        "a stream that repeats its bookmark is never left",
+        "cache/_follower.py",
+        "if machine.frontier > before or checked is None or isinstance(item, SnapshotChunk):",
+        "if True:",
         MACHINE,
     ),
     Mutant(

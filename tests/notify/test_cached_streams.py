@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from headway.access import Access, new_token
 from headway.events import StreamEnded, StreamOpened
 from tests.helpers.cached import Staff, authorizer, names, readers
-from tests.helpers.faulty_stream import Behind, Compacted, Half
+from tests.helpers.stream_beginnings import Behind, Compacted, Half
 
 
 def opened(staff: Staff) -> list[bool]:
@@ -27,11 +27,15 @@ async def test_p1_part_of_a_snapshot_is_never_shown(autojump_clock: MockClock) -
         staff.channel.begin(staff.team, Half(2), Half(4))
         async with staff.cache() as cache:
             assert len(cache.list(staff.team)) == 5
+            staff.channel.cut(staff.team)
+            for number in range(5):
+                await staff.write_team(f"team-{number}", "ada")
+            staff.channel.mend()
             staff.channel.begin(staff.team, Compacted(), Half(1), Half(3))
-            staff.channel.streams(staff.team).drop()
             for _ in range(1000):
                 await trio.sleep(0.01)
-                assert len(cache.list(staff.team)) == 5
+                assert [len(team.data.members) for team in cache.list(staff.team)] in ([0] * 5, [1] * 5)
+            assert cache.list(staff.team)[0].data.members == ["ada"]
             assert not staff.channel.streams(staff.team).beginnings
             assert opened(staff).count(False) >= 5
 
@@ -59,6 +63,32 @@ async def test_m2_cache_waits_for_a_replica_that_lags(autojump_clock: MockClock)
         async with staff.cache(watches=[staff.team], indexes=[]) as cache:
             assert names(cache.list(staff.team)) == ["core", "docs"]
             assert trio.current_time() - began >= 20
+
+
+async def test_cache_opens_with_all_types_at_one_revision(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """The snapshot of one type is newer than that of the other, which then has to follow."""
+    staff = Staff()
+    opened = trio.Event()
+
+    async def other() -> None:
+        async with staff.cache() as cache:
+            assert cache.revision(staff.account) >= cache.revision(staff.team)
+            assert names(cache.list(staff.account)) == ["ada"]
+            opened.set()
+
+    async with staff.open(), trio.open_nursery() as nursery:
+        staff.channel.cut(staff.team)
+        nursery.start_soon(other)
+        await trio.sleep(1)
+        staff.channel.streams(staff.account).hold()
+        await staff.write_account("ada")
+        await staff.write_team("core")
+        staff.channel.mend()
+        await trio.sleep(10)
+        assert not opened.is_set()
+        staff.channel.streams(staff.account).release()
+        with trio.fail_after(10):
+            await opened.wait()
 
 
 async def test_m3_stream_resumes_after_any_revision_that_is_kept(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time

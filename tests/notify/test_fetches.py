@@ -15,63 +15,8 @@ from headway.errors import DeclarationError, InvalidArgument, InvalidResult, Not
 from headway.notify import Handle, PrimedCache, Updates
 from headway.notify._fetches import retry_delay
 from tests.helpers.cached import Staff
+from tests.helpers.fetched import Source
 from tests.helpers.resources import Team
-
-
-class Source:
-    """A poll and a blocking query whose answers a test sets."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[float, object]] = []
-        self.canceled = 0
-        self.value: object = "first"
-        self.index = 1
-        self.error: BaseException | None = None
-        self.changed = trio.lowlevel.ParkingLot()
-        self.blocks = True
-        self.poll = headway.Poll(self._poll)
-        self.query = headway.BlockingQuery(self._query)
-
-    def set(self, value: object, index: int | None = None) -> None:
-        """Set the next answer, and wake the calls that wait for it."""
-        self.value = value
-        self.index = self.index + 1 if index is None else index
-        self.changed.unpark_all()
-
-    def fail(self, error: BaseException | None) -> None:
-        """Let the calls fail, or with None succeed again."""
-        self.error = error
-        self.changed.unpark_all()
-
-    async def _poll(self, *arguments: object) -> object:
-        self.calls.append((trio.current_time(), arguments))
-        await trio.lowlevel.checkpoint()
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-    async def _query(self, after: int, *_: object) -> tuple[int, object]:
-        self.calls.append((trio.current_time(), after))
-        try:
-            await trio.lowlevel.checkpoint()
-            if self.blocks and self.error is None and self.index == after:
-                await self.changed.park()
-        except trio.Cancelled:
-            self.canceled += 1
-            raise
-        if self.error is not None:
-            raise self.error
-        return self.index, self.value
-
-    @property
-    def times(self) -> list[float]:
-        """The time of each call."""
-        return [at for at, _ in self.calls]
-
-    @property
-    def after(self) -> list[object]:
-        """The argument of each call."""
-        return [given for _, given in self.calls]
 
 
 @asynccontextmanager
@@ -109,6 +54,29 @@ async def test_o2_blocking_query_delivers_its_first_value_and_then_only_a_grown_
         assert await received(updates) == [feed]
         assert (feed.value, feed.restored) == ("tenth", False)
         assert source.after == [0, 1, 2, 2, 10]
+
+
+async def test_o_primed_waits_for_a_value_or_an_error_of_every_handle(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """A handle without an answer holds it up. One that has failed does not."""
+    go_on = trio.Event()
+
+    async def slow() -> str:
+        await go_on.wait()
+        return "late"
+
+    async with opened() as (source, _, updates):
+        source.fail(ValueError("down"))
+        failed, late = updates.poll(source.poll, max_age=1), updates.poll(headway.Poll(slow), max_age=1)
+        with trio.move_on_after(60) as patience:
+            await updates.primed()
+        assert patience.cancelled_caught
+        assert isinstance(failed.error, ValueError)
+        go_on.set()
+        await updates.primed()
+        assert late.value == "late"
+        assert not failed.has_value
 
 
 async def test_o7_call_after_an_index_of_zero_asks_for_index_one(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
@@ -260,6 +228,19 @@ async def test_smallest_max_age_of_the_handles_counts(autojump_clock: MockClock)
         assert len(source.calls) == before
 
 
+async def test_handle_that_wants_a_newer_value_gets_an_equal_one(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """The value is fetched again for it, and is its first, although it is the same. The other handle is not yielded."""
+    async with opened() as (source, _, updates):
+        slow = updates.poll(source.poll, max_age=1000)
+        assert await received(updates) == [slow]
+        await trio.sleep(500)
+        quick = updates.poll(source.poll, max_age=10)
+        with trio.fail_after(5):
+            await updates.primed()
+        assert (quick.value, quick.age) == ("first", 0.0)
+        assert await received(updates) == [quick]
+
+
 async def test_o6_failing_fetch_is_retried_with_back_off_and_jitter(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     """The first three retries are immediate, the later ones wait for 2, 4, 8 … 60 s, and up to as much again."""
     async with opened() as (source, _, updates):
@@ -268,6 +249,7 @@ async def test_o6_failing_fetch_is_retried_with_back_off_and_jitter(autojump_clo
         with trio.fail_after(1):
             await updates.primed()
         assert isinstance(feed.error, OSError)
+        assert not feed.has_value
         with pytest.raises(NotPrimed, match="the first attempt failed: away") as caught:
             _ = feed.value
         assert caught.value.__cause__ is feed.error
@@ -299,7 +281,7 @@ async def test_o6_every_failure_is_delivered_and_the_value_stays(
         await trio.sleep(12)
         assert await received(updates) == [handle]
         seen = handle.failures
-        assert (handle.value, str(handle.error)) == ("first", "away")
+        assert (handle.value, handle.has_value, str(handle.error)) == ("first", True, "away")
         assert 10 <= handle.age <= trio.current_time() - began + 1
         for _ in range(5):
             await anext(updates)

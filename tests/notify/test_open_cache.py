@@ -72,6 +72,25 @@ async def test_view_shows_several_types_at_one_revision(how: str) -> None:
 
 
 @BOTH
+async def test_p2_wait_ends_at_its_revision_and_a_deadline_leaves_the_state_readable(how: str) -> None:
+    """A wait for a revision that the cache has ends at once. A wait without an end does not affect later reads."""
+    staff = Staff()
+    async with staff.open(listen=True), staff.cache(how) as cache:
+        written = await staff.write_team("core")
+        with trio.fail_after(60):
+            await cache.wait_for(written)
+            assert names(cache.list(staff.team)) == ["core"]
+            await cache.wait_for(written)
+            await cache.wait_for(0)
+        here = cache.position.revision
+        with trio.move_on_after(0.05) as deadline:
+            await cache.wait_for(here + 1)
+        assert deadline.cancelled_caught
+        assert (cache.position.revision, names(cache.list(staff.team))) == (here, ["core"])
+        assert not cache._waits
+
+
+@BOTH
 async def test_exception_of_the_block_leaves_unwrapped(how: str) -> None:
     """It is the same object, with its cause."""
     staff = Staff()
@@ -116,7 +135,7 @@ async def test_entering_obeys_the_deadline_of_the_caller(autojump_clock: MockClo
         assert deadline.cancelled_caught
 
 
-async def test_cache_of_the_process_shares_one_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+async def test_p3_cache_of_the_process_shares_one_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     """However many caches read a type, it has one stream, which is closed with the last of them."""
     staff = Staff()
     async with staff.open():
@@ -125,6 +144,8 @@ async def test_cache_of_the_process_shares_one_stream(autojump_clock: MockClock)
             assert sorted(staff.channel.opened) == [(staff.account.kind, False), (staff.team.kind, False)]
             stored = [cache._content(staff.team).find(("default", "default", "core")) for cache in (first, second)]
             assert stored[0] is stored[1]
+            in_store, _ = await staff.store.read(staff.team.kind, ("default", "default", "core"))
+            assert stored[0] is in_store, "the engine's process copies resources into its caches"
             assert len(staff.channel.streams(staff.team).open) == 1
         await wait_all_tasks_blocked()
         assert staff.channel.streams(staff.team).open == []

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway.errors import HeadwayError, StoreChanged, StoreRolledBack
 from headway.resource import Position
-from tests.helpers.cached import Staff, names, restore
+from tests.helpers.cached import Staff, commit_both, names, restore
 from tests.helpers.resources import changes, put, stored
 
 
@@ -91,6 +91,28 @@ async def test_cache_never_mixes_a_lost_history_with_the_restored_one(
             await trio.sleep(60)
             assert names(cache.list(staff.team)) == names(teams.value) == ["core"]
             assert cache.list(staff.account) == []
+
+
+async def test_half_a_commit_is_not_shown_when_its_store_is_lost(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """One type had received it, and the other one never will. The handles keep the revision before it."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        teams, accounts = updates.list(staff.team), updates.list(staff.account)
+        extra = updates.get(staff.team, "extra")
+        await updates.primed()
+        backup = staff.store.back_up()
+        staff.channel.streams(staff.account).hold()
+        await commit_both(staff, "core", "ada")
+        await trio.sleep(1)
+        assert names(cache.list(staff.team)) == ["core"]
+        restore(staff, backup, new_id=False)
+        await trio.sleep(10)
+        assert isinstance(cache.status().problem, StoreRolledBack)
+        extra.close()
+        await trio.sleep(1)
+        assert (teams.value, accounts.value) == ([], [])
 
 
 @pytest.mark.parametrize("new_id", [True, False])

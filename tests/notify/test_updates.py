@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway.errors import Closed, InvalidArgument, NotPrimed, NotWatched, Unavailable
 from headway.notify import Handle, Updates
-from headway.storage import Put
-from tests.helpers.cached import HOW, Staff, names
-from tests.helpers.resources import Account
+from tests.helpers.cached import HOW, Staff, commit_both, names
 
 
 async def received(updates: Updates) -> list[Handle[object]]:
@@ -72,7 +72,15 @@ async def test_o1_handle_that_cannot_work_is_refused_at_once() -> None:
             updates.poll(staff.team, max_age=1)  # type: ignore[arg-type]  # the test passes a wrong argument
         with pytest.raises(InvalidArgument, match=r"expects a headway\.BlockingQuery"):
             updates.query(staff.team)  # type: ignore[arg-type]  # the test passes a wrong argument
+        for wrong in ({"partition": 7}, {"namespace": None}, {"name_prefix": b"a"}, {"correlation_id": 7}):
+            arguments: dict[str, Any] = {**wrong}
+            (name,) = wrong
+            with pytest.raises(InvalidArgument, match=f"{name} must be a string"):
+                updates.list(staff.team, **arguments)
         assert not updates._handles
+        assert not cache._answers._answers
+        await staff.write_team("core")
+        assert await received(updates) == []
 
 
 async def test_o3_each_handle_has_its_correlation_id_and_says_whether_its_value_was_known(
@@ -136,6 +144,29 @@ async def test_handles_come_in_the_order_of_their_changes(autojump_clock: MockCl
         assert await received(updates) == [two, one]
 
 
+async def test_change_beyond_the_revision_that_is_shown_comes_with_its_own(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """Two commits arrive, and the other type follows by one. The second change is neither early nor lost."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        first, second = updates.get(staff.team, "first"), updates.get(staff.team, "second")
+        await updates.primed()
+        await received(updates)
+        accounts = staff.channel.streams(staff.account)
+        accounts.hold()
+        await commit_both(staff, "first", "ada")
+        await wait_all_tasks_blocked()
+        await commit_both(staff, "second", "bo")
+        assert await received(updates) == []
+        accounts.let_pass()
+        assert await received(updates) == [first]
+        assert (first.value is None, second.value is None) == (False, True)
+        accounts.release()
+        assert await received(updates) == [second]
+        assert second.value is not None
+
+
 async def test_commit_of_two_types_is_never_seen_half(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     """The stream of one type lags. Until it has caught up, no handle changes."""
     staff = Staff()
@@ -144,11 +175,7 @@ async def test_commit_of_two_types_is_never_seen_half(autojump_clock: MockClock)
         await updates.primed()
         await received(updates)
         staff.channel.streams(staff.account).hold()
-        team, account = staff.team.new("core").message(), staff.account.new("ada", Account(login="al")).message()
-        keys = [("default", "default", name) for name in ("core", "ada")]
-        await staff.store.commit(
-            [Put(staff.team.kind, keys[0], team, ""), Put(staff.account.kind, keys[1], account, "")]
-        )
+        await commit_both(staff, "core", "ada")
         assert await received(updates) == []
         assert names(cache.list(staff.team)) == ["core"]
         assert (teams.value, accounts.value) == ([], [])
@@ -223,6 +250,35 @@ async def test_closed_handle_is_not_yielded_and_a_closed_block_makes_none() -> N
         assert not cache._answers._answers
 
 
+async def test_change_goes_to_one_of_the_tasks_that_share_a_block(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """Tasks with blocks of their own all receive it."""
+    staff = Staff()
+    async with (
+        staff.open(),
+        staff.cache() as cache,
+        cache.notify() as shared,
+        cache.notify() as own,
+        trio.open_nursery() as nursery,
+    ):
+        heard: list[str] = []
+
+        async def receive(name: str, updates: Updates) -> None:
+            async for _ in updates:
+                heard.append(name)
+
+        for updates in (shared, own):
+            updates.get(staff.team, "core")
+            await updates.primed()
+            await received(updates)
+        for name, updates in (("shared", shared), ("shared", shared), ("own", own)):
+            nursery.start_soon(receive, name, updates)
+        for number in range(3):
+            await staff.write_team("core", f"m{number}")
+            await trio.sleep(1)
+        assert sorted(heard) == ["own"] * 3 + ["shared"] * 3
+        nursery.cancel_scope.cancel()
+
+
 async def test_canceled_wait_loses_no_change(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     """`updates` is an iterator, so a wait may end at any time and begin again."""
     staff = Staff()
@@ -238,7 +294,28 @@ async def test_canceled_wait_loses_no_change(autojump_clock: MockClock) -> None:
             assert await received(updates) == [core]
 
 
-async def test_thousand_handles_of_one_question_share_one_stream_and_one_answer(
+async def test_cancellation_in_the_step_of_a_change_loses_nothing() -> None:
+    """The receiver has been woken, and is canceled before it runs."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates, trio.open_nursery() as nursery:
+        core = updates.get(staff.team, "core")
+        await updates.primed()
+        await received(updates)
+        taken: list[Handle[object]] = []
+
+        async def receive() -> None:
+            taken.append(await anext(updates))
+
+        nursery.start_soon(receive)
+        await wait_all_tasks_blocked()
+        core._answer.note_value()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await wait_all_tasks_blocked()
+            assert taken + await received(updates) == [core]
+
+
+async def test_p4_thousand_handles_of_one_question_share_one_stream_and_one_answer(
     autojump_clock: MockClock,  # noqa: ARG001  # virtual time
 ) -> None:
     """One commit marks them all."""

@@ -16,8 +16,9 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes
 
 import headway
+from headway.http import Bounds, HttpServer
+from headway.http._server import App, Message, Receive, Send
 from headway.observe import Pages
-from headway.observe._page_server import App, Message, PageServer, Receive, Send
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
 from tests.rpc.hostile_bytes import PREFACE
@@ -28,12 +29,17 @@ from tests.rpc.test_strangers import strangers
 GET = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
+def bounds(connections: int = 16, patience: float = 20.0) -> Bounds:
+    """Return the limits of a server of pages."""
+    return Bounds(connections, connections, patience, answer=2 * patience, evict_answering=True)
+
+
 @asynccontextmanager
 async def page_server(
-    app: App | PageServer, connections: int = 16, grace: float = 2.0, patience: float = 20.0
+    app: App | HttpServer, connections: int = 16, grace: float = 2.0, patience: float = 20.0
 ) -> AsyncIterator[str]:
     """Serve the application within the block, and give the address."""
-    server = app if isinstance(app, PageServer) else PageServer(app, connections, patience)
+    server = app if isinstance(app, HttpServer) else HttpServer(app, bounds(connections, patience))
     listener = socket.create_server(("127.0.0.1", 0))
     host, port = listener.getsockname()
     ending = trio.Event()
@@ -191,7 +197,7 @@ async def test_unread_answer_ends_with_its_connection(kind: str) -> None:
         asked.set()
         await _large(scope, receive, send)
 
-    server = PageServer(app, patience=0.1)
+    server = HttpServer(app, bounds(patience=0.1))
     async with page_server(server) as where, tcp(where) as stranger:
         await stranger.send_all(DEAF[kind])
         with trio.fail_after(20):

@@ -28,6 +28,24 @@ async def test_no_key_is_dequeued_while_held(
         queue.close()
 
 
+async def test_pause_and_hold_are_independent(queue: WaitingQueue[str, str], workers: Workers) -> None:
+    """A key is dequeued only after both have ended, in either order."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        for first, second in ((queue.release, queue.resume), (queue.resume, queue.release)):
+            workers.dequeued.clear()
+            queue.pause()
+            queue.hold()
+            queue.add("a", "change")
+            first()
+            await wait_all_tasks_blocked()
+            assert workers.dequeued == []
+            second()
+            await wait_all_tasks_blocked()
+            assert [key for key, _ in workers.dequeued] == ["a"]
+        queue.close()
+
+
 async def test_hold_stops_a_worker_that_was_woken_but_has_not_run(
     queue: WaitingQueue[str, str], workers: Workers
 ) -> None:

@@ -11,6 +11,8 @@ from headway.resource import (
     EMPTIED_FINALIZER,
     NAMESPACE,
     PARTITION,
+    PAUSE,
+    PEERING,
     TOMBSTONE,
     Hooks,
     Registry,
@@ -20,7 +22,7 @@ from headway.resource import (
 )
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
-BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE]
+BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, PEERING, PAUSE]
 
 
 def test_registered_types_are_resolved_by_exact_name() -> None:
@@ -40,7 +42,7 @@ def test_registered_types_are_resolved_by_exact_name() -> None:
         (TypeName("tests", "v3", "Note"), "type tests.v3.Note is not registered; did you mean 'tests.v"),
         (
             TypeName("acme", "v9", "Zebra"),
-            "type acme.v9.Zebra is not registered; known: tenancy.v1.Namespace, tenancy.v1.Partition, tes",
+            "type acme.v9.Zebra is not registered; known: pause.v1.Pause, peering.v1.Peering, tenancy.v1.Name",
         ),
     ],
 )
@@ -51,11 +53,12 @@ def test_unregistered_name_is_refused_with_a_suggestion(name: TypeName, said: st
 
 
 def test_registry_contains_the_built_in_types() -> None:
-    """These are tombstones, which are never suggested, partitions and namespaces. Their groups are reserved."""
-    said = r"^type tests\.v1\.Note is not registered; known: tenancy\.v1\.Namespace, tenancy\.v1\.Partition$"
+    """Their groups are reserved. Tombstones are never suggested."""
+    known = r"known: pause\.v1\.Pause, peering\.v1\.Peering, tenancy\.v1\.Namespace, tenancy\.v1\.Partition"
+    said = rf"^type tests\.v1\.Note is not registered; {known}$"
     with pytest.raises(InvalidArgument, match=said):
         Registry().resolve(NOTE.name)
-    for group in ("internal", "tenancy"):
+    for group in ("internal", "tenancy", "peering"):
         with pytest.raises(DeclarationError, match=f"group '{group}' is reserved by Headway; choose another"):
             Registry().register(ResourceType(group, "v1", "Note", Note))
 

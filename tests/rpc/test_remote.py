@@ -19,11 +19,12 @@ import headway
 from headway import rpc
 from headway.cache import Informers
 from headway.client import Client, HeldLease
+from headway.controller import GrowingDefinition
 from headway.errors import InvalidArgument, Unavailable
 from headway.events import StreamOpened
-from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
+from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse
-from headway.run import EveryKey, Owed, Run, Supervisor
+from headway.run import EveryKey, Owed, Pauses, Run, Supervisor
 from headway.service import WATCH_LIST, copied
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
 
@@ -132,16 +133,20 @@ class Copier:
         """Start the controller like an engine would, on any channel."""
         informers = Informers(channel, nursery, self.events.append, lag_limit=30.0)
         definition = self.app.controllers["copier"]
+        growing = GrowingDefinition(definition, self.app.registry)
+        pauses = Pauses(informers)
+        nursery.start_soon(pauses.follow)
 
         def make(owed: Owed, lease: HeldLease | None) -> Run:
             return Run(
-                definition,
+                growing,
                 informers=informers,
                 channel=channel,
                 registry=self.app.registry,
                 report=self.events.append,
                 fence_name="copier",
                 member="",
+                pauses=pauses,
                 ownership=EveryKey(definition.backoff),
                 lease=lease,
                 owed=owed,
@@ -196,7 +201,7 @@ async def test_controller_moves_to_another_server_when_its_server_stops() -> Non
                 await copier.until_copied(local, "after", "2")
                 assert it.server.connections > 0
                 nursery.cancel_scope.cancel()
-    opened = [event for event in copier.events if isinstance(event, StreamOpened)]
+    opened = [event for event in copier.events if isinstance(event, StreamOpened) and event.type != PAUSE.name]
     # Each of the two types is opened with a snapshot once. The other streams resume at their last position.
     assert [event.resume_after is None for event in opened].count(True) == 2
     assert len(opened) > 2

@@ -16,7 +16,7 @@ from h2.events import DataReceived, RemoteSettingsChanged, ResponseReceived, Tra
 from headway import rpc
 from headway.client import Client
 from headway.protobuf import encode
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, StreamItem, pb
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, ScopeConfirmed, StreamItem, pb
 from headway.rpc import Limits, MessageParser
 from headway.service import WATCH_LIST, WatchDecoder
 from tests.rpc.hostile_kit import resident, steps_while_idle
@@ -76,7 +76,7 @@ class SlowWatcher(Raw):
             assert data
             self.events += self.h2.receive_data(data)
 
-    def _receive(self, item: StreamItem) -> None:
+    def _receive(self, item: StreamItem | ScopeConfirmed) -> None:
         if isinstance(item, EndOfSnapshot | Bookmark):
             self.position = item.position
         elif isinstance(item, Changes):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
@@ -17,6 +19,7 @@ from headway.resource import (
     Changes,
     EndOfSnapshot,
     Position,
+    ScopeConfirmed,
     SnapshotChunk,
     StreamItem,
     pb,
@@ -69,7 +72,7 @@ def _event(change: Change) -> pb.WatchEvent:
     )
 
 
-def flat(items: list[StreamItem]) -> list[object]:
+def flat(items: Sequence[StreamItem | ScopeConfirmed]) -> list[object]:
     """Return the single entries of the items, however they are grouped."""
     said: list[object] = []
     for item in items:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from headway.events import ignore
+from headway.peering import PeeringHost, PeeringService, PeerStreamService
 from headway.resource import Registry
 from headway.rpc import DescribedFiles, Health, Reflection, Services
 from headway.service import (
@@ -21,12 +23,21 @@ from headway.service import (
     TypesService,
 )
 from headway.storage import MemoryBackend
+from headway.why import ObserveHost, ObserveService
+
+
+async def nothing(_: object) -> None:
+    """Return what is stored: nothing."""
+
 
 SERVICES: dict[str, Callable[[], Any]] = {
     "headway.resource.v1.ResourceService": lambda: ResourceService(MemoryBackend(), Registry()),
     "hashicorp.consul.resource.ResourceService": lambda: ConsulService(MemoryBackend(), Registry()),
     "headway.lease.v1.LeaseService": lambda: LeaseService(MemoryBackend()),
     "headway.migration.v1.MigrationService": lambda: MigrationService(MemoryBackend(), Registry()),
+    "headway.observe.v1.ObserveService": lambda: ObserveService(ObserveHost(nothing), Registry()),
+    "headway.peering.v1.PeeringService": lambda: PeeringService(PeeringHost(MemoryBackend(), Registry(), ignore)),
+    "headway.peering.v1.PeerStreamService": lambda: PeerStreamService(PeeringHost(MemoryBackend(), Registry(), ignore)),
     "headway.store.v1.StoreService": lambda: StoreService(MemoryBackend(), Registry()),
     "headway.subscribe.v1.SubscribeService": lambda: SubscribeService(MemoryBackend(), Registry(), {}),
     "headway.types.v1.TypesService": lambda: TypesService(Registry()),

@@ -66,6 +66,7 @@ OF_A_TYPE: dict[str, Callable[[Calls, ResourceType[Any]], Awaitable[object]]] = 
     "Delete": lambda calls, of: calls.delete(an_id("one", of)),
     "MutateAndValidate": lambda calls, of: calls.mutate_and_validate(a_note("one", type=of)),
     "WatchList": lambda calls, of: first(calls, a_type(of)),
+    "WatchList with a filter": lambda calls, of: first(calls, a_type(of), metadata_filter="!!"),
     "WatchList of a namespace": lambda calls, of: first(calls, a_type(of), tenancy=pb.Tenancy(namespace="Up")),
 }
 

@@ -244,7 +244,7 @@ def test_message_of_a_snapshot_has_a_bounded_size(size: int) -> None:
         Commits([Commit([Change(7, resource("a"), False, False), EVENT], AT), Commit([EVENT], AT)]),
     ],
 )
-def test_items_survive_the_wire(item: Any) -> None:
+def test_q1_items_survive_the_wire(item: Any) -> None:
     """The hand-written encoder makes messages that the generated classes read."""
     bodies = bodies_of(item)
     assert SubscribeDecoder()(bodies) == [item]

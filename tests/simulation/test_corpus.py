@@ -12,25 +12,21 @@ from tests.helpers.corpus.staff import CASES
 
 LIMIT = 20.0
 """The seconds of processor time within which a wrong reconciler is refuted."""
-QUICK = {
-    "a_key_for_each_event",
-    "added_again",
-    "begun_twice",
-    "created_then_recorded",
-    "finalizer_too_late",
-    "looks_after_the_gone",
-    "retried_under_another_name",
-    "torn_down",
-}
+QUICK = {"a_key_for_each_event", "created_then_recorded", "looks_after_the_gone"}
 """The cases that the default run includes."""
+WIDE = {"added_again", "begun_twice", "finalizer_too_late", "retried_under_another_name", "torn_down"}
+"""The cases that `make wide` includes as well."""
 BY_ONE_ORACLE = {"looks_after_the_gone": "queue", "a_key_for_each_event": "queue"}
 """The cases that only one oracle refutes."""
-NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.deep) for name in CASES]
+NAMES = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.wide if name in WIDE else pytest.mark.deep)
+    for name in CASES
+]
 
 
 def test_corpus_is_complete() -> None:
     assert len(CASES) >= 35
-    assert set(CASES) >= QUICK
+    assert set(CASES) >= QUICK | WIDE
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,13 +39,13 @@ def test_wrong_reconciler_is_refuted(name: str) -> None:
         assert {each.oracle for each in caught.value.findings} == {BY_ONE_ORACLE[name]}
 
 
-@pytest.mark.parametrize("step", range(1, 6))
+@pytest.mark.parametrize("step", [2, 3, *(pytest.param(each, marks=pytest.mark.wide) for each in (1, 4, 5))])
 def test_crash_between_a_finalizers_two_writes_is_repaired(step: int) -> None:
     """Without its last finalizer the resource would never be deleted."""
     CASES["finalizer_before_cleanup"].explore(right=True, plan=f"crash_after({step})")
 
 
-@pytest.mark.parametrize("plan", ["commit_late(2, 30.0)", "restore(4, 4)"])
+@pytest.mark.parametrize("plan", ["commit_late(2, 30.0)", "restore(4, 4)", "restore(0, 4)"])
 def test_call_that_arrives_after_its_cleanup_creates_nothing(plan: str) -> None:
     """If a restored store contains a deleted resource again, its user deletes it again."""
     CASES["finalizer_too_late"].explore(right=True, plan=plan)
@@ -67,7 +63,9 @@ def test_paused_process_with_an_expired_lease_undoes_no_work_of_its_successor(ri
     )
 
 
-@pytest.mark.parametrize("plan", ["crash_after(4)", "crash_after(5)", "restart_behind(5, 7)"])
+@pytest.mark.parametrize(
+    "plan", ["crash_after(4)", pytest.param("crash_after(5)", marks=pytest.mark.wide), "restart_behind(5, 7)"]
+)
 def test_lock_left_by_a_killed_process_is_reused(plan: str) -> None:
     CASES["lock_left_behind"].explore(right=True, plan=plan)
 
@@ -78,3 +76,12 @@ def test_corrected_twin_passes(name: str) -> None:
     explored = CASES[name].explore(right=True, seconds=600)
     assert explored.complete
     assert not explored.spoilt
+
+
+def test_list_of_a_reconciler_is_a_call_that_meets_faults() -> None:
+    """It is streamed over a network. What changes between two lists shows a program that compares them."""
+    case = CASES["two_lists"]
+    case.explore(right=True, plan="answer_late(2, 5.0)")
+    with pytest.raises(simulation.Refuted) as caught:
+        case.explore(right=False, plan="answer_late(2, 5.0)")
+    assert "list" in {each.method for each in caught.value.result.trace.steps}

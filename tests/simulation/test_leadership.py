@@ -11,7 +11,7 @@ import headway
 from headway import field
 from headway.testing import simulation
 from headway.testing.simulation import Result, Setting, run
-from headway.testing.simulation._plans import handovers, single_faults
+from headway.testing.simulation._plans import handovers, interims, single_faults
 from headway.testing.simulation.faults import HandOver
 
 
@@ -100,6 +100,63 @@ async def four_jobs(world: simulation.World) -> None:
 
 
 @pytest.mark.wide
+class Master:
+    """A device that obeys the highest term only."""
+
+    def __init__(self) -> None:
+        self.term = 0
+        self.jobs: list[str] = []
+
+    def state(self) -> list[str]:
+        return self.jobs
+
+    async def begin(self, job: str, term: int) -> bool:
+        if term >= self.term and job not in self.jobs:
+            self.jobs.append(job)
+        self.term = max(self.term, term)
+        return term == self.term
+
+
+def mastering(*, at_first: bool) -> Callable[[simulation.Process], headway.App]:
+    """Return a program that writes nothing to the store. Wrong if it sends the first term of its process for ever."""
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("jobs")
+        job = app.type("jobs", "v1", "Job", Job)
+        terms: list[int] = []
+
+        @app.controller(manages=job)
+        async def jobs(rt: headway.Runtime, request: headway.Request[Job]) -> None:
+            terms.append(rt.term)
+            if rt.resource(request) is not None:
+                await process.outside.begin(request.id.name, terms[0] if at_first else rt.term)
+
+        return app
+
+    return make
+
+
+async def four_wishes(world: simulation.World) -> None:
+    for name in ("a", "b", "c", "d"):
+        await wish(world, name)
+
+
+@pytest.mark.parametrize("at_first", [True, False])
+def test_interim_leader_shows_what_a_leader_remembers_of_its_first_time(at_first: bool) -> None:
+    """Its calls come too seldom for a handover in one of them to find it out."""
+    result = result_of(mastering(at_first=at_first), "interim(2, 3)", scenario=four_wishes, outside=Master)
+    first, second = ("p1", "p2") if leaders(result)[0] == "p1" else ("p2", "p1")
+    assert leaders(result) == [first, second, first]
+    assert [each.oracle for each in result.findings] == (["again"] if at_first else [])
+
+
+def test_interims_lie_between_changes_of_the_users() -> None:
+    """The shortest ones come first."""
+    assert [str(each) for each in interims(4)] == ["interim(2, 3)", "interim(3, 4)", "interim(2, 4)"]
+    assert not interims(2)
+    assert len(interims(20)) == 6
+
+
 def test_exploration_of_two_processes_hands_the_leadership_there_and_back() -> None:
     simulation.explore(numbering(in_memory=False), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
     with pytest.raises(simulation.Refuted, match="end state: "):

@@ -12,6 +12,7 @@ import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Reconcile, Reconciled, faults
+from headway.testing.simulation._trace import Seen
 from tests.helpers.corpus.staff import Account, Cloud, Team
 
 TEAM: Kind = ("staff", "Team")
@@ -214,7 +215,7 @@ def test_orphan_is_found() -> None:
 
 def test_contract_is_checked_at_the_end() -> None:
     def began(version: int) -> Reconcile:
-        seen = [(TEAM, CORE, version, "read", 0)]
+        seen = [Seen(TEAM, CORE, version, "read", 0)]
         return Reconcile(0.0, "p9", "accounts", TEAM, CORE, "started", 1, {}, seen)
 
     made = machine(right)

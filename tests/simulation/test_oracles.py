@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.resource import Key, Kind, pb
+from headway.resource import Key, Kind, Within, pb
 from headway.testing.simulation import Committed, Happened, Reconcile, Reconciled, Result, Trace
 from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation._compared import compared, differing, random_parts
@@ -79,6 +79,55 @@ def test_resource_lost_by_a_restored_store_may_be_missing() -> None:
     made, restored = _committed(5, there=True), Happened(0.0, "restore(1, 4)", fault=True)
     assert _reading(made, 5, restored, 0) == []
     assert len(_reading(made, 5, 0, restored, 0)) == 1
+
+
+GOLD = Within(metadata=(("tier", "gold"),))
+
+
+def _tiered(revision: int, tier: str) -> Committed:
+    return Committed(0.0, revision, ACCOUNT, ADA, None, pb.Resource(metadata={"tier": tier}), "", 0)
+
+
+def _reading_gold(*events: int | Committed) -> list[str]:
+    """Return the findings for a controller whose cache has the golden accounts, as `_reading` does."""
+    trace = Trace()
+    for each in events:
+        if isinstance(each, int):
+            began = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "", 1, {}, trace=trace.entries)
+            began.saw(ACCOUNT, ADA, each, "read", GOLD)
+            trace.add(_ended(began))
+        else:
+            trace.add(each)
+    return [str(each) for each in oracles.reads_rolled_back(trace)]
+
+
+def test_resource_in_a_scope_that_is_missing_is_found() -> None:
+    made, left, back = _tiered(5, "gold"), _tiered(7, "free"), _tiered(9, "gold")
+    assert _reading_gold(made, 5, left, 5, 0, back, 0, 9) == []
+    assert _reading_gold(made, 5, 0) == ["reads: accounts in p1 reads Account ada as absent after it has read it at 5"]
+    assert _reading_gold(made, 5, left, back, 9, 0) == [
+        "reads: accounts in p1 reads Account ada as absent after it has read it at 9"
+    ]
+
+
+def test_resource_that_has_left_a_scope_and_is_read_is_found() -> None:
+    made, left = _tiered(5, "gold"), _tiered(7, "free")
+    assert _reading_gold(made, 5, left, 0, 5) == [
+        "reads: accounts in p1 reads Account ada at 5 after it has read that it was deleted or had left the scope at 7"
+    ]
+    assert _reading_gold(made, 5, left, 7) == [
+        "reads: accounts in p1 reads Account ada at 7, which is outside the scope of its cache"
+    ]
+
+
+def test_own_write_that_stays_in_the_scope_is_not_absent() -> None:
+    trace = Trace()
+    trace.add(_tiered(5, "gold"))
+    writer = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "", 1, {}, trace=trace.entries)
+    writer.saw(ACCOUNT, ADA, 5, "written")
+    writer.saw(ACCOUNT, ADA, 0, "read", GOLD)
+    trace.add(_ended(writer))
+    assert len(oracles.reads_rolled_back(trace)) == 1
 
 
 def test_concurrent_reads_are_judged_in_their_order() -> None:

@@ -67,7 +67,7 @@ async def one_job(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-@pytest.mark.parametrize("how", ["once, daemon", "three times, daemon"])
+@pytest.mark.parametrize("how", [pytest.param("once, daemon", marks=pytest.mark.wide), "three times, daemon"])
 def test_program_that_writes_later_by_its_own_clock_is_not_accused(how: str) -> None:
     simulation.explore(program(how, 60.0), one_job, plan="none")
 

@@ -13,6 +13,7 @@ from headway.resource import pb
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Reconcile, Reconciled, Setting, _run, run
 from headway.testing.simulation import _oracles as oracles
+from headway.testing.simulation._trace import Seen
 from tests.helpers.corpus.programs import ACCOUNT, CORE, TEAM, found, program, result_of, right
 from tests.helpers.corpus.staff import Account, Team, one_team
 
@@ -121,7 +122,7 @@ def test_reconciler_that_triggers_itself_is_found() -> None:
 
 def test_contract_is_checked() -> None:
     def began(version: int) -> Reconcile:
-        seen = [(TEAM, CORE, version, "read", 0)]
+        seen = [Seen(TEAM, CORE, version, "read", 0)]
         return Reconcile(0.0, "p9", "accounts", TEAM, CORE, "started", 1, {}, seen)
 
     def harm(world: simulation.World) -> None:
@@ -158,7 +159,7 @@ def test_cache_reads_and_writes_are_recorded() -> None:
         await rt.client.apply(account.new("ada", Account()))
 
     result = result_of(reads, quiet=None)
-    seen = {(kind[1], key[2], how) for reconcile in result.trace.reconciles for kind, key, _, how, _ in reconcile.seen}
+    seen = {(each.kind[1], each.key[2], each.how) for reconcile in result.trace.reconciles for each in reconcile.seen}
     assert seen == {("Team", "core", "read"), ("Account", "ada", "read"), ("Account", "ada", "written")}
 
 

@@ -179,3 +179,23 @@ def test_users_repeat_complete_requests_after_a_restore() -> None:
     (first, *_, last) = run(Setting(app=app, scenario=coloured), simulation.Plan()).trace.steps
     for step in (first, last):
         simulation.explore(app, coloured, plan=f"restore({step.number}, 4)")
+
+
+@pytest.mark.parametrize("plan", ["none", "server_restart(1)", "restore(1, 5)"])
+def test_client_that_a_scenario_keeps_outlasts_restarts_of_the_server(plan: str) -> None:
+    names: list[str] = []
+
+    class Tolerant(Cloud):
+        async def make(self, name: str) -> None:
+            self.disks = sorted({*self.disks, name})
+
+    async def keeps_its_client(world: simulation.World) -> None:
+        client, team = world.client, world.type("Team")
+        for name in ("core", "web"):
+            await client.apply(team.new(name, Team(members=["ada"])))
+            await world.wait_idle()
+        names[:] = [each.name for each in await client.list(team)]
+
+    result = run(Setting(app=twice, scenario=keeps_its_client, outside=Tolerant), simulation.Plan.parse(plan))
+    assert names == ["core", "web"]
+    assert len(result.struck) == (plan != "none")

@@ -6,7 +6,7 @@ an older one than before unless the store was restored, and never nothing instea
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import trio
@@ -17,17 +17,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import headway
 from headway.errors import HeadwayError, StoreChanged, StoreRolledBack
 from headway.notify import Handle
-from headway.resource import Key, pb, resource_key
+from headway.resource import Key, Within, pb, resource_key, selected
 from headway.storage import Put, Remove
 from headway.testing import LiveRun
-from tests.helpers.cached import Staff, restore
-from tests.helpers.faulty_stream import Begins, KindStreams
+from tests.helpers.cached import LAG_LIMIT, Staff, restore
+from tests.helpers.faulty_stream import KindStreams
 from tests.helpers.resources import Account
 from tests.helpers.restorable import Backup
 from tests.helpers.run_machine import beginnings
+from tests.helpers.stream_beginnings import Begins
 from tests.helpers.truth import Commit
 
 NAMES = ["a", "b", "c"]
+SHOWN = "shown=yes"
 State = dict[tuple[str, Key], tuple[str, str]]
 """The uid and version of each resource, by kind and key."""
 
@@ -43,6 +45,7 @@ def state_of(resources: list[Any]) -> State:
 class NotifyMachine(LiveRun, RuleBasedStateMachine):
     """Hypothesis commits, harms streams and restores the store, while receivers of any speed look on."""
 
+    scoped: ClassVar[bool] = False
     staff: Staff
     cache: headway.PrimedCache
     types: list[headway.ResourceType[Any]]
@@ -60,6 +63,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         self.received: dict[Handle[Any], object] = {}
         self.waits: list[object] = []
         self.types = [self.staff.team, self.staff.account]
+        self.by_login: headway.indexes.Index[headway.Resource[Account], str] = self.staff.by_login
 
         async def start() -> None:
             await self.nursery.start(self._live_engine)
@@ -77,7 +81,12 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
             await trio.sleep_forever()
 
     async def _live_cache(self, task_status: trio.TaskStatus[None]) -> None:
-        async with self.staff.cache() as self.cache, self.cache.notify() as self.updates:
+        options: dict[str, Any] = {}
+        if self.scoped:
+            shown = self.staff.account.within(metadata=SHOWN)
+            self.by_login = headway.indexes.by(shown, "login", lambda account: account.data.login)
+            options = {"watches": [self.staff.team, shown], "indexes": [self.by_login]}
+        async with self.staff.cache(**options) as self.cache, self.cache.notify() as self.updates:
             task_status.started()
             await trio.sleep_forever()
 
@@ -101,12 +110,15 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
                 message: pb.Resource = type.new(name, data).message()
                 assert message.id is not None
                 message.id.uid = f"{name}{len(store.commits)}"
+                message.metadata["shown"] = "yes"
                 operations[kind, name] = Put(type.kind, resource_key(message), message, "")
             elif held is not None and delete:
                 operations[kind, name] = Remove(type.kind, held.id.key, held.uid, held.version)
             elif held is not None:
                 if kind:
                     held.data.login = "l0" if held.data.login == "l1" else "l1"
+                    if held.data.login == "l1":
+                        held.metadata["shown"] = "no" if held.metadata["shown"] == "yes" else "yes"
                 operations[kind, name] = Put(type.kind, held.id.key, held.message(), held.version)
         if operations:
             await store.commit(list(operations.values()))
@@ -131,7 +143,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         elif what == "get":
             self.handles.append(self.updates.get(type, name, correlation_id=what))
         else:
-            self.handles.append(self.updates.index(self.staff.by_login, "l1", correlation_id=what))
+            self.handles.append(self.updates.index(self.by_login, "l1", correlation_id=what))
         self.run_until_blocked()
 
     @precondition(lambda self: self.handles)
@@ -206,7 +218,9 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         """Deliver the changes of the last revisions again."""
         streams = self._streams(kind)
         until = streams.delivered
-        streams.repeat(self.staff.store.changes(self.types[kind].kind, until - revisions, until))
+        streams.repeat(
+            self.staff.store.changes(self.types[kind].kind, until - revisions, until, self._range(self.types[kind]))
+        )
 
     @rule()
     def compact(self) -> None:
@@ -243,7 +257,8 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         if not hasattr(self, "cache"):
             return
         # The cache may have changed over to a later store, and never returns to an earlier one.
-        while not self._is_true(self.shown):
+        # If both histories contain what it shows, only its revision distinguishes them.
+        while not self._is_true(self.shown) or (self.shown < len(self.lost) and self._falls()):
             assert self.shown < len(self.lost), "the cache shows a state that no store has had"
             self.shown += 1
             self.floors.clear()
@@ -254,6 +269,23 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         for position in positions:
             assert position is not None
             self._rises("handles", position.revision)
+        self._no_handle_is_old_without_an_error()
+
+    def _no_handle_is_old_without_an_error(self) -> None:
+        """Check that a handle without an error shows what the cache does, unless a stream is open but lags."""
+        status = self.cache.status()
+        if status.lag or status.problem is not None:
+            return
+        for handle in self.handles:
+            if handle.error is None and self._value(handle) is not None and handle.position is not None:
+                type = handle._answer.type  # type: ignore[attr-defined]  # it is a read
+                for revision in (handle.position.revision, self.cache.revision(type)):
+                    assert self._truth(self.shown, type, revision) == state_of(self.cache.list(type)), (
+                        f"{handle!r} looks current at {handle.position.revision}, below {self.cache.revision(type)}"
+                    )
+
+    def _falls(self) -> bool:
+        return any(self.cache.revision(type) < self.floors.get(str(type.name), 0) for type in self.types)
 
     def _rises(self, what: str, revision: int) -> None:
         assert revision >= self.floors.get(what, 0), f"{what} fell to revision {revision} from {self.floors[what]}"
@@ -282,6 +314,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
 
     def _truth(self, number: int, type: headway.ResourceType[Any], revision: int, *, login: str = "") -> State:
         commits = [*self.lost, self.staff.store.commits][number]
+        range = self._range(type)
         there: dict[Key, tuple[str, str, Any]] = {}
         for commit in commits:
             if commit.kind == type.kind and commit.revision <= revision:
@@ -291,8 +324,12 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         return {
             (type.kind[1], key): (uid, version)
             for key, (uid, version, new) in there.items()
-            if not login or type.view(new).data.login == login
+            if (not login or type.view(new).data.login == login) and range.admits(new)
         }
+
+    def _range(self, type: headway.ResourceType[Any] | headway.ScopedType[Any]) -> Within:
+        """Return the part of a type that the cache has."""
+        return Within(metadata=selected(SHOWN)) if self.scoped and type.kind == self.staff.account.kind else Within()
 
     def _value(self, handle: Handle[Any]) -> State | None:
         """Return what a handle shows, or None before its first value."""
@@ -321,7 +358,8 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
                     assert self.received[handle] == self._value(handle), "the newest value was not delivered"
                 self.call(self._commit, [(0, "a", False)])
                 self.call(self._commit, [(0, "a", False)])
-                self._pass(10.0)
+                # A stream that is still held is left once it lags too long.
+                self._pass(2 * LAG_LIMIT)
                 assert not self.waits, "a wait never ended"
         finally:
             super().teardown()
@@ -330,7 +368,15 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         return self.staff.channel.streams(self.types[kind])
 
 
+class ScopedNotifyMachine(NotifyMachine):
+    """The same with a scope of the accounts, which updates enter and leave."""
+
+    scoped = True
+
+
 # What fails is shrunk for up to five minutes.
 TestNotify = pytest.mark.timeout(400)(NotifyMachine.TestCase)
 BOUND: Any = settings.default
 TestNotify.settings = settings(BOUND, report_multiple_bugs=False)
+TestScopedNotify = pytest.mark.wide(pytest.mark.timeout(400)(ScopedNotifyMachine.TestCase))
+TestScopedNotify.settings = settings(BOUND, report_multiple_bugs=False, max_examples=max(3, BOUND.max_examples // 3))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import settings
 
 from headway.errors import StoreChanged, StoreRolledBack
-from headway.events import RunEnded
-from tests.helpers.faulty_stream import Behind
+from headway.events import RunEnded, WatchAdded
 from tests.helpers.run_machine import RunMachine, RunOverNetworkMachine
+from tests.helpers.stream_beginnings import Behind, Compacted
 
 
 def test_state_that_was_over_before_the_first_run_began_needs_no_reconcile() -> None:
@@ -40,7 +40,70 @@ def test_restored_store_is_accepted_or_has_a_new_id(new_id: bool) -> None:
     assert machine.store.position.session != before.session
     ended_by = {type(event.error) for event in machine.witness.events_of(RunEnded)}
     assert ended_by >= {StoreChanged if new_id else StoreRolledBack}
-    assert not machine.witness.suspended
+    assert machine.witness.lost is None
+    machine.nothing_is_broken()
+    machine.teardown()
+
+
+@pytest.mark.parametrize("held", [None, 0, 1], ids=["a key", "a change that waits for another type", "a change below"])
+def test_work_that_is_pending_when_a_watch_is_added_is_taken_over(held: int | None) -> None:
+    """A member leaves a pool that does not exist, so only the run that ends knows that the pool's key is owed."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    machine.watch_notes(held=held, leave=True, begin=[], seconds=6.0)
+    assert len(machine.witness.events_of(WatchAdded)) == 1
+    # The witness checks that every key was reconciled after the last change that maps to it.
+    machine.teardown()
+    assert any(seen.name == "c" for seen in machine.witness.reconciles)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_run_between_a_rollback_and_its_acceptance_sees_only_the_lost_history(ends: bool) -> None:
+    """It goes on until its streams are back. If it ends before that, none begins until the store is accepted."""
+    machine = RunMachine()
+    machine.open(concurrency=2)
+    machine.pass_time(2.0)
+    machine.back_up()
+    machine.change([("pool", "b", ""), ("member", "b", "m3")], on=True)
+    machine.pass_time(0.5)
+    machine.restore(new_id=False, changes=[], away=3, ends=ends)
+    machine.nothing_is_broken()
+    assert machine.witness.looks_back
+    machine.teardown()
+
+
+def test_replica_that_stands_still_is_left_before_the_first_run() -> None:
+    """It repeats its bookmark. No other stream of the type has shown yet that the store is further."""
+    machine = RunMachine()
+    machine.open(concurrency=1, begin=([Behind(1, "stands still")], [], []))
+    machine.pass_time(40.0)
+    machine.pass_time(40.0)
+    machine.nothing_is_broken()
+    assert machine.witness.began
+    machine.teardown()
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_snapshot_just_below_the_frontier_takes_nothing_back(kind: int) -> None:
+    """A replica that lacks only the last change answers after a broken connection."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    for then in ("hangs", "catches up"):
+        machine.fall_behind(kind=kind, name="b", member="m2", delete=False, back=1, then=then)
+        machine.nothing_is_broken()
+        machine.pass_time(40.0)
+        machine.nothing_is_broken()
+    machine.teardown()
+
+
+def test_snapshot_after_a_lost_history_deletes_what_it_lacks() -> None:
+    """The member was deleted while the stream was cut off."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    machine.cut_off(kind=1, begin=[Compacted()], changes=[("no member", "a", "m1")], seconds=6.0)
     machine.nothing_is_broken()
     machine.teardown()
 

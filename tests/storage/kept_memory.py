@@ -69,7 +69,7 @@ class KeptMemory(MemoryBackend):
     async def list(self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0) -> Found:
         await trio.lowlevel.checkpoint()
         table = self.tables.get(kind, {})
-        keys = [key for key in sorted(table) if within.matches(key) and (after is None or key > after)]
+        keys = [key for key in sorted(table) if within.admits(table[key]) and (after is None or key > after)]
         return [table[key] for key in (keys[:limit] if limit else keys)], self.position
 
     async def list_by_owner(self, owner_uid: str) -> Found:
@@ -118,6 +118,7 @@ class KeptMemory(MemoryBackend):
         """Apply the decided changes at the next revision."""
         revision = self._log.head + 1
         changes: list[tuple[Kind, pb.Resource, bool]] = []
+        formers: dict[int, pb.Resource] = {}
         for kind, key, old, new in applied:
             table = self.tables.setdefault(kind, {})
             if new is not None:
@@ -125,12 +126,18 @@ class KeptMemory(MemoryBackend):
                 table[key] = new
                 if old is not None and version_of(old) != version_of(new):
                     changes.append((kind, old, True))
+                elif old is not None:
+                    formers[len(changes)] = old
                 changes.append((kind, new, False))
             elif old is not None:
                 del table[key]
                 changes.append((kind, old, True))
             self.index(kind, key, old, new)
-        self._append(revision, changes)
+        self._append(revision, changes, self.formers(formers))
+
+    def formers(self, formers: dict[int, pb.Resource]) -> dict[int, pb.Resource]:
+        """Return the states before changes that the log keeps, by the index of the change."""
+        return formers
 
     def index(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
         """Index an owned resource by its owner."""
@@ -149,7 +156,7 @@ class KeptMemory(MemoryBackend):
         if resume_after is not None:
             self.check_resumable(resume_after)
             return self.tail(kind, within, resume_after.revision, None)
-        found = [each for key, each in self.tables.get(kind, {}).items() if within.matches(key)]
+        found = [each for each in self.tables.get(kind, {}).values() if within.admits(each)]
         return self.tail(kind, within, self._log.head, ListSnapshot(found))
 
     def there(self, operation: Operation) -> pb.Resource | None:

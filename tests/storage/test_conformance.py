@@ -23,7 +23,14 @@ from headway.testing import (
     verdicts,
 )
 from tests.helpers.etcd_server import EtcdServer
-from tests.storage import broken_commits, broken_fences, broken_reads, broken_restarts, broken_watches
+from tests.storage import (
+    broken_commits,
+    broken_fences,
+    broken_reads,
+    broken_restarts,
+    broken_scopes,
+    broken_watches,
+)
 from tests.storage.kept_memory import Broken, KeptMemories, KeptMemory
 
 
@@ -157,7 +164,7 @@ async def test_canceled_suite_gives_no_verdict(autojump_clock: MockClock) -> Non
 
 
 BROKEN: Broken = {}
-for module in (broken_commits, broken_reads, broken_watches, broken_fences, broken_restarts):
+for module in (broken_commits, broken_reads, broken_watches, broken_scopes, broken_fences, broken_restarts):
     assert not BROKEN.keys() & module.BROKEN.keys()
     BROKEN.update(module.BROKEN)
 

@@ -21,6 +21,7 @@ from headway.storage import (
     FenceLowered,
     MemoryBackend,
     Operation,
+    Progress,
     SqliteBackend,
     StoreMismatch,
     Within,
@@ -217,20 +218,26 @@ async def test_pages_of_a_copy_add_up_to_the_whole(monkeypatch: pytest.MonkeyPat
     """This holds wherever page edges fall, and for a resumed copy that must also remove resources."""
     monkeypatch.setattr("headway.storage.upkeep._copy.PAGE", 3)
     strays = ("a", "n0000b", "n0002b", "n0003", "z1", "z2", "z3", "z4")
-    counted: list[tuple[Kind, int]] = []
     for count in (0, 1, 3, 4, 9):
+        counted: list[Progress] = []
         source, target = MemoryBackend(), MemoryBackend()
         await fill(source, count)
         await put(source, thing("other", kind=OTHER_KIND))
         await mark_unfinished(target, source.position.store_id)
         await target.commit([putting(thing(name)) for name in strays])
-        copied = await copy_store(source, target, progress=lambda kind, so_far: counted.append((kind, so_far)))
+        copied = await copy_store(source, target, progress=counted.append)
 
         assert _without_versions((await source.list(KIND, EVERYTHING))[0]) == _without_versions(
             (await target.list(KIND, EVERYTHING))[0]
         )
         assert copied.resources == {KIND: count, OTHER_KIND: 1}
-        assert counted[-1] == (KIND, count)
+        name = ".".join(KIND)
+        copying, comparing = (
+            [each for each in counted if each.step == f"{verb} {name}"] for verb in ("copying", "comparing")
+        )
+        assert [each.done for each in copying] == [*range(0, count, 3), count]
+        assert {each.total for each in (*copying, *comparing)} == {count}
+        assert all(each[-1].done == count for each in (copying, comparing) if each)
 
 
 class ChangedDuringTheCopy(MemoryBackend):
@@ -325,8 +332,8 @@ async def test_canceled_copy_leaves_its_mark(tmp_path: Path) -> None:
         await fill(source, 3000)
         with trio.CancelScope() as scope:
 
-            def stop(_: Kind, count: int) -> None:
-                if count >= 1000:
+            def stop(progress: Progress) -> None:
+                if progress.done >= 1000:
                     scope.cancel()
 
             await copy_store(source, target, progress=stop)

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
-from headway.storage import backup_store, check_store, open_sqlite, restore_store
+from headway.storage import Progress, SqliteBackend, backup_store, check_store, open_sqlite, restore_store
 from headway.testing.conformance import EVERYTHING, KIND, put, putting, thing
 from tests.storage.sqlite_kit import filled, opened_plainly, wrap_copied
 
@@ -79,6 +79,29 @@ async def test_backup_of_a_closed_store_leaves_no_files_beside_it(tmp_path: Path
     assert (made.store_id, made.revision, made.size) == (at.store_id, at.revision, (tmp_path / "b").stat().st_size)
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
     assert (tmp_path / "a.db").read_bytes() == before
+
+
+async def test_backup_reports_the_bytes_that_it_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy grows to its size, and then it is checked. SQLite keeps the first two megabytes in memory."""
+    monkeypatch.setattr("headway.storage.sqlite._backup._INSTRUCTIONS", 100)
+    async with SqliteBackend(tmp_path / "a.db") as store:
+        for number in range(60):
+            large = thing(f"n{number}")
+            large.metadata["text"] = "x" * 100_000
+            await put(store, large)
+    reported: list[Progress] = []
+    made = await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b", progress=reported.append)
+
+    *copying, checking = reported
+    assert checking == Progress("checking the backup", 0, None, "bytes")
+    assert {(each.step, each.unit) for each in copying} == {("copying", "bytes")}
+    amounts = [each.done for each in copying]
+    assert amounts == sorted(amounts)
+    assert amounts[0] == 0
+    assert len(set(amounts)) > 2
+    assert copying[-1].done == copying[-1].total
+    # The mark of a backup is written afterwards.
+    assert abs(made.size - amounts[-1]) <= 8192
 
 
 async def test_backup_cannot_be_opened_as_a_store(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a file of a newer version": (
         lambda path: _sqlite_file(path, f"PRAGMA application_id = {0x48645779}", "PRAGMA user_version = 12"),
-        "has format 12; this program knows formats up to 2: use a newer Headway",
+        "has format 12; this program knows formats up to 3: use a newer Headway",
     ),
 }
 

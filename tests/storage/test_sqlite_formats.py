@@ -1,7 +1,7 @@
 """The store in an SQLite file opens the files of earlier versions, stored here as those versions wrote them.
 
-Both files in `formats` have: kept (owned by o), gone (removed at revision 3), a raised fence, changed (written twice),
-and long (whose body does not fit a page). The first file is older than leases. In the other, reports/web-1 holds a
+The files in `formats` have: kept (owned by o), gone (removed at revision 3), a raised fence, changed (written twice),
+and long (whose body does not fit a page). The first file is older than leases. In the others, reports/web-1 holds a
 lease.
 """
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import StoreUnusable
+from headway.errors import HistoryCompacted, StoreUnusable
+from headway.protobuf import copy_message
 from headway.resource import Position
-from headway.storage import Fence, FenceLowered, open_sqlite
-from headway.testing.conformance import EVERYTHING, put, reading, summary, thing
+from headway.storage import Fence, FenceLowered, Within, open_sqlite
+from headway.testing.conformance import EVERYTHING, Reader, put, reading, summary, thing
 from tests.storage.sqlite_kit import FORMAT, Connect, fail_upgrade, opened_plainly, replace_connect
 
 FORMATS = Path(__file__).parent / "formats"
@@ -66,7 +67,7 @@ async def test_file_of_an_earlier_format_keeps_all_its_content(tmp_path: Path, n
             await put(backend, thing("late"), fence=Fence("staff/teams", "m", 0, 9))
         assert (await backend.raise_fence("staff/teams", "m", 0, 0)).fence.term == 2
         leases, _ = await backend.list_leases()
-        assert [each.lease.name for each in leases] == (["staff/reports"] if name == "1.db" else [])
+        assert [each.lease.name for each in leases] == ([] if name == "1-without-leases.db" else ["staff/reports"])
         assert (await put(backend, thing("new"))).revision == here.revision + 2
     async with open_sqlite(tmp_path / "new.db"):
         pass
@@ -78,6 +79,27 @@ async def _first_position(path: Path) -> Position:
         ((store_id,),) = plain.execute("SELECT value FROM meta WHERE key = 'store_id'")
         ((incarnation,),) = plain.execute("SELECT incarnation FROM incarnations WHERE first_revision = 1")
     return Position(store_id, incarnation, 1)
+
+
+@EVERY_FORMAT
+async def test_watch_by_metadata_resumes_only_after_the_upgrade(tmp_path: Path, name: str) -> None:
+    """The file has no states before the changes in its history. From the upgrade on, the store keeps them."""
+    path = copied(name, tmp_path)
+    first, scope = await _first_position(path), Within(metadata=(("text", "two"),))
+    async with open_sqlite(path, max_age=LONG_AGO) as backend:
+        with pytest.raises(HistoryCompacted, match="the states before changes are kept after"):
+            await backend.watch(KIND_THEN, scope, first)
+        upgraded = backend.position
+        stored, _ = await backend.read(KIND_THEN, ("default", "default", "changed"))
+        assert stored is not None
+        later = copy_message(stored)
+        later.metadata = {"text": "three"}
+        await put(backend, later, expected=stored.version)
+    async with open_sqlite(path, max_age=LONG_AGO) as backend:
+        reader = Reader(await backend.watch(KIND_THEN, scope, upgraded))
+        await reader.until(backend.position.revision)
+        assert [(each.resource.metadata["text"], each.deleted) for each in reader.changes] == [("two", True)]
+        assert await backend.check_itself() == []
 
 
 @EVERY_FORMAT

@@ -169,7 +169,7 @@ async def test_file_identifies_itself_and_its_openings(tmp_path: Path) -> None:
     async with open_sqlite(path) as backend:
         second = backend.position.session
     header = path.read_bytes()[:100]
-    assert (header[68:72], header[60:64]) == (b"HdWy", b"\0\0\0\2")
+    assert (header[68:72], header[60:64]) == (b"HdWy", b"\0\0\0\3")
     with opened_plainly(path) as plain:
         rows = plain.execute("SELECT incarnation, first_revision, last_revision FROM incarnations").fetchall()
         (mode,) = plain.execute("PRAGMA journal_mode").fetchone()

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from headway.protobuf import copy_message
 from headway.resource import Changes, Key, Kind, Position, StreamItem, pb
-from headway.storage import Fence, Operation, SqliteBackend, Verified, mark_unfinished, verify_store
+from headway.storage import Fence, Operation, Progress, SqliteBackend, Verified, mark_unfinished, verify_store
 from headway.testing.conformance import KIND, OTHER_KIND, Truth, put, putting, remove, store_a_matrix, thing, uid_of
 from tests.storage.kept_memory import Found, KeptMemory
 
@@ -182,11 +182,11 @@ async def test_inconsistent_store_is_detected(
     """Each inconsistency has a sentence that names what is wrong."""
     store = broken()
     await _fill(store)
-    reported: list[str] = []
+    reported: list[Progress] = []
     found = await verify_store(store, progress=reported.append)
 
     assert [each for each in found.problems if problem in each], found.problems
-    assert reported[0] == "conformance.Other: list, reads, watch and history"
+    assert reported[0] == Progress("checking conformance.Other")
     assert autojump_clock.current_time() < 300
 
 

@@ -1,4 +1,4 @@
-"""Topics: what a program publishes, and what is kept of it. BEHAVIOURS M."""
+"""Topics: what a program publishes, and what is kept of it."""
 
 from __future__ import annotations
 

@@ -41,6 +41,10 @@ def up(revision: int, name: str = "a", more: bool = False) -> DeliveredResource:
     return DeliveredResource(revision, key(name), f"uid-{name}", f"content-{revision}-{name}", more=more)
 
 
+def tiered(revision: int, tier: str, name: str = "a") -> DeliveredResource:
+    return up(revision, name)._replace(metadata=(("tier", tier),))
+
+
 def gone(revision: int, name: str = "a", more: bool = False) -> DeliveredResource:
     return DeliveredResource(revision, key(name), f"uid-{name}", "", deleted=True, more=more)
 
@@ -145,6 +149,25 @@ def swapped(old: Fact, *new: Fact) -> list[Fact]:
 
 LATE = next(each for each in GOOD if isinstance(each, ChangesDelivered) and each.watch == "late")
 
+# A witness of the metadata: a is gold at 2 and free at 4; b is free at 3, gold at 5, and deleted at 6.
+TIERS: list[Fact] = [
+    *snapshot("all", 1),
+    changes("all", tiered(2, "gold"), tiered(3, "free", "b"), tiered(4, "free"), tiered(5, "gold", "b"), gone(6, "b")),
+]
+
+
+def golden(*delivered: DeliveredResource, at: int = 1) -> list[Fact]:
+    """Return the facts of a watch of the golden ones, which has a snapshot and is complete up to 7."""
+    began = [each for each in delivered if each.revision <= at]
+    return [
+        WatchOpened("golden", JOB, EVERYTHING, None, (("tier", "gold"),)),
+        *([SnapshotDelivered("golden", tuple(began))] if began else []),
+        SnapshotEnded("golden", "store", at),
+        *([changes("golden", *later)] if (later := [each for each in delivered if each.revision > at]) else []),
+        bookmark("golden", 7),
+    ]
+
+
 BAD: dict[str, list[list[Fact]]] = {
     "ordered": [
         swapped(LIVE[1], changes("w", up(4), up(3, "b"))),
@@ -223,6 +246,10 @@ BAD: dict[str, list[list[Fact]]] = {
         [*GOOD, TermHeld("web-2", CONTROLLER, 1)],
         [*WITNESS, wrote(up(2), term=1), wrote(up(4), who="web-2", term=1)],
     ],
+    "selected": [
+        [*TIERS, *golden(tiered(2, "gold"), tiered(3, "free", "b"), gone(4), tiered(5, "gold", "b"), gone(6, "b"))],
+        [*TIERS, *golden(tiered(2, "gold"), gone(3, "b"), gone(4), tiered(5, "gold", "b"), gone(6, "b"))],
+    ],
     "fenced": [[*WITNESS, wrote(up(4), term=2), wrote(up(8), who="web-2", term=1)]],
     "reconciled": [
         [each for each in GOOD if each != reconciled("a", 8)],
@@ -280,6 +307,23 @@ def test_watch_is_judged_by_its_own_filter() -> None:
     assert rules([*facts, bookmark("part", 9)]) == {"bookmarkable"}
     other = [*WITNESS, WatchOpened("part", JOB, ("default", "other", ""), None), SnapshotEnded("part", "store", 9)]
     History(other).check()
+
+
+def test_watch_by_metadata_is_judged_by_what_enters_and_leaves() -> None:
+    """Leaving is a deletion to it, and an update to the others. Without it, its reader keeps what has left."""
+    entered, left, other, deleted = tiered(2, "gold"), gone(4), tiered(5, "gold", "b"), gone(6, "b")
+    History([*TIERS, *golden(entered, left, other, deleted)]).check()
+    History([*TIERS, *golden(tiered(2, "gold"), left, other, deleted, at=3)]).check()
+    assert rules([*TIERS, *golden(entered, other, deleted)]) == {"reliable"}
+    assert rules([*TIERS, *golden(entered, left, other)]) == {"bookmarkable"}
+    assert rules([*TIERS, *golden(entered, left, deleted)]) == {"reliable", "selected"}
+    assert rules([*TIERS, *golden(left, other, deleted, at=3)]) == {"snapshot", "selected"}
+    assert rules([*TIERS, *golden(entered, tiered(3, "free", "b"), left, other, deleted, at=3)]) >= {"snapshot"}
+    assert rules([*TIERS, *golden(entered, left, other, gone(5, "b"), deleted)]) >= {"agreed"}
+    # It is recorded and read again with what it selects.
+    again = History()
+    again.read([fact_line(fact) + "\n" for fact in golden(entered, other, deleted)])
+    assert again.facts == golden(entered, other, deleted)
 
 
 def test_reconcile_sees_own_writes_above_its_frontier() -> None:

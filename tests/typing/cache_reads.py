@@ -26,6 +26,8 @@ TEAM = app.type("staff", "v1", "Team", Team)
 SIZE = headway.projection(TEAM, Size, lambda team: Size(members=len(team.data.members)))
 
 BY_NAME = headway.indexes.by(TEAM, "name", lambda team: team.name)
+GOLDEN = TEAM.within(metadata="tier=gold")
+BY_TIER = headway.indexes.by(GOLDEN, "tier", lambda team: team.metadata["tier"])
 BY_SIZE = headway.indexes.by(SIZE, "size", lambda size: size.data.members or None)
 BY_MEMBER = headway.indexes.by_many(TEAM, "member", lambda team: team.data.members)
 BY_PATH = headway.indexes.by(TEAM, "path", lambda team: (team.id.namespace, team.name))
@@ -49,6 +51,8 @@ def teams_of(cache: headway.CacheReader, member: str, *, limit: int = 10) -> lis
 
 
 assert_type(BY_NAME, Index[headway.Resource[Team], str])
+assert_type(GOLDEN, headway.ScopedType[Team])
+assert_type(BY_TIER, Index[headway.Resource[Team], str])
 assert_type(BY_SIZE, Index[Projected[Size], int])
 assert_type(BY_MEMBER, Index[headway.Resource[Team], str])
 assert_type(BY_PATH, Index[headway.Resource[Team], tuple[str, str]])
@@ -60,6 +64,8 @@ async def teams(rt: headway.Runtime, request: headway.Request) -> None:
     """Read the cache in every way."""
     assert_type(rt.cache.get(TEAM, request.id), headway.Resource[Team] | None)
     assert_type(rt.cache.get(SIZE, "core"), Projected[Size] | None)
+    assert_type(rt.cache.list(GOLDEN), list[headway.Resource[Team]])
+    assert_type(await rt.client.list(GOLDEN), list[headway.Resource[Team]])
     assert_type(rt.cache.list(SIZE), list[Projected[Size]])
     assert_type(rt.cache.index(BY_NAME, "core"), list[headway.Resource[Team]])
     assert_type(rt.cache.index(BY_SIZE, 3), list[Projected[Size]])

@@ -62,6 +62,23 @@ def smaller(old: headway.Projected[Size] | None, new: headway.Projected[Size] | 
     return old is None or new is None or new.data.members < old.data.members
 
 
+GOLDEN = TEAM.within(metadata="tier=gold")
+
+
+@app.controller(
+    manages=GOLDEN,
+    when=lambda old, new: old is None or new is None or old.data.members != new.data.members,
+    watches=[headway.watch(ACCOUNT.within(namespace="a"), team_of)],
+    name="golden",
+)
+async def golden(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+    """Reconcile a scope."""
+    assert_type(rt.resource(request), headway.Resource[Team] | None)
+
+
+headway.projection(GOLDEN, Size, lambda team: Size(members=len(team.data.members)))
+
+
 @app.controller(manages=SIZE, when=lambda old, new: old is None or new is None or old.data.members > new.data.members)
 async def sizes(_: headway.Runtime, __: headway.Request[Size]) -> None:
     """Reconcile a projection."""

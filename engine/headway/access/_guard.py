@@ -77,7 +77,10 @@ def _peer(stream: Any) -> str:
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
 # These methods have an effect. Their reply is sent whatever has changed since, because only it reports the outcome.
-_DONE = ("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled", "Migrate")
+_DONE = (
+    *("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled", "Migrate"),
+    *("GenerateToken", "Establish", "ExchangeSecret", "Answer"),
+)
 
 # The status of a method when the caller's rights have changed, if it is not UNAVAILABLE. Subscribers of Consul take
 # ABORTED to mean that they must reset their state and subscribe again.
@@ -139,6 +142,20 @@ class Caller:
     def caller(self) -> str:
         """The public name of the caller's token; empty for anonymous callers, who share one."""
         return self._identity.account
+
+    def may_observe(self, id: ResourceId) -> bool:
+        """Return True if the caller may ask why this resource is not done."""
+        return self._identity.allows("observe", id.type, id.partition, id.namespace, id.name)
+
+    def may_observe_all(self, type: TypeName) -> bool:
+        """Return True if the caller may ask that of every resource of the type."""
+        return self._identity.allows("observe", type, *self._units(type, ANY, ANY), "")
+
+    @property
+    def caller_name(self) -> str:
+        """The caller as the journal names it: ``token ada``, or ``anonymous``."""
+        identity = self._identity
+        return identity.name if identity.token is None else f"token {identity.name}"
 
     def rights(self) -> str:
         """Return a digest of the caller's policies."""

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from headway.errors import InvalidArgument
-from headway.resource import TypeName, did_you_mean, name_problem, type_problem
+from headway.resource import PAUSE, TypeName, did_you_mean, name_problem, type_problem
 
-Verb = Literal["read", "list", "watch", "write", "write_status", "delete"]
-"""An operation on a resource, or on a scope (list, watch)."""
+Verb = Literal["read", "list", "watch", "write", "write_status", "delete", "observe"]
+"""An operation on a resource, or on a scope (list, watch).
+
+``observe`` asks what controllers do about it, and why they are not done.
+"""
 
 VERBS: tuple[Verb, ...] = get_args(Verb)
 
@@ -136,11 +139,22 @@ class Rights:
             namespace: the namespace; empty for types without namespaces. A scope may have ``*``.
             name: the name of the resource; for a scope its name prefix, or empty for every name.
         """
-        return any(rule.covers(type, partition, namespace, name) for rule in self._rules.get(verb, ()))
+        return self._of_everyone(verb, type) or any(
+            rule.covers(type, partition, namespace, name) for rule in self._rules.get(verb, ())
+        )
 
     def allow_any(self, verb: Verb, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
         """Return True if a rule allows the verb on any part of this scope."""
-        return any(rule.meets(type, partition, namespace, name_prefix) for rule in self._rules.get(verb, ()))
+        return self._of_everyone(verb, type) or any(
+            rule.meets(type, partition, namespace, name_prefix) for rule in self._rules.get(verb, ())
+        )
+
+    def _of_everyone(self, verb: Verb, type: TypeName) -> bool:
+        """Return True if every caller with a policy may do this.
+
+        That is to see the pauses of controllers: a worker that could not see them would wait for ever.
+        """
+        return type == PAUSE.name and verb in GROUPS["view"] and bool(self.policies)
 
     def concern(self, type: TypeName) -> bool:
         """Return True if a rule allows any verb on the type, anywhere."""

@@ -7,6 +7,7 @@ Nothing here knows a resource or a protocol. `_declarations.py` checks the funct
 from headway.base._arguments import check_selection as check_selection
 from headway.base._arguments import check_text as check_text
 from headway.base._arguments import check_token as check_token
+from headway.base._backing_off import retry_delay as retry_delay
 from headway.base._clock import WALL as WALL
 from headway.base._clock import utc_now as utc_now
 from headway.base._clock import wall_time as wall_time
@@ -26,6 +27,7 @@ from headway.base._groups import of_controller as of_controller
 from headway.base._groups import only_error as only_error
 from headway.base._groups import ordinary as ordinary
 from headway.base._groups import story as story
+from headway.base._nursery import block_nursery as block_nursery
 from headway.base._private_files import OWNER_ONLY as OWNER_ONLY
 from headway.base._private_files import check_secret as check_secret
 from headway.base._private_files import create_private as create_private
@@ -45,6 +47,11 @@ from headway.base._text import did_you_mean as did_you_mean
 from headway.base._text import error_text as error_text
 from headway.base._text import plain as plain
 from headway.base._text import repr_text as repr_text
+from headway.base._tracebacks import all_frames as all_frames
+from headway.base._tracebacks import first_leaves as first_leaves
+from headway.base._tracebacks import own_frames as own_frames
+from headway.base._tracebacks import stack_text as stack_text
+from headway.base._tracebacks import where_of as where_of
 from headway.base._trio import check_trio as check_trio
 from headway.base._trio import give_way as give_way
 from headway.base._trio import not_on_trio as not_on_trio

@@ -1,29 +1,44 @@
 """Controllers that every engine runs, written only with the public API.
 
 Start with `_reaper.py` (deletes what a deleted owner owned, and owners whose last finalizer is gone), then read
-`_tenancy.py` (deletes the content of a namespace or partition).
+`_tenancy.py` (deletes the content of a namespace or partition). `headway.peering` has the controller of peerings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.builtin._reaper import add_reaper
 from headway.builtin._tenancy import Unregistered, add_tenancy, nothing_unregistered
 from headway.controller import App
 from headway.resource import ResourceType
 
+if TYPE_CHECKING:
+    from headway.peering import PeeringHost
+
 NAME = "headway"
 """The app's name, which no app of a program may have."""
 
 
-def builtin_app(types: Iterable[ResourceType[Any]] = (), unregistered: Unregistered = nothing_unregistered) -> App:
-    """Return a new app. Its controllers run alongside the program's controllers. ``types`` are the program's types.
+def builtin_app(
+    types: Iterable[ResourceType[Any]] = (),
+    unregistered: Unregistered = nothing_unregistered,
+    peerings: PeeringHost | None = None,
+) -> App:
+    """Return a new app. Its controllers run alongside the program's controllers.
 
-    ``unregistered`` counts the other resources in a tenancy.
+    Args:
+        types: the program's types.
+        unregistered: counts the other resources in a tenancy.
+        peerings: the objects that the controllers of peerings share.
     """
+    # Imported here, because a program that only connects to engines needs none of it.
+    from headway.peering import add_peer_streams, add_peerings
+
     app, types = App(NAME), list(types)
     add_reaper(app, types)
     add_tenancy(app, types, unregistered)
+    add_peerings(app, peerings)
+    add_peer_streams(app, peerings)
     return app

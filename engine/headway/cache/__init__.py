@@ -7,7 +7,6 @@ This package does not decide what to do about a change. Start with `_type_store.
 from headway.cache._cache import Cache as Cache
 from headway.cache._cache import CacheOfTypes as CacheOfTypes
 from headway.cache._follower import Follower as Follower
-from headway.cache._follower import watch_request as watch_request
 from headway.cache._indexes import Index as Index
 from headway.cache._indexes import IndexTable as IndexTable
 from headway.cache._indexes import OnFailure as OnFailure
@@ -27,12 +26,17 @@ from headway.cache._projection import CachedType as CachedType
 from headway.cache._projection import Projected as Projected
 from headway.cache._projection import Projection as Projection
 from headway.cache._projection import projection as projection
+from headway.cache._projection import range_of as range_of
 from headway.cache._projection import stored_type as stored_type
 from headway.cache._reader import OWNER_INDEX as OWNER_INDEX
 from headway.cache._reader import CacheReader as CacheReader
 from headway.cache._reader import Content as Content
 from headway.cache._reader import Query as Query
 from headway.cache._reader import query as query
+from headway.cache._reading import MOST_READS as MOST_READS
+from headway.cache._reading import READING as READING
+from headway.cache._reading import note_read as note_read
+from headway.cache._request import watch_request as watch_request
 from headway.cache._stream import FalseBookmark as FalseBookmark
 from headway.cache._stream import StreamBroken as StreamBroken
 from headway.cache._stream import StreamMachine as StreamMachine

@@ -11,11 +11,11 @@ import trio
 
 from headway.cache._informer import Subscription
 from headway.cache._isolation import Isolation
-from headway.cache._projection import CachedType, Projection
+from headway.cache._projection import CachedType, Projection, range_of
 from headway.cache._reader import CacheReader, Content, Query, not_a_type
 from headway.cache._view import Pin, View
 from headway.errors import InvalidArgument, NotPrimed, NotWatched
-from headway.resource import TypeName
+from headway.resource import ResourceId, ScopedType, TypeName, Within, is_form_of
 
 
 class CacheOfTypes(CacheReader):
@@ -67,6 +67,17 @@ class CacheOfTypes(CacheReader):
     def primed(self) -> bool:
         """True if it can be read."""
         return bool(self._subscriptions)
+
+    def range_of(self, type: CachedType[Any]) -> Within:
+        """Return the filter of what is cached of a type."""
+        return range_of(self._declared.get(type.name))
+
+    def may_lack(self, id: ResourceId) -> bool:
+        """Return True if a resource that is not cached may exist, because only a scope of its type is cached."""
+        declared = self._declared.get(id.type)
+        if not isinstance(declared, ScopedType):
+            return False
+        return bool(declared.range.metadata) or not declared.range.matches(id.key)
 
     @asynccontextmanager
     async def view(self, *types: CachedType[Any]) -> AsyncIterator[View]:
@@ -126,12 +137,12 @@ class CacheOfTypes(CacheReader):
             # Checked only here, because every read passes this point.
             raise not_a_type(type) from None
         declared = self._declared.get(type.name)
-        if declared is not type:
+        if not is_form_of(declared, type):
             if declared is None:
                 raise NotWatched(
                     f"{self._whose} {self._lacks} {type.name}: add it to `watches`, or read it with the client"
                 )
-            if isinstance(declared, Projection) or isinstance(type, Projection):
+            if isinstance(declared, Projection | ScopedType) or isinstance(type, Projection | ScopedType):
                 raise NotWatched(f"{self._whose} caches {declared!r}, not {type!r}: read that")
         if subscription is None:
             raise NotPrimed(self._why_not())

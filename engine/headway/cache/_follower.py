@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,47 +12,22 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.base import retry_delay
 from headway.cache._informer import Informer
-from headway.cache._projection import stored_type
+from headway.cache._request import watch_request
 from headway.cache._stream import FalseBookmark, StreamBroken, StreamMachine
 from headway.errors import StoreChanged, StoreRolledBack, Unavailable
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
-from headway.resource import Bookmark, Changes, Position, ResourceType, Scope, SnapshotChunk, pb
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk
 from headway.rpc import Channel, Lagging
-from headway.service import WATCH_LIST
+from headway.service import open_watch_list
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _BOOKMARK_INTERVAL_MS = 50
 """The interval of bookmarks, in milliseconds.
 
 A change waits until the controller's other types have reached its revision (C4), so under a stream of changes this may
 delay a reconcile. The first bookmark after a quiet time is not delayed.
 """
-
-
-def watch_request(
-    type: ResourceType[Any],
-    resume_after: Position | None = None,
-    bookmark_interval_ms: int = 0,
-    known: Position | None = None,
-) -> pb.WatchListRequest:
-    """Return the request that watches everything of a type.
-
-    Args:
-        bookmark_interval_ms: the minimum interval of bookmarks; 0 for no minimum.
-        known: a position that the store must have had.
-    """
-    return pb.WatchListRequest(
-        type=type.name.message(),
-        tenancy=pb.Tenancy(
-            partition="" if type.scope is Scope.CLUSTER else "*",
-            namespace="*" if type.scope in (Scope.NAMESPACE, Scope.UNDEFINED) else "",
-        ),
-        resume_after=None if resume_after is None else resume_after.message(),
-        bookmark_interval_ms=bookmark_interval_ms,
-        bookmarks=True,
-        known=None if known is None or known == resume_after else known.message(),
-    )
 
 
 class Follower:
@@ -87,7 +61,7 @@ class Follower:
         *,
         another_store: Callable[[Informer], Awaitable[StoreChanged]],
     ) -> None:
-        self._type = stored_type(informer.type)
+        self._type = informer.type
         self._channel = channel
         self._informer = informer
         self._report = report
@@ -97,7 +71,8 @@ class Follower:
         self._pace = pace
         self.scope = trio.CancelScope()
         self._closed = False
-        self._failures = self._received = 0
+        # `_advances` counts the items that brought a stream further: a higher frontier, or a part of something larger.
+        self._failures = self._advances = 0
         self._denied = False  # the last stream was refused because of a missing right
         self._refused = False  # the server refused to resume, so that the next stream begins with a snapshot
 
@@ -135,10 +110,8 @@ class Follower:
             why = await self._one_stream()
             self._report(StreamEnded(self._type.name, why, self._failures))
             self._informer.disconnected(why, denied=self._denied)
-            # Random delays keep many followers from reconnecting at once when a server has come back.
-            ceiling = min(_FIRST_WAIT * 2.0 ** min(self._failures, 16), _LONGEST_WAIT)
+            await trio.sleep(retry_delay(self._failures))
             self._failures += 1
-            await trio.sleep(random.uniform(ceiling / 2, ceiling))
 
     async def _one_stream(self) -> str:
         """Open a stream, feed it to the informer until it ends, and return the reason for its end."""
@@ -153,7 +126,7 @@ class Follower:
             interval = 0 if self._channel.knows_outcomes else _BOOKMARK_INTERVAL_MS
             # Even a snapshot is accepted only from a store whose history contains everything that is cached.
             request = watch_request(self._type, resume_after, interval, store.known)
-            async with self._channel.stream(WATCH_LIST, request) as items:
+            async with open_watch_list(self._channel, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
                 async with self._patrolled(machine) as patience:
                     return await self._feed(machine, items, patience)
@@ -181,7 +154,7 @@ class Follower:
 
     @asynccontextmanager
     async def _patrolled(self, machine: StreamMachine) -> AsyncIterator[trio.CancelScope]:
-        """Provide a scope that is canceled if the stream is silent for too long although the store has advanced.
+        """Provide a scope that is canceled if the stream brings nothing new although the store has advanced.
 
         The cached data cannot show this for the first stream, nor if all streams lag together. Within the process no
         stream lags.
@@ -203,16 +176,17 @@ class Follower:
 
     async def _patrol(self, machine: StreamMachine, patience: trio.CancelScope) -> None:
         while True:
-            received = self._received
+            advances = self._advances
             await trio.sleep(self._lag_limit / 2)
-            if self._received > received:
+            if self._advances > advances:
                 continue
             known = 0
             with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
                 known = (await self._linearizable(None)).revision
             # A bookmark may be on its way.
             await trio.sleep(self._lag_limit / 2)
-            if self._received == received and machine.frontier < known:
+            # Items alone are no progress: a server that stands still may repeat its bookmark for ever.
+            if self._advances == advances and machine.frontier < known:
                 patience.cancel()
 
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
@@ -232,12 +206,14 @@ class Follower:
                     item = await items.__anext__()
                 except StopAsyncIteration:
                     return "the server ended the stream"
+                before = machine.frontier
                 checked = machine.feed(item)
-                self._received += 1
+                if machine.frontier > before or checked is None or isinstance(item, SnapshotChunk):
+                    self._advances += 1
                 self._failures = 0
                 if self._pace and isinstance(item, Bookmark | Changes):
                     next_at = trio.current_time() + self._pace
-                if informer.cut_off is not None:
+                if informer.cut_off is not None or isinstance(item, EndOfSnapshot):
                     informer.reconnected()
                 if checked is not None:
                     informer.feed(checked)

@@ -23,7 +23,7 @@ from headway.cache._projection import CachedType, Projection
 from headway.cache._type_store import Applied
 from headway.errors import DeclarationError
 from headway.protobuf import Payload
-from headway.resource import Key, Resource, ResourceId, ResourceType, pb, resource_id
+from headway.resource import Key, Resource, ResourceId, ResourceType, ScopedType, pb, resource_id
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Payload)
@@ -71,7 +71,7 @@ class Index(Generic[R, V]):
         normal: Callable[[V], V] | None = None,
     ) -> None:
         given: tuple[object, object] = (type, name)
-        if not isinstance(given[0], ResourceType | Projection):
+        if not isinstance(given[0], ResourceType | ScopedType | Projection):
             raise DeclarationError(f"an index needs a type, not {type!r}: {_FORM}")
         if not (isinstance(given[1], str) and given[1]):
             raise DeclarationError(f"an index on {type.name} needs a name, not {name!r}: {_FORM}")

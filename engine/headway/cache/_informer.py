@@ -16,7 +16,7 @@ import trio
 from headway.base import BoundedReport
 from headway.cache._indexes import Index, IndexTable, IsUndecodable, OnFailure
 from headway.cache._isolation import Isolation
-from headway.cache._projection import UNDECODABLE, CachedType, Projection
+from headway.cache._projection import UNDECODABLE, CachedType, Projection, range_of
 from headway.cache._type_store import Applied, TypeStore
 from headway.cache._undecodable import Undecodable
 from headway.cache._view import Pin
@@ -48,6 +48,7 @@ class Informer:
         self.failures = 0
         self.denied = ""
         self.stream_changed = trio.lowlevel.ParkingLot()
+        self._range = range_of(type)
         self._projection = type if isinstance(type, Projection) else None
         self._report = report
         self.bounded = BoundedReport(report)
@@ -92,7 +93,7 @@ class Informer:
         self.stream_changed.unpark_all()
 
     def reconnected(self) -> None:
-        """Note that a new stream has delivered an item."""
+        """Note that a new stream has delivered an item, or the end of its snapshot."""
         self.cut_off, self.failures, self.denied = None, 0, ""
         self.stream_changed.unpark_all()
 
@@ -120,8 +121,11 @@ class Informer:
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Apply the response to a write (C5), a whole resource. Raises StoreChanged if it is from another store."""
+        if not self._range.matches(key):
+            return
         if stored is not None:
-            stored = self.cached_form(stored)
+            # A write that has moved the resource out of the scope has deleted it, as far as the cache is concerned.
+            stored = self.cached_form(stored) if self._range.admits(stored) else None
         applied = self.store.reply(key, stored, position)
         if applied is None:
             return

@@ -18,7 +18,7 @@ from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
 from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report
-from headway.resource import Position, TypeName, position
+from headway.resource import Position, ScopedType, TypeName, position
 from headway.rpc import Channel
 from headway.service import POSITION
 
@@ -56,8 +56,8 @@ class Informers:
         self._lag_limit = lag_limit
         self._pace = pace
         self.isolation = isolation
-        # By type and by projection of it; None is the whole type.
-        self._informers: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
+        # By type and by its scope or projection; None is the whole type.
+        self._informers: dict[TypeName, dict[_Part | None, Informer]] = {}
         # Each follows one store after the other, or waits because the store was rolled back.
         self._followers: dict[Informer, Follower] = {}
         self._reporting: dict[Informer, trio.CancelScope] = {}
@@ -65,14 +65,14 @@ class Informers:
         self._held: dict[Informer, int | None] = {}
 
     def informer_for(self, type: CachedType[Any]) -> Informer:
-        """Return the informer of a type or projection, and open it if it does not exist. It is followed to the end."""
+        """Return the informer of a type, scope or projection. It is opened if needed, and followed to the end."""
         informer = self._informer(type)
         self._held[informer] = None
         return informer
 
     @contextmanager
     def held(self, type: CachedType[Any]) -> Iterator[Informer]:
-        """Provide the informer of a type or projection for a block.
+        """Provide the informer of a type, scope or projection for a block.
 
         With the last such block the informer is closed, unless `informer_for` has returned it.
         """
@@ -84,7 +84,7 @@ class Informers:
             if self._count(informer, -1) == 0:
                 self._followers.pop(informer).close()
                 self._reporting.pop(informer).cancel()
-                del self._held[informer], self._informers[type.name][_projection(type)]
+                del self._held[informer], self._informers[type.name][_part(type)]
 
     def _count(self, informer: Informer, more: int) -> int | None:
         held = self._held.get(informer, 0)
@@ -93,11 +93,11 @@ class Informers:
 
     def _informer(self, type: CachedType[Any]) -> Informer:
         of_type = self._informers.setdefault(type.name, {})
-        projection = _projection(type)
-        informer = of_type.get(projection)
+        part = _part(type)
+        informer = of_type.get(part)
         if informer is None:
-            informer = of_type[projection] = Informer(type, self._report, self.isolation)
-            form = "" if projection is None else f" as {projection.payload.__name__}"
+            informer = of_type[part] = Informer(type, self._report, self.isolation)
+            form = f" {part!r}" if isinstance(part, ScopedType) else f" as {part.payload.__name__}" if part else ""
             linearizable, waits = partial(self.linearizable, type), (self._lag_limit, self._pace)
             another = self._another_store
             follower = Follower(self._channel, informer, self._report, linearizable, *waits, another_store=another)
@@ -126,7 +126,7 @@ class Informers:
             await informer.bounded.report_rest()
 
     def opened(self, type: CachedType[Any]) -> Collection[Informer]:
-        """Return the open informers of a type: that for the whole type, and those for its projections."""
+        """Return the open informers of a type: that for the whole type, and those for its scopes and projections."""
         return self._informers.get(type.name, {}).values()
 
     @property
@@ -175,5 +175,8 @@ class Informers:
         return at
 
 
-def _projection(type: CachedType[Any]) -> Projection[Any] | None:
-    return type if isinstance(type, Projection) else None
+_Part = ScopedType[Any] | Projection[Any]
+
+
+def _part(type: CachedType[Any]) -> _Part | None:
+    return type if isinstance(type, ScopedType | Projection) else None

@@ -29,8 +29,10 @@ from headway.resource import (
     ResourceId,
     ResourceType,
     Scope,
+    ScopedType,
     Stored,
     TypeName,
+    Within,
     finalizers,
     pb,
 )
@@ -50,7 +52,7 @@ UNDECODABLE = AnyMessage(type_url="undecodable")
 
 
 class CachedType(Protocol[R_co]):
-    """The interface of types that can be read, indexed and watched: a `ResourceType` or a `Projection`."""
+    """The interface of types that can be read, indexed and watched: a type, a scope of it, or a `Projection`."""
 
     @property
     def name(self) -> TypeName:
@@ -133,22 +135,24 @@ class Projection(Generic[S]):
 
     Attributes:
         of: the stored type.
+        range: the filter of the scope of the type, or everything.
         payload: the class of the kept payload.
     """
 
-    __slots__ = ("_function", "_metadata", "_status", "kind", "name", "of", "payload", "scope")
+    __slots__ = ("_function", "_metadata", "_status", "kind", "name", "of", "payload", "range", "scope")
 
     of: ResourceType[Any]
 
     def __init__(
         self,
-        of: ResourceType[T],
+        of: ResourceType[T] | ScopedType[T],
         payload: type[S],
         function: Callable[[Resource[T]], S],
         metadata: Collection[str],
         status: Collection[str],
     ) -> None:
-        self.of = of
+        self.of = stored_type(of)
+        self.range = range_of(of)
         self.name: TypeName = of.name
         self.kind: Kind = of.kind
         self.scope: Scope = of.scope
@@ -226,10 +230,20 @@ V = TypeVar("V")
 
 
 def stored_type(type: object) -> ResourceType[Any]:
-    """Return the stored type of a projection, or the type itself."""
-    stored = type.of if isinstance(type, Projection) else type
+    """Return the stored type of a scope or a projection, or the type itself."""
+    stored = type.of if isinstance(type, Projection | ScopedType) else type
     assert isinstance(stored, ResourceType)
     return stored
+
+
+_EVERYTHING = Within()
+
+
+def range_of(type: object) -> Within:
+    """Return the filter of a scope, or of a projection of one. A whole type has everything."""
+    if isinstance(type, ScopedType):
+        return type.range
+    return type.range if isinstance(type, Projection) else _EVERYTHING
 
 
 def _chosen(every: Mapping[str, V], wanted: frozenset[str]) -> dict[str, V]:
@@ -238,7 +252,7 @@ def _chosen(every: Mapping[str, V], wanted: frozenset[str]) -> dict[str, V]:
 
 @check_keywords
 def projection(
-    of: ResourceType[T],
+    of: ResourceType[T] | ScopedType[T],
     payload: type[S],
     function: Callable[[Resource[T]], S],
     *,
@@ -253,7 +267,7 @@ def projection(
     copy.
 
     Args:
-        of: the stored type.
+        of: the stored type, or a scope of it.
         payload: the message class that the function returns.
         function: a function that depends only on the resource and does not change it.
         metadata: the keys of the metadata entries to keep. Finalizers and the deletion mark are always kept.
@@ -262,7 +276,7 @@ def projection(
     Raises DeclarationError, with the correct form.
     """
     for right, problem in (
-        (isinstance(of, ResourceType), f"needs a type, not {of!r}"),
+        (isinstance(of, ResourceType | ScopedType), f"needs a type, not {of!r}"),
         (hasattr(payload, "__dataclass_fields__"), f"of {of!r} needs a message class, not {payload!r}"),
         (_are_keys(metadata), f"of {of!r}: metadata={metadata!r} must be a list of keys, such as ['team']"),
         (_are_keys(status), f"of {of!r}: status={status!r} must be a list of keys, such as ['accounts']"),

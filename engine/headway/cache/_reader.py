@@ -11,8 +11,9 @@ from headway.base import check_keywords, check_selection, plain_problem
 from headway.cache._indexes import Index, Path, Table
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projected, Projection
+from headway.cache._reading import MOST_READS, READING, note_read
 from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, NotWatched
-from headway.resource import Key, Resource, ResourceId, ResourceType, pb
+from headway.resource import Key, Resource, ResourceId, ResourceType, ScopedType, pb
 
 R = TypeVar("R")
 V = TypeVar("V", bound=Hashable)
@@ -60,7 +61,7 @@ def query(
     needs, and have its indexes. Raises DeclarationError.
     """
     for need in needs:
-        if not isinstance(need, ResourceType | Projection | Index):
+        if not isinstance(need, ResourceType | ScopedType | Projection | Index):
             raise DeclarationError(f"a query needs types and indexes, not {need!r}: {_FORM}")
 
     def declare(function: Callable[Concatenate[CacheReader, A], R_co]) -> Query[A, R_co]:
@@ -117,12 +118,17 @@ class CacheReader(ABC):
             if wanted.type != type.name and wanted.type.unversioned != type.kind:
                 raise InvalidArgument(f"{wanted} is not a {type.name}: pass its own type")
         except AttributeError:
-            if not isinstance(type, ResourceType | Projection):
+            if not isinstance(type, ResourceType | ScopedType | Projection):
                 raise not_a_type(type) from None
             raise InvalidArgument(
                 f"id must be a name or an id, such as 'core' or resource.id, not {id!r:.120}"
             ) from None
-        stored = self._content(type).find((wanted.partition, wanted.namespace, wanted.name))
+        key = (wanted.partition, wanted.namespace, wanted.name)
+        stored = self._content(type).find(key)
+        # Like `note_read`, without the call: most reads of a cache are these.
+        reading = READING.get()
+        if reading is not None and len(reading.reads) < 2 * MOST_READS:
+            reading.reads += (type.name, key)
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):
             return None
         return type.view(stored)
@@ -133,6 +139,7 @@ class CacheReader(ABC):
         """Return all resources of a type, in order of partition, namespace and name. ``*`` matches any."""
         check_selection(partition, namespace, name_prefix)
         entries = self._content(type).everything()
+        note_read(type.name, "list")
         keys = sorted(
             key
             for key in entries
@@ -193,6 +200,7 @@ class CacheReader(ABC):
             raise InvalidArgument(f"{owner} has no uid, and ownership is of an incarnation: read the owner first")
         content = self._content(type)
         table = content.table(OWNER_INDEX)
+        note_read(type.name, "owner")
         if table is None:
             raise NotWatched(f"{self._whose} doesn't watch {type.name}: add it to `watches`")
         return _views(type, content, [table.keys(owner.uid)])
@@ -217,6 +225,7 @@ class CacheReader(ABC):
             raise InvalidArgument(f"reading an index needs what headway.indexes.by(...) returned, not {given!r}")
         type = index.type
         content = self._content(type)
+        note_read(type.name, f"index {index.name}")
         table = content.table(index.name)
         if table is None or table.index is not index:
             another = "" if table is None else ", but another one of that name"

@@ -14,9 +14,11 @@ from typing import Any
 import click
 
 from headway import manifest
+from headway.cli._awaited import CONDITION_HELP, Awaited, Wanted
 from headway.cli._connection import Connection, connected
 from headway.cli._output import Output, output_option, show_all
 from headway.cli._running import Exit, Usage, code_of, fail
+from headway.cli._waiting import wait_for
 from headway.client import Client
 from headway.documents import decode
 from headway.errors import AlreadyExists, HeadwayError, ManifestError, Problem
@@ -38,9 +40,19 @@ _files_option: Callable[[Any], Any] = click.option(
 @_files_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be stored. Exits with 7 if anything would.")
 @click.option("--create-only", is_flag=True, help="Only create resources. Fail if a name already exists.")
+@click.option("--wait", "wanted", metavar="CONDITION", help=f"Then wait for all resources. {CONDITION_HELP}")
+@click.option("--within", type=click.FloatRange(min=0), help="Timeout of --wait in seconds. Default: none.")
 @output_option("yaml and json show the resources as stored, or with --dry-run as they would be stored.")
 @connected
-async def apply(connection: Connection, files: Sequence[str], dry_run: bool, create_only: bool, output: Output) -> None:
+async def apply(
+    connection: Connection,
+    files: Sequence[str],
+    dry_run: bool,
+    create_only: bool,
+    wanted: str | None,
+    within: float | None,
+    output: Output,
+) -> None:
     """Create or update the resources in manifests.
 
     A resource that is stored already and does not differ is left alone. All documents of all files are checked before
@@ -48,6 +60,7 @@ async def apply(connection: Connection, files: Sequence[str], dry_run: bool, cre
     """
     if dry_run and create_only:
         raise Usage("--create-only and --dry-run exclude each other: only a write can find out whether a name exists")
+    condition = _condition(wanted, within, dry_run=dry_run)
     resources = _load_all(files, connection.registry)
     if dry_run:
         await _dry_run(connection.client, resources, output)
@@ -65,6 +78,22 @@ async def apply(connection: Connection, files: Sequence[str], dry_run: bool, cre
             click.echo(f"{resource.id} {done}")
         stored.append(after)
     show_all(stored, output)
+    if condition is not None:
+        awaited = [Awaited(each.type, each.id, condition) for each in stored]
+        await wait_for(connection.client, awaited, within, silent=output != "table")
+
+
+def _condition(wanted: str | None, within: float | None, *, dry_run: bool) -> Wanted | None:
+    """Return what --wait asks for. Raises Usage if the options contradict each other."""
+    if wanted is None:
+        if within is not None:
+            raise Usage("--within requires --wait: give the condition to wait for, such as --wait Ready")
+        return None
+    if dry_run:
+        raise Usage("--wait and --dry-run exclude each other: a dry run stores nothing that could be waited for")
+    if wanted == "deleted":
+        raise Usage("--wait deleted: an applied resource is not deleted; give a condition, such as Ready")
+    return Wanted.parse(wanted, "--wait")
 
 
 def _named(resource: Resource[Any], error: HeadwayError) -> str:

@@ -57,6 +57,9 @@ all_of_a_type = combined(
     click.option("--partition", default="*", help="Only resources in this partition."),
     click.option("--namespace", "-n", default="*", help="Only resources in this namespace."),
     click.option("--prefix", default="", help="Only resources whose names start with this."),
+    click.option(
+        "--metadata", default="", metavar="KEY=VALUE,...", help="Only resources that have these metadata entries."
+    ),
 )
 
 

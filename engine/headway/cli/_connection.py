@@ -19,7 +19,7 @@ from headway.base import check_token, read_secret
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
-from headway.resource import Registry, rebuild, types_pb
+from headway.resource import DescribedTopic, Registry, rebuild, types_pb
 from headway.rpc import (
     TOKEN_HEADER,
     Channel,
@@ -76,9 +76,10 @@ def current_target() -> Target:
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection to a server: its types and their description, a client, and the channel for other calls."""
+    """A connection to a server: its types and topics, their description, a client, and the channel for other calls."""
 
     registry: Registry
+    topics: list[DescribedTopic]
     client: Client
     description: types_pb.ListResponse
     channel: Channel
@@ -105,9 +106,9 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
     async with opened as channel:
         metadata = {TOKEN_HEADER: target.token} if target.token else {}
         description = await _described(channel, target, metadata)
-        registry = rebuild(description)
+        registry, topics = rebuild(description)
         client = Client(channel, registry, token=target.token)
-        yield Connection(registry, client, description, channel, metadata)
+        yield Connection(registry, topics, client, description, channel, metadata)
 
 
 async def _described(channel: Channel, target: Target, metadata: dict[str, str]) -> types_pb.ListResponse:
@@ -119,7 +120,7 @@ async def _described(channel: Channel, target: Target, metadata: dict[str, str])
         if error.status is Status.UNIMPLEMENTED:
             fail(Exit.REFUSED, f"Error: {target.server} doesn't describe its types: it is not a Headway server")
         raise Unavailable(f"no answer from {target.server}: {_reason(error, target)}") from error
-    if not described.types:
+    if not described.types and not described.topics:
         why = "this token has no permissions there" if target.token else NO_TOKEN
         fail(Exit.REFUSED, f"Error: {target.server} shows you no types: {why}")
     return described

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import textwrap
 from typing import Literal
 
@@ -10,6 +12,7 @@ import click
 
 from headway.base import plain
 from headway.cli._arguments import apps_at
+from headway.cli._progress import is_terminal
 from headway.cli._running import Exit, fail
 from headway.controller import Graph
 from headway.controller import graph as graph_of
@@ -23,12 +26,11 @@ _WIDTH = 80
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "mermaid", "json"]),
-    default="text",
-    show_default=True,
-    help="mermaid is a flowchart; json has all details.",
+    type=click.Choice(["text", "drawing", "svg", "mermaid", "json"]),
+    help="drawing is of characters; svg is an image; mermaid is a flowchart; json has all details.  [default: text, "
+    "and before it, on a terminal that is wide enough, the drawing]",
 )
-def graph(app: str, output: Literal["text", "mermaid", "json"]) -> None:
+def graph(app: str, output: Literal["text", "drawing", "svg", "mermaid", "json"] | None) -> None:
     """Show what the controllers of APP (module:attribute) manage, watch, read and write.
 
     Also show the cycles: the paths on which a change can come back to its start. This needs no server.
@@ -41,8 +43,28 @@ def graph(app: str, output: Literal["text", "mermaid", "json"]) -> None:
         click.echo(json.dumps(found.data(), indent=2, ensure_ascii=False))
     elif output == "mermaid":
         click.echo(found.mermaid(), nl=False)
+    elif output == "svg":
+        click.echo(found.svg(), nl=False)
+    elif output == "drawing":
+        click.echo(_drawing(found))
     else:
+        if output is None and found.edges and is_terminal(sys.stdout):
+            _draw_if_it_fits(_drawing(found))
         click.echo(_text(found))
+
+
+def _drawing(graph: Graph) -> str:
+    return "\n".join(map(plain, graph.drawing().split("\n")))
+
+
+def _draw_if_it_fits(drawing: str) -> None:
+    width = max(map(len, drawing.split("\n")))
+    if width <= shutil.get_terminal_size().columns:
+        click.echo(f"{drawing}\n")
+    else:
+        click.echo(
+            f"The drawing is {width} columns wide: `-o drawing` shows it anyway, `-o svg` is an image.\n", err=True
+        )
 
 
 def _text(graph: Graph) -> str:
@@ -71,7 +93,7 @@ def _controller(graph: Graph, name: str) -> str:
     for edge in graph.edges:
         if edge.controller == name:
             by = f", by {edge.by}" if edge.by and not edge.by.startswith("when ") else f" {edge.by}".rstrip()
-            lines.append(_wrapped(f"{edge.relation:7}  {edge.type}{by}", "  "))
+            lines.append(_wrapped(f"{edge.relation:7}  {edge.of}{by}", "  "))
     lines += [_wrapped(f"hears    {source}", "  ") for source in sources]
     return "\n".join(lines)
 

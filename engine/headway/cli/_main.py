@@ -21,7 +21,10 @@ _COMMANDS = {
     "get": ("_resources", "get", "Show one resource."),
     "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
     "list": ("_resources", "list_", "Show all resources of a type."),
+    "pause": ("_pause", "pause", "Let no process start a reconcile of a controller, until `resume`."),
+    "peer": ("_peer", "peer", "Copy resources between two servers, each with its own store."),
     "restore": ("_store", "restore", "Create a store at URL from FILE, a backup."),
+    "resume": ("_pause", "resume", "Let a paused controller reconcile again, in every process."),
     "schema": (
         "_schema",
         "schema",
@@ -31,9 +34,11 @@ _COMMANDS = {
     "status": ("_resources", "status", "Show the conditions of a resource, by writer."),
     "store": ("_store", "store", "Check, copy or migrate a store, or test a store of your own."),
     "token": ("_token", "token", "Create tokens for the file of `serve --access`."),
-    "types": ("_schema", "types", "Show the types of the server, or the fields of one."),
+    "top": ("_top", "top", "Show the controllers and queues of running processes, live."),
+    "types": ("_schema", "types", "Show the types and topics of the server, or the fields of one."),
     "wait": ("_resources", "wait", "Wait until a condition of a resource holds; the resource needn't exist yet."),
     "watch": ("_resources", "watch", "Show all resources of a type, and then every change, until interrupted."),
+    "why": ("_why", "why", "Show why a resource is not done: what each controller does about it, and since when."),
     "work": ("_work", "work", "Run the controllers of APP (module:attribute) against a server that has the store."),
 }
 
@@ -116,7 +121,7 @@ def main(
       5    no answer: the server cannot be reached, or failed
       6    `wait` timed out
       7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` problems,
-           `store migrate` resources that it could not rewrite
+           `store migrate` resources that it could not rewrite, `why --stuck` something that is stuck
       70   `serve` or `work` received a signal to stop, but something blocked it
       130  interrupted (`serve` and `work` exit with 0 then)
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.cli._running import Usage
 from headway.errors import InvalidArgument
-from headway.resource import Registry, ResourceId, ResourceType, Scope, did_you_mean
+from headway.resource import Registry, ResourceId, ResourceType, Scope, ScopedType, did_you_mean
 
 
 def find_type(written: str, registry: Registry) -> ResourceType[Any]:
@@ -51,6 +51,16 @@ def find_listed(type: str, partition: str, namespace: str, registry: Registry) -
     if partition != "*" and found.scope is Scope.CLUSTER:
         raise Usage(f"--partition {partition}: a {found.name} is in no partition; leave it out")
     return found
+
+
+def find_scope(type: ResourceType[Any], metadata: str) -> ResourceType[Any] | ScopedType[Any]:
+    """Return the type, or the part of it that has these metadata entries. Raises Usage for an invalid text."""
+    if not metadata:
+        return type
+    try:
+        return type.within(metadata=metadata)
+    except InvalidArgument as error:
+        raise Usage(f"--metadata: {error}") from error
 
 
 def _spellings(type: ResourceType[Any]) -> set[str]:

@@ -14,7 +14,8 @@ from headway.cli._running import Usage
 from headway.engine import Engine, worker_name
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
-from headway.observe import Metrics, check_pages_address, log_report, open_pages, reports
+from headway.http import host_and_port
+from headway.observe import Metrics, log_report, open_pages, reports
 from headway.rpc import is_loopback
 
 
@@ -26,6 +27,7 @@ class ProcessOptions(NamedTuple):
     process: str | None
     hard_exit: float
     gc_freeze: bool
+    journal: str | None
     verbose: bool
 
     def name(self) -> str:
@@ -42,7 +44,7 @@ class ProcessOptions(NamedTuple):
                 raise Usage("--public-metrics requires --metrics: it only allows others to read those pages")
             return
         try:
-            host, _ = check_pages_address(self.metrics)
+            host, _ = host_and_port(self.metrics)
         except InvalidArgument as error:
             raise Usage(f"--metrics: {error}") from error
         if not self.public_metrics and not is_loopback(host):
@@ -110,6 +112,11 @@ def process_options(name_help: str) -> Callable[[Callable[..., None]], Callable[
             show_default=True,
             help="Disable garbage collection until everything that exists at the start is reconciled, "
             "and exclude that from later collections.",
+        ),
+        click.option(
+            "--journal",
+            type=click.Path(dir_okay=False),
+            help="Write what the controllers do to this file, one JSON object a line. It is rotated.",
         ),
         click.option("--verbose", is_flag=True, help="Log all events, and full tracebacks of errors."),
     )

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import click
-import trio
 
 from headway.base import plain
 from headway.cli._arguments import all_of_a_type, one_of_a_name
+from headway.cli._awaited import CONDITION_HELP, Awaited, Wanted
 from headway.cli._connection import Connection, connected
-from headway.cli._names import find_listed, find_named
+from headway.cli._names import find_listed, find_named, find_scope
 from headway.cli._output import Output, as_object, conditions, json_text, output_option, place, show, show_object, table
-from headway.cli._running import Exit, Usage, fail
-from headway.client import Deleted, Subject, Upserted, has_condition, until
-from headway.resource import ConditionState, Resource, readable_time
+from headway.cli._running import Usage
+from headway.cli._topics import event_text, find_subject
+from headway.cli._waiting import wait_for
+from headway.client import Deleted, Subject, Upserted
+from headway.resource import Resource, readable_time
+from headway.subscription import Topic
 
 _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
-_STATES = ("true", "false", "unknown")
 
 
 @click.command()
@@ -37,10 +38,13 @@ async def get(connection: Connection, type: str, name: str, partition: str, name
 @all_of_a_type
 @output_option()
 @connected
-async def list_(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
+async def list_(
+    connection: Connection, type: str, partition: str, namespace: str, prefix: str, metadata: str, output: Output
+) -> None:
     """Show all resources of a type."""
     found = find_listed(type, partition, namespace, connection.registry)
-    resources = await connection.client.list(found, partition=partition, namespace=namespace, name_prefix=prefix)
+    part = find_scope(found, metadata)
+    resources = await connection.client.list(part, partition=partition, namespace=namespace, name_prefix=prefix)
     show(found, resources, output)
 
 
@@ -48,22 +52,28 @@ async def list_(connection: Connection, type: str, partition: str, namespace: st
 @all_of_a_type
 @output_option()
 @connected
-async def watch(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
+async def watch(
+    connection: Connection, type: str, partition: str, namespace: str, prefix: str, metadata: str, output: Output
+) -> None:
     """Show all resources of a type, and then every change, until interrupted.
 
     TYPE may be several types, such as team,account: their changes come in the order of the commits, and the command
-    survives a restart of the server. In JSON each change is one line. In YAML each change is a document, with a comment
-    that names the event.
+    survives a restart of the server. It may also be a topic, or one of its subjects, such as rates/EUR. In JSON each
+    change is one line. In YAML each change is a document, with a comment that names the event.
+
+    With --metadata, give one type. A resource that no longer has these entries is shown as deleted.
     """
     say = _SAY[output]
-    if "," in type:
-        types = [find_listed(each, partition, namespace, connection.registry) for each in type.split(",")]
-        subjects = [Subject(each, partition=partition, namespace=namespace, name_prefix=prefix) for each in types]
-        await _watch_several(connection, subjects, _line_of_a_type if output == "table" else say)
+    subjects = [find_subject(each, partition, namespace, prefix, connection) for each in type.split(",")]
+    found = subjects[0].source
+    if len(subjects) > 1 or isinstance(found, Topic):
+        if metadata:
+            raise Usage(f"--metadata {metadata} selects resources of one type, not of {type}: give one type")
+        await _watch_several(connection, subjects, output)
         return
-    found = find_listed(type, partition, namespace, connection.registry)
     happened = "found"
-    opened = connection.client.watch(found, partition=partition, namespace=namespace, name_prefix=prefix)
+    part = find_scope(found, metadata)
+    opened = connection.client.watch(part, partition=partition, namespace=namespace, name_prefix=prefix)
     async with opened as events:
         async for event in events:
             if isinstance(event, Upserted):
@@ -74,9 +84,8 @@ async def watch(connection: Connection, type: str, partition: str, namespace: st
                 happened = "stored"
 
 
-async def _watch_several(
-    connection: Connection, subjects: list[Subject], say: Callable[[str, Resource[Any]], str]
-) -> None:
+async def _watch_several(connection: Connection, subjects: list[Subject], output: Output) -> None:
+    say = _line_of_a_type if output == "table" else _SAY[output]
     async with connection.client.subscribe(subjects) as batches:
         async for batch in batches:
             for event in batch.events:
@@ -84,6 +93,8 @@ async def _watch_several(
                     click.echo(say("found" if batch.snapshot else "stored", event.resource))
                 elif isinstance(event, Deleted):
                     click.echo(say("deleted", event.resource))
+                else:
+                    click.echo(event_text("found" if batch.snapshot else "sent", event, output))
 
 
 def _line_of_a_type(happened: str, resource: Resource[Any]) -> str:
@@ -111,14 +122,7 @@ _SAY: dict[Output, Callable[[str, Resource[Any]], str]] = {"table": _line, "json
 
 @click.command()
 @one_of_a_name
-@click.option(
-    "--for",
-    "wanted",
-    required=True,
-    metavar="CONDITION",
-    help="A condition that must be true, such as Ready. Ready=false waits for another state, teams/Ready for a "
-    "certain writer, 'deleted' for the deletion.",
-)
+@click.option("--for", "wanted", required=True, metavar="CONDITION", help=f"{CONDITION_HELP} Or 'deleted'.")
 @click.option("--within", type=click.FloatRange(min=0), help="Timeout in seconds. By default it waits forever.")
 @connected
 async def wait(
@@ -130,63 +134,12 @@ async def wait(
     wanted: str,
     within: float | None,
 ) -> None:
-    """Wait until a condition of a resource holds; the resource needn't exist yet."""
+    """Wait until a condition of a resource holds; the resource needn't exist yet.
+
+    On a terminal, a line shows its present state.
+    """
     found, id = find_named(type, name, partition, namespace, connection.registry)
-    asked = _wanted(wanted)
-    seen: list[Resource[Any] | None] = []
-
-    def holds(resource: Resource[Any] | None) -> bool:
-        seen[:] = [resource]
-        return asked.holds(resource)
-
-    with trio.move_on_after(float("inf") if within is None else within) as scope:
-        await until(connection.client, found, id, holds)
-    if scope.cancelled_caught:
-        now = f": {asked.now(seen[0])}" if seen else ""
-        fail(Exit.WAITED, f"Error: {id}: {wanted} does not hold after {within:g} s{now}")
-    click.echo(f"{id}: {wanted}")
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """The state to wait for: a condition in a state, or the absence of the resource."""
-
-    key: str
-    condition: str
-    state: ConditionState
-
-    def holds(self, resource: Resource[Any] | None) -> bool:
-        """Return True if the state is reached. A condition counts only if it observed the current generation."""
-        if resource is None or not self.condition:
-            return resource is None and not self.condition
-        return has_condition(resource, self.condition, self.state, self.key)
-
-    def now(self, resource: Resource[Any] | None) -> str:
-        """Describe the current state instead."""
-        if resource is None:
-            return "it does not exist"
-        if not self.condition:
-            return "it is marked for deletion" if resource.is_deleting else "it exists"
-        reported = [
-            f"{key} says {each.type}={each.state.name or int(each.state)}"
-            + ("" if status.observed_generation == resource.generation else " of an older generation")
-            + (f" ({each.message})" if each.message else "")
-            for key, status in sorted(resource.status.items())
-            for each in status.conditions
-            if each.type == self.condition and self.key in ("", key)
-        ]
-        return ", ".join(reported) or "it has not been reported yet"
-
-
-def _wanted(text: str) -> _Wanted:
-    if text == "deleted":
-        return _Wanted("", "", ConditionState.UNKNOWN)
-    name, _, state = text.partition("=")
-    key, _, condition = name.rpartition("/")
-    state = state.lower() or "true"
-    if not condition or state not in _STATES:
-        raise Usage(f"--for {text}: write a condition, such as Ready, Ready=false or teams/Ready, or 'deleted'")
-    return _Wanted(key, condition, ConditionState[state.upper()])
+    await wait_for(connection.client, [Awaited(found, id, Wanted.parse(wanted, "--for"))], within)
 
 
 @click.command()

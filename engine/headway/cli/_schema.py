@@ -18,7 +18,17 @@ from headway.cli._output import Details, Output, details_option, json_text, outp
 from headway.cli._running import Exit, Usage, run
 from headway.engine import combine_apps, differences
 from headway.errors import DeclarationError
-from headway.resource import Key, ResourceType, Scope, describe, is_builtin, resource_key, type_name, types_pb
+from headway.resource import (
+    DescribedTopic,
+    Key,
+    ResourceType,
+    Scope,
+    describe,
+    is_builtin,
+    resource_key,
+    type_name,
+    types_pb,
+)
 from headway.storage import ListsResources, Within, file_lists, plan_schemas, read_schemas
 
 _PAGE = 500
@@ -32,28 +42,45 @@ _store = click.option("--store", metavar="URL", help="The store to read, instead
 @output_option("json and yaml have the server's description of the types.")
 @connected
 async def types(connection: Connection, type: str | None, output: Output) -> None:
-    """Show the types of the server, or the fields of one.
+    """Show the types and topics of the server, or the fields of one.
 
-    The fields of a TYPE are the fields that its manifests can have under data.
+    The fields of a TYPE are the fields that its manifests can have under data. For the name of a topic, they are the
+    fields of its events.
     """
-    if type is None:
-        shown = sorted(connection.registry, key=lambda each: each.name)
-    else:
-        shown = [find_type(type, connection.registry)]
+    shown, topics = _wanted(connection, type)
     if output != "table":
-        show_object(describe(shown).to_dict(), output)
+        show_object(describe(shown, topics).to_dict(), output)
     elif type is None:
         click.echo(table(("TYPE", "SCOPE", "PAYLOAD"), map(_type_row, shown)))
+        if topics:
+            click.echo("")
+            click.echo(table(("TOPIC", "WILDCARD", "PAYLOAD"), map(_topic_row, topics)))
     else:
-        click.echo(_fields(shown))
+        click.echo(_fields(describe(shown, topics)))
+
+
+def _wanted(connection: Connection, name: str | None) -> tuple[Sequence[ResourceType[Any]], Sequence[DescribedTopic]]:
+    """Return everything, or the type of this name, or else the topic."""
+    if name is None:
+        return sorted(connection.registry, key=lambda each: each.name), connection.topics
+    topics = [topic for topic in connection.topics if topic.name == name]
+    try:
+        return [find_type(name, connection.registry)], []
+    except Usage:
+        if not topics:
+            raise
+        return [], topics
 
 
 def _type_row(type: ResourceType[Any]) -> Sequence[str]:
     return str(type.name), type.scope.name.lower(), type.type_url.rpartition("/")[2]
 
 
-def _fields(types: Sequence[ResourceType[Any]]) -> str:
-    description = describe(types)
+def _topic_row(topic: DescribedTopic) -> Sequence[str]:
+    return topic.name, "yes" if topic.wildcard else "no", topic.payload_name
+
+
+def _fields(description: types_pb.ListResponse) -> str:
     rows: list[Sequence[str]] = []
     for message in description.messages:
         rows += [(_last(message.full_name), field.name, _field_words(field, description)) for field in message.fields]

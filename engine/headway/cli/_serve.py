@@ -21,6 +21,7 @@ from headway.cli._running import Exit, Usage, fail, fail_by, run
 from headway.controller import App
 from headway.engine import open_engine
 from headway.errors import DeclarationError, InvalidArgument, ManifestError
+from headway.http import check_http_address
 from headway.observe import log_report
 from headway.rpc import (
     Address,
@@ -84,6 +85,9 @@ def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="An address. May be repeated."
 )
+@click.option(
+    "--http", metavar="HOST:PORT", help="Serve resources as JSON over HTTP here. Without --access, on loopback only."
+)
 @click.option("--tls-certificate", type=_EXISTING, help="The server's certificate. Reloaded when it is renewed.")
 @click.option("--tls-key", type=_EXISTING, help="Its private key, if in a separate file.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Require client certificates signed by this authority.")
@@ -108,6 +112,7 @@ def serve(
     app: str | None,
     store: str,
     listen: Sequence[str],
+    http: str | None,
     tls_certificate: str | None,
     tls_key: str | None,
     tls_client_authority: str | None,
@@ -139,6 +144,8 @@ def serve(
     safe = insecure or tls_client_authority is not None
     for each in listen:
         _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
+    if http is not None:
+        _check_http(http, access=access, encrypted=tls is not None)
     if app is None:
         parsed = [_parsed("--forward", each) for each in forward]
         upstream = None
@@ -158,7 +165,7 @@ def serve(
         if options.process is not None:
             _check_process(options, store)
         authorizer = None if access is None else _authorizer(access)
-        serving = partial(_serve, apps_at(app), store, listen, tls, limits, options, authorizer, access)
+        serving = partial(_serve, apps_at(app), store, listen, http, tls, limits, options, authorizer, access)
     run(serving, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 
@@ -166,6 +173,7 @@ async def _serve(
     apps: Sequence[App],
     store: str,
     listen: Sequence[str],
+    http: str | None,
     tls: ServerTls | None,
     limits: Limits,
     options: ProcessOptions,
@@ -182,6 +190,7 @@ async def _serve(
                 store,
                 *apps,
                 listen=listen,
+                http=http,
                 tls=tls,
                 access=authorizer,
                 insecure=authorizer is None,
@@ -190,6 +199,7 @@ async def _serve(
                 process=options.process,
                 hard_exit=options.hard_exit,
                 gc_freeze=options.gc_freeze,
+                journal=options.journal,
             ) as engine,
             trio.open_nursery() as nursery,
             options.open_pages(engine, metrics) as pages,
@@ -198,7 +208,8 @@ async def _serve(
             if authorizer is not None and access is not None:
                 files[access] = partial(_reload_access, authorizer, access)
             await nursery.start(_reload_at_signal, files)
-            _announce(engine.addresses, limits, pages)
+            over_http = None if engine.http is None else f"HTTP at http{'s' if tls else ''}://{engine.http}"
+            _announce(engine.addresses, limits, over_http, pages)
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
         fail(Exit.REFUSED, f"Error: {error}")
@@ -235,7 +246,7 @@ async def _forward(
         fail(Exit.REFUSED, f"Error: {error}")
 
 
-def _announce(addresses: Sequence[str], limits: Limits, pages: str | None = None) -> None:
+def _announce(addresses: Sequence[str], limits: Limits, *others: str | None) -> None:
     for each in addresses:
         click.echo(f"listening on {each}")
     most = free_descriptors()
@@ -245,8 +256,9 @@ def _announce(addresses: Sequence[str], limits: Limits, pages: str | None = None
             "cannot open more files. Raise `ulimit -n`",
             err=True,
         )
-    if pages is not None:
-        click.echo(pages)
+    for other in others:
+        if other is not None:
+            click.echo(other)
     sys.stdout.flush()
 
 
@@ -292,6 +304,10 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
             raise Usage("--store requires an APP: a forwarder stores nothing")
         if "metrics" in given:
             raise Usage("--metrics requires an APP: a forwarder has no controllers")
+        if "journal" in given:
+            raise Usage("--journal requires an APP: a forwarder has no controllers")
+        if "http" in given:
+            raise Usage("--http requires an APP: a forwarder knows no types")
         if "process" in given:
             raise Usage("--process requires an APP: a forwarder runs no controllers")
         if "access" in given:
@@ -356,5 +372,17 @@ def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool
     if not encrypted:
         click.echo(
             f"Warning: --listen {text}: without --tls-certificate, anyone on the network path can read the tokens",
+            err=True,
+        )
+
+
+def _check_http(text: str, *, access: str | None, encrypted: bool) -> None:
+    try:
+        host, _ = check_http_address(text, controlled=access is not None)
+    except InvalidArgument as error:
+        raise Usage(f"--http: {error}") from error
+    if not encrypted and not is_loopback(host):
+        click.echo(
+            f"Warning: --http {text}: without --tls-certificate, anyone on the network path can read the tokens",
             err=True,
         )

@@ -17,12 +17,14 @@ from headway.base import plain
 from headway.cli._arguments import check_store_exists, named_store, object_at
 from headway.cli._migrate import migrate_command
 from headway.cli._output import Details, counted, details_option, json_text, position_object
+from headway.cli._progress import is_terminal, open_progress
 from headway.cli._running import Exit, Usage, run
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.resource import Kind
 from headway.storage import (
     Backend,
     Copied,
+    Progress,
     Verified,
     backup_store,
     copy_store,
@@ -42,14 +44,16 @@ if TYPE_CHECKING:
 def backup(url: str, file: str, replace: bool) -> None:
     """Back up the store at URL to FILE, even while a server uses it.
 
-    URL must be sqlite:PATH. FILE appears only when it is complete and has been checked.
+    URL must be sqlite:PATH. FILE appears only when it is complete and has been checked. On a terminal, bars show the
+    progress.
     """
 
     async def back_up() -> None:
         try:
             if url.startswith("sqlite:"):
                 await check_store_exists("URL", url)
-            made = await backup_store(url, file, replace=replace)
+            async with open_progress(silent=not is_terminal(sys.stderr)) as progress:
+                made = await backup_store(url, file, replace=replace, progress=progress)
         except InvalidArgument as error:
             raise Usage(str(error)) from error
         click.echo(f"{file}: store {made.store_id} up to revision {made.revision}, {made.size} bytes")
@@ -109,14 +113,14 @@ def check(url: str, output: Details) -> None:
 
 async def _check(url: str, opening: AbstractAsyncContextManager[Backend], output: Details) -> None:
     await check_store_exists("URL", url)
-    progress = _report if output == "text" else lambda _: None
     async with AsyncExitStack() as stack:
+        progress = await stack.enter_async_context(open_progress(silent=output == "json"))
         try:
             backend = await stack.enter_async_context(opening)
         except StoreUnusable as error:
             if not url.startswith("sqlite:"):
                 raise
-            progress(f"reading the file in its current state, since it can't be opened: {error}")
+            progress(Progress(f"reading the file in its current state, since it can't be opened: {error}"))
             found = await verify_file(url)
         else:
             found = await verify_store(backend, progress=progress)
@@ -168,8 +172,8 @@ async def _copy(
     output: Details,
 ) -> None:
     await check_store_exists("FROM", url)
-    async with source as here, target as there:
-        copied = await copy_store(here, there, progress=_report_copied if output == "text" else None)
+    async with source as here, target as there, open_progress(silent=output == "json") as progress:
+        copied = await copy_store(here, there, progress=progress)
     if output == "json":
         click.echo(json_text(_copied(copied), indent=2))
         return
@@ -191,14 +195,6 @@ def _copied(copied: Copied) -> dict[str, Any]:
 
 def _counted(resources: dict[Kind, int]) -> str:
     return f"{counted(sum(resources.values()), 'resource')} of {counted(len(resources), 'kind')}"
-
-
-def _report(what: str) -> None:
-    click.echo(plain(what), err=True)
-
-
-def _report_copied(kind: Kind, count: int) -> None:
-    click.echo(f"{plain('.'.join(kind))}: {count}", err=True)
 
 
 @store.command()

@@ -69,6 +69,7 @@ async def _work(target: Target, apps: Sequence[App], options: ProcessOptions, le
                 lease_ttl=lease_ttl,
                 hard_exit=options.hard_exit,
                 gc_freeze=options.gc_freeze,
+                journal=options.journal,
             ) as workers,
             options.open_pages(workers, metrics) as pages,
         ):

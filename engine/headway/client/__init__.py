@@ -12,7 +12,11 @@ from headway.client._lease import LeaseAnswer as LeaseAnswer
 from headway.client._lease import LeaseClient as LeaseClient
 from headway.client._lease import LeaseInfo as LeaseInfo
 from headway.client._lease import RunFence as RunFence
+from headway.client._pause import pause_controller as pause_controller
+from headway.client._pause import resume_controller as resume_controller
+from headway.client._refusals import LASTING as LASTING
 from headway.client._refusals import client_error as client_error
+from headway.client._service_call import call_service as call_service
 from headway.client._subjects import Subject as Subject
 from headway.client._subscribe import Published as Published
 from headway.client._subscribe import Subscription as Subscription

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.base import check_selection, check_text
 from headway.errors import InvalidArgument, Unavailable
-from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, pb, position
+from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, ScopedType, pb, position
 from headway.service import MAX_NUMBER, MAX_PAGE, MAX_TTL_MS, MIN_TTL_MS
 
 TTL = (MIN_TTL_MS / 1000, MAX_TTL_MS / 1000)
@@ -111,16 +111,49 @@ def deleted_id(given: object, version: object) -> ResourceId:
 
 
 def list_request(
-    type: ResourceType[Any], partition: str, namespace: str, name_prefix: str, filter: str
+    type: ResourceType[Any] | ScopedType[Any], partition: str, namespace: str, name_prefix: str, filter: str
 ) -> pb.ListRequest:
     """Return the request for a list.
 
     Raises:
         InvalidArgument: an argument is of another class than declared.
     """
-    tenancy = tenancy_searched(type, partition, namespace, name_prefix)
+    searched = range_searched(type, partition, namespace, name_prefix)
     check_text("filter", filter, "'color=red, size!=big'")
-    return pb.ListRequest(type=type.name.message(), tenancy=tenancy, name_prefix=name_prefix, metadata_filter=filter)
+    return pb.ListRequest(
+        type=type.name.message(),
+        tenancy=searched.tenancy,
+        name_prefix=searched.name_prefix,
+        metadata_filter=",".join(each for each in (searched.selector, filter) if each),
+    )
+
+
+class Searched(NamedTuple):
+    """The fields of a List or WatchList that select resources of a type."""
+
+    tenancy: pb.Tenancy
+    name_prefix: str
+    selector: str
+
+
+def range_searched(
+    type: ResourceType[Any] | ScopedType[Any], partition: str, namespace: str, name_prefix: str
+) -> Searched:
+    """Return what a List or WatchList of a type or of a scope selects.
+
+    Raises:
+        InvalidArgument: an argument is of another class than declared, or is given together with a scope.
+    """
+    if not isinstance(type, ScopedType):
+        return Searched(tenancy_searched(type, partition, namespace, name_prefix), name_prefix, "")
+    if (partition, namespace, name_prefix) != ("*", "*", ""):
+        raise InvalidArgument(
+            f"{type!r} was given together with partition {partition!r}, namespace {namespace!r} and name_prefix "
+            f"{name_prefix!r}: leave them out, and declare another scope with TYPE.within(...)"
+        )
+    range = type.range
+    tenancy = tenancy_searched(type.of, range.partition, range.namespace, range.name_prefix)
+    return Searched(tenancy, range.name_prefix, range.selector)
 
 
 def tenancy_searched(type: ResourceType[Any], partition: str, namespace: str, name_prefix: str) -> pb.Tenancy:

@@ -20,8 +20,8 @@ from headway.client._arguments import (
     list_request,
     milliseconds,
     owner_id,
+    range_searched,
     resumed_position,
-    tenancy_searched,
 )
 from headway.client._create_apply import create, stored_already
 from headway.client._lease import LeaseClient
@@ -41,13 +41,14 @@ from headway.resource import (
     Resource,
     ResourceId,
     ResourceType,
+    ScopedType,
     is_marked,
     pb,
     position,
     resource_key,
 )
 from headway.rpc import TOKEN_HEADER, Channel
-from headway.service import WATCH_LIST
+from headway.service import open_watch_list
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
@@ -133,7 +134,7 @@ class Client(Subscribing):
 
     async def list(
         self,
-        type: ResourceType[T],
+        type: ResourceType[T] | ScopedType[T],
         *,
         partition: str = "*",
         namespace: str = "*",
@@ -168,7 +169,7 @@ class Client(Subscribing):
 
     async def pages(
         self,
-        type: ResourceType[T],
+        type: ResourceType[T] | ScopedType[T],
         *,
         size: int = 500,
         partition: str = "*",
@@ -186,7 +187,7 @@ class Client(Subscribing):
         request.page_size = size
         while True:
             reply = await self._call("List", copy_message(request), pb.ListResponse)
-            yield [Resource(type, resource) for resource in reply.resources]
+            yield [type.view(resource) for resource in reply.resources]
             if not reply.next_page_token:
                 return
             request.page_token = reply.next_page_token
@@ -289,7 +290,10 @@ class Client(Subscribing):
         )
         request = pb.WriteStatusRequest(id=resource.id.message(), key=key, status=status)
         reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)
-        return await self._stored(resource.type, reply, key)
+        stored = self._stored(reply)
+        if self._writes is not None or reply.position is None:
+            await self._acknowledge(resource.type, resource_key(stored), reply, key)
+        return Resource(resource.type, stored)
 
     async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
         """Delete a resource, if it exists. If you pass a uid, only that incarnation is deleted.
@@ -311,7 +315,7 @@ class Client(Subscribing):
 
     def watch(
         self,
-        type: ResourceType[T],
+        type: ResourceType[T] | ScopedType[T],
         *,
         partition: str = "*",
         namespace: str = "*",
@@ -328,33 +332,34 @@ class Client(Subscribing):
         """
         if progress_interval is None:
             progress_interval = 0.0 if self._channel.knows_outcomes else 1.0
+        searched = range_searched(type, partition, namespace, name_prefix)
         request = pb.WatchListRequest(
-            tenancy=tenancy_searched(type, partition, namespace, name_prefix),
+            tenancy=searched.tenancy,
             type=type.name.message(),
-            name_prefix=name_prefix,
+            name_prefix=searched.name_prefix,
+            metadata_filter=searched.selector,
             resume_after=resumed_position(resume_after),
             bookmark_interval_ms=milliseconds("progress_interval", progress_interval, 0, 3600),
             bookmarks=True,
         )
         if self._allow is not None:
             self._allow("WatchList", request)
-        return WatchStream(type, self._channel.stream(WATCH_LIST, request, metadata=self._metadata))
+        return WatchStream(type, open_watch_list(self._channel, request, metadata=self._metadata))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
         request = pb.WriteRequest(resource=message)
         if create_token:
             request.create_only, request.create_token = True, create_token
-        return await self._stored(type, await self._call("Write", request, pb.WriteResponse, write=True))
-
-    async def _stored(
-        self, type: ResourceType[T], reply: pb.WriteResponse | pb.WriteStatusResponse, status_key: str = ""
-    ) -> Resource[T]:
-        stored = reply.resource
-        if stored is None or stored.id is None:
-            raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
+        reply = await self._call("Write", request, pb.WriteResponse, write=True)
+        stored = self._stored(reply)
         if self._writes is not None or reply.position is None:
-            await self._acknowledge(type, resource_key(stored), reply, status_key)
+            await self._acknowledge(type, resource_key(stored), reply)
         return Resource(type, stored)
+
+    def _stored(self, reply: pb.WriteResponse | pb.WriteStatusResponse) -> pb.Resource:
+        if reply.resource is None or reply.resource.id is None:
+            raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
+        return reply.resource
 
     async def _acknowledge(
         self, type: ResourceType[Any], key: Key, reply: Any, status_key: str = "", *, deleted: bool = False
@@ -384,12 +389,12 @@ class Client(Subscribing):
         except GRPCError as error:
             translated = client_error(error, write=write, knows_outcomes=self._channel.knows_outcomes)
             if writes is not None and isinstance(translated, OutcomeUnknown):
-                writes.unknown(translated)
+                writes.unknown(translated, request)
             elif writes is not None and isinstance(translated, Fenced):
                 writes.fenced(request.fence)
             raise translated from error
         except BaseException as error:
             # A channel raises only GRPCErrors, or Cancelled. After any other exception the outcome is unknown.
             if writes is not None and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):
-                writes.unknown(None)
+                writes.unknown(None, request)
             raise

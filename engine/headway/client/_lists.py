@@ -20,6 +20,7 @@ from headway.resource import (
     pb,
     resource_id,
     resource_key,
+    selector_problem,
 )
 from headway.rpc import Channel
 from headway.service import WATCH_LIST, metadata_terms
@@ -60,6 +61,9 @@ async def read_snapshot(
     watch = pb.WatchListRequest(
         type=request.type, tenancy=request.tenancy, name_prefix=request.name_prefix, snapshot_only=True
     )
+    if selector_problem("filter", request.metadata_filter) is None:
+        # A server that knows the field sends less. The terms are compared in any case.
+        watch.metadata_filter = request.metadata_filter
     resources: list[pb.Resource] = []
     try:
         async with channel.stream(WATCH_LIST, watch, metadata=metadata) as items:

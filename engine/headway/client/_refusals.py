@@ -46,6 +46,19 @@ _REASONS: dict[Reason | None, type[HeadwayError]] = {
     Reason.WRITE_REJECTED: WriteRejected,
 }
 
+LASTING = frozenset(
+    (
+        Status.INVALID_ARGUMENT,
+        Status.NOT_FOUND,
+        Status.FAILED_PRECONDITION,
+        Status.PERMISSION_DENIED,
+        Status.UNAUTHENTICATED,
+        Status.UNIMPLEMENTED,
+        Status.DATA_LOSS,
+    )
+)
+"""The statuses after which the same request would fail again."""
+
 
 def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool = False) -> HeadwayError:
     """Return the typed error for a failed call.

@@ -10,21 +10,20 @@ Rules:
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.base import repr_text
-from headway.client._refusals import client_error
+from headway.base import repr_text, retry_delay
+from headway.client._refusals import LASTING, client_error
 from headway.client._subjects import Subject
 from headway.client._watch import Deleted, Upserted
-from headway.errors import HeadwayError, PayloadError, StoreChanged, Unavailable
+from headway.errors import Closed, HeadwayError, PayloadError, StoreChanged, Unavailable
 from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
 from headway.rpc import Channel, Lagging, Metadata
 from headway.service import SUBSCRIBE
@@ -39,20 +38,7 @@ from headway.subscription import (
     Topic,
 )
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 60.0
-
-_LASTING = frozenset(
-    (
-        Status.INVALID_ARGUMENT,
-        Status.NOT_FOUND,
-        Status.FAILED_PRECONDITION,
-        Status.PERMISSION_DENIED,
-        Status.UNAUTHENTICATED,
-        Status.UNIMPLEMENTED,
-        Status.DATA_LOSS,
-    )
-)
-"""The statuses after which the same request would fail again."""
+_LONGEST_WAIT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +77,7 @@ class Follower:
     """The task of a subscription. It opens one stream after the other, and hands over what they deliver.
 
     Attributes:
-        problem: the reason why there is no stream now; None with a stream.
+        problem: the reason why the stream was interrupted, until it is complete again; None otherwise.
     """
 
     def __init__(
@@ -121,10 +107,8 @@ class Follower:
                 except HeadwayError as error:
                     self.error = error
                     return
-                # Random delays keep many subscribers from coming back at once.
-                ceiling = min(_FIRST_WAIT * 2.0 ** min(self._failures, 16), _LONGEST_WAIT)
+                await trio.sleep(retry_delay(self._failures, _LONGEST_WAIT))
                 self._failures += 1
-                await trio.sleep(random.uniform(ceiling / 2, ceiling))
 
     async def _one_stream(self) -> str:
         """Hand over one stream until it ends, and return the reason for its end. Raises HeadwayError if that lasts."""
@@ -137,7 +121,9 @@ class Follower:
             translated = client_error(error)
             # NotHeadway and Closed have statuses that say less.
             passing = isinstance(translated, Unavailable) or error.status is Status.ABORTED
-            if error.status in _LASTING or not passing:
+            if isinstance(translated, StoreChanged):
+                raise StoreChanged(f"{translated}; to accept that store, subscribe without resume_after=") from error
+            if error.status in LASTING or not passing:
                 raise translated from error
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
@@ -148,7 +134,9 @@ class Follower:
         # The events of the snapshot by what they are about; None after it.
         gathered: dict[object, SubscriptionEvent] | None = {} if self._reached is None else None
         async for item in items:
-            self.problem = None
+            if not isinstance(item, NewSnapshot | SnapshotChunk | SnapshotPart):
+                # Until a snapshot is complete, the reader has the old state.
+                self.problem = None
             if isinstance(item, NewSnapshot):
                 gathered = {}
             elif isinstance(item, SnapshotChunk | SnapshotPart):
@@ -185,7 +173,10 @@ class Follower:
         here, there = reached.store, position.store
         if here is not None and there is not None:
             if here.store_id != there.store_id:
-                raise StoreChanged(f"the subscription is of store {here.store_id}, and {what} of {there.store_id}")
+                raise StoreChanged(
+                    f"the subscription is of store {here.store_id}, and {what} of {there.store_id}; to accept that "
+                    "store, subscribe without resume_after="
+                )
             if there.revision < here.revision:
                 raise Lagging(f"{what} is at revision {there.revision}, below {here.revision}")
         numbers = {(each.topic, each.incarnation): each.number for each in reached.topics}
@@ -218,7 +209,8 @@ class Subscription:
     """The batches of a subscription, in order. You get one from `Client.subscribe`, and iterate over it.
 
     It connects again by itself. Reading raises a HeadwayError only when that is useless: PermissionDenied,
-    InvalidArgument, or StoreChanged if the store was replaced.
+    InvalidArgument, StoreChanged if the store was replaced, or PayloadError for an event that this program cannot
+    decode. After an error, every further read raises it again. After the end of the block, reading raises Closed.
 
     Attributes:
         position: the position of what was read last, or what has been reached since. None before the first.
@@ -235,10 +227,11 @@ class Subscription:
             else:
                 self._types[subject.source.name] = subject.source
         self.position: SubscriptionPosition | None = None
+        self._undecodable: PayloadError | None = None
 
     @property
     def problem(self) -> str | None:
-        """The reason why the stream is interrupted now, or None."""
+        """The reason why the stream was interrupted, until it is complete again, or None."""
         return self._follower.problem
 
     def __aiter__(self) -> Subscription:
@@ -246,18 +239,25 @@ class Subscription:
 
     async def __anext__(self) -> SubscriptionBatch:
         while True:
+            if self._undecodable is not None:
+                raise self._undecodable
             try:
                 events, position, snapshot = await self._batches.receive()
             except trio.EndOfChannel:
-                self._fail()
-            self.position = position
+                raise self._follower.error or Closed(
+                    "the subscription's block has ended: read inside `async with client.subscribe(...) as batches:`"
+                ) from None
+            batch = None
             if events is not None:
-                return SubscriptionBatch([self._typed(each) for each in events], position, snapshot)
-
-    def _fail(self) -> NoReturn:
-        error = self._follower.error
-        assert error is not None
-        raise error
+                try:
+                    batch = SubscriptionBatch([self._typed(each) for each in events], position, snapshot)
+                except PayloadError as error:
+                    # A later batch would be applied to a state that lacks these events.
+                    self._undecodable = error
+                    raise
+            self.position = position
+            if batch is not None:
+                return batch
 
     def _typed(self, event: SubscriptionEvent) -> Upserted[Any] | Deleted[Any] | Published:
         if isinstance(event, Change):

@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import trio
-
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.base import check_trio
+from headway.base import block_nursery, check_trio
 from headway.client._arguments import milliseconds
 from headway.client._subjects import Subject, checked_subjects
 from headway.client._subscribe import Follower, Subscription
@@ -58,13 +56,6 @@ class Subscribing:
         )
         follower = Follower(self._channel, request, self._metadata, resume_after)
         subscription = Subscription(follower, wanted)
-        raised: BaseException | None = None
-        async with trio.open_nursery() as nursery:
+        async with block_nursery() as nursery:
             nursery.start_soon(follower.run, name="subscription")
-            try:
-                yield subscription
-            except BaseException as error:  # noqa: BLE001  # raised again below, outside of the nursery's group
-                raised = error
-            nursery.cancel_scope.cancel()
-        if raised is not None:
-            raise raised
+            yield subscription

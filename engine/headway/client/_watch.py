@@ -13,7 +13,16 @@ from grpclib import GRPCError
 
 from headway.client._refusals import client_error
 from headway.protobuf import Payload
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, Resource, ResourceType, SnapshotChunk
+from headway.resource import (
+    Bookmark,
+    Changes,
+    EndOfSnapshot,
+    Position,
+    Resource,
+    ResourceType,
+    ScopedType,
+    SnapshotChunk,
+)
 
 T = TypeVar("T", bound=Payload)
 
@@ -57,7 +66,9 @@ class WatchStream(Generic[T]):
     Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then.
     """
 
-    def __init__(self, type: ResourceType[T], items: AbstractAsyncContextManager[AsyncIterator[Any]]) -> None:
+    def __init__(
+        self, type: ResourceType[T] | ScopedType[T], items: AbstractAsyncContextManager[AsyncIterator[Any]]
+    ) -> None:
         self._type = type
         self._opened = items
         self._items: AsyncIterator[Any] | None = None

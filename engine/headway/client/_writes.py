@@ -50,8 +50,11 @@ class Writes(Protocol):
         """Wait until the writer's caches of other versions of this kind contain the write of this revision."""
         ...
 
-    def unknown(self, error: OutcomeUnknown | None) -> None:
-        """Handle a write with an unknown outcome. ``error`` is None after a cancellation or an unexpected exception."""
+    def unknown(self, error: OutcomeUnknown | None, request: Any = None) -> None:
+        """Handle a write with an unknown outcome. ``error`` is None after a cancellation or an unexpected exception.
+
+        ``request`` is the request of the write, if it is known.
+        """
         ...
 
     def fenced(self, fence: pb.Fence | None) -> None:

@@ -3,6 +3,8 @@
 Start with `_app.py`. Nothing here runs a controller: `headway.run` does.
 """
 
+from headway.controller._added import MOST_ADDED as MOST_ADDED
+from headway.controller._added import GrowingDefinition as GrowingDefinition
 from headway.controller._app import App as App
 from headway.controller._app import sealed as sealed
 from headway.controller._daemons import Daemons as Daemons

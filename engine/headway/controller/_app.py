@@ -30,7 +30,7 @@ from headway.errors import DeclarationError
 from headway.mapper import Predicate, When
 from headway.protobuf import Payload
 from headway.queue import Backoff
-from headway.resource import Columns, Hooks, Registry, Resource, ResourceType, Scope, name_problem
+from headway.resource import Columns, Hooks, Registry, Resource, ResourceType, Scope, ScopedType, name_problem
 from headway.subscription import Topic
 
 T = TypeVar("T", bound=Payload)
@@ -190,7 +190,7 @@ class App:
     def controller(
         self,
         *,
-        manages: ResourceType[T],
+        manages: ResourceType[T] | ScopedType[T],
         when: When[Resource[T]] | None = None,
         **options: Unpack[GivenControllerOptions],
     ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
@@ -212,7 +212,7 @@ class App:
         """Declare a controller by decorating its reconciler, an async function of a Runtime and a Request.
 
         Args:
-            manages: the type whose resources are reconciled, or a projection of it.
+            manages: the type whose resources are reconciled, or a scope or projection of it.
             when: selects the changes of the managed type that trigger a reconcile. Default: all.
             watches: a list of ``headway.watch(TYPE, mapper, when=...)``. If a resource of such a type changes, the
                 mapper returns the managed resources to reconcile.

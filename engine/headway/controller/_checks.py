@@ -14,7 +14,7 @@ from headway.controller._definition import Definition, placement_problem
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch, predicate
 from headway.queue import Backoff
-from headway.resource import Registry, ResourceType, did_you_mean, name_problem
+from headway.resource import Registry, ResourceType, ScopedType, TypeName, did_you_mean, is_form_of, name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -121,7 +121,7 @@ def _problems(definition: Definition, app: str, registry: Registry, taken: Conta
     yield from _types_problems(definition, app, registry)
     yield _indexes_problem(definition)
     yield _queries_problem(definition)
-    yield _needs_problem(definition)
+    yield needs_problem(definition)
     yield _numbers_problem(definition)
     yield placement_problem(definition.placement)
     for name, source in definition.sources.items():
@@ -143,7 +143,7 @@ def function_problem(what: str, function: object, arguments: int, *, plain: bool
 
 def check_type_given(what: str, type: object, form: str) -> None:
     """Raise DeclarationError if a daemon or timer has no type, as after `@app.daemon` without parentheses."""
-    if not isinstance(type, ResourceType | Projection):
+    if not isinstance(type, ResourceType | ScopedType | Projection):
         raise DeclarationError(f"a {what} needs a type, as app.type(...) returned it, not {type!r}. The form is:{form}")
 
 
@@ -175,14 +175,23 @@ def _types_problems(definition: Definition, app: str, registry: Registry) -> Ite
     ):
         for type in types:
             given: object = type
-            if not isinstance(given, ResourceType | Projection):
+            if not isinstance(given, ResourceType | ScopedType | Projection):
                 yield f"{field}: {given!r} is not a type: use what app.type(...) returned"
             elif type.name not in registry or registry.resolve(type.name) is not stored_type(type):
                 yield f"{field}: {type.name} is not a type of app {app!r}: declare it with app.type(...)"
-    names = [type.name for type in definition.types]
-    for name in names:
-        if names.count(name) > 1:
-            yield f"{name} is used in two forms: manage and watch either the whole type or one projection of it"
+    yield from forms_problems(definition)
+
+
+def forms_problems(definition: Definition) -> Iterator[str]:
+    """Yield a problem for each type that is managed or watched in two forms."""
+    forms: dict[TypeName, CachedType[Any]] = {}
+    for type in definition.types:
+        other = forms.setdefault(type.name, type)
+        if other is not type:
+            yield (
+                f"{type.name} is used in two forms, {other!r} and {type!r}: manage and watch the whole type, or one "
+                "scope or projection of it"
+            )
 
 
 def _indexes_problem(definition: Definition) -> str | None:
@@ -192,7 +201,7 @@ def _indexes_problem(definition: Definition) -> str | None:
         if not isinstance(given, Index):
             form = "headway.indexes.by(ACCOUNT, 'team', lambda account: ...)"
             return f"indexes: {given!r} is not an index: use what {form} returned"
-        if index.type not in definition.types:
+        if not definition.caches(index.type):
             return f"indexes has {index!r}: {index.type!r} is neither managed nor watched"
         if index.name == OWNER_INDEX:
             return f"indexes has {index!r}, whose name is reserved for the engine"
@@ -214,22 +223,22 @@ def _queries_problem(definition: Definition) -> str | None:
         for need in query.needs:
             if isinstance(need, Index) and need not in definition.indexes:
                 return f"{query!r} needs {need!r}: add it to `indexes`"
-            if not isinstance(need, Index) and need not in definition.types:
+            if not isinstance(need, Index) and not definition.caches(need):
                 return f"{query!r} needs {need!r}, which is neither managed nor watched: add it to `watches`"
     return None
 
 
-def _needs_problem(definition: Definition) -> str | None:
+def needs_problem(definition: Definition) -> str | None:
     """Return a problem if a mapper reads an undeclared index, since it would fail only at the first change."""
     for watch in definition.watches.values():
         for need in sorted(watch.needs, key=str):
             type = need.type or definition.manages
-            if type not in definition.types:
+            if not definition.caches(type):
                 return f"{watch} goes through {type!r}, which the controller neither manages nor watches"
             index = need.index
             if index is None:
                 continue
-            if index.type is not type:
+            if not is_form_of(type, index.type):
                 return f"{watch} reads {index!r} to map to {type!r}: give it an index on that"
             if index not in definition.indexes:
                 same = any(each.type is type and each.name == index.name for each in definition.indexes)

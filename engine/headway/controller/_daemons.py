@@ -41,6 +41,8 @@ class _DaemonTask:
     def __init__(self, uid: str) -> None:
         self.uid = uid
         self.ended = trio.Event()
+        # Canceled while the controller is paused. The task has no effect any more, and a successor replaces it.
+        self.scope = trio.CancelScope()
 
 
 class _Host:
@@ -66,13 +68,20 @@ class Daemons:
         """Return the same daemon with another function around the user's, and no tasks of its own yet."""
         return Daemons(wrap(self._daemon), finalizer=self._finalizer, backoff=self._backoff)
 
-    async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:  # noqa: ARG002  # the signature of a source
-        """Hold the run's tasks. This is the controller's source."""
+    async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:
+        """Hold the run's tasks, and cancel them while the controller is paused. This is the controller's source."""
         host = self._hosts.setdefault(rt, _Host())
         async with trio.open_nursery() as host.nursery:
             host.opened.set()
-            await trio.sleep_forever()
-        raise AssertionError("sleep_forever returned")
+            while True:
+                await rt.pausing.wait(paused=True)
+                for task in host.tasks.values():
+                    task.scope.cancel()
+                await rt.pausing.wait(paused=False)
+                for key, task in host.tasks.items():
+                    if task.scope.cancel_called:
+                        enqueue(rt.cache.manages.id(key[2], partition=key[0], namespace=key[1]))
+        raise AssertionError("the tasks of a run were given up")
 
     async def reconcile(self, rt: Runtime, request: Request[Any]) -> None:
         """Keep a task for the resource while it exists, and none otherwise."""
@@ -89,13 +98,16 @@ class Daemons:
         self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | Projected[Any] | None
     ) -> None:
         task = host.tasks.get(key)
-        if task is not None and (resource is None or task.uid != resource.uid):
-            # Its scope was canceled when the run received the change that is visible here.
+        if task is not None and (resource is None or task.uid != resource.uid or task.scope.cancel_called):
+            # Its scope was canceled when the run received the change that is visible here, or by a pause.
             await task.ended.wait()
             del host.tasks[key]
             task = None
         if task is None and resource is not None:
             task = host.tasks[key] = _DaemonTask(resource.uid)
+            if rt.pausing.reason is not None:
+                # This reconcile began before the pause.
+                task.scope.cancel()
             assert host.nursery is not None
             host.nursery.start_soon(self._run_task, rt, resource, task, name=f"daemon {rt.controller} of {resource.id}")
 
@@ -104,8 +116,8 @@ class Daemons:
         RECONCILING.set(None)
         MAPPING.set(KeyAtWork(resource.id.key))
         try:
-            with rt.alive(resource) as scope:
-                if not scope.cancel_called:
+            with task.scope, rt.alive(resource) as scope:
+                if not scope.cancel_called and not task.scope.cancel_called:
                     await self._call(rt, resource)
         except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
             error = ordinary(raised)

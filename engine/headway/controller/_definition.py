@@ -19,7 +19,7 @@ from headway.mapper import Predicate, Watch
 from headway.protobuf import Payload
 from headway.queue import Backoff
 from headway.reconcile import Request, Result, Runtime
-from headway.resource import ResourceId, ResourceType
+from headway.resource import ResourceId, ResourceType, is_form_of
 
 T = TypeVar("T", bound=Payload)
 
@@ -139,9 +139,13 @@ class Definition(Options):
         """The managed type, followed by the watched types."""
         return [self.manages, *(type for type in self.watches if type is not self.manages)]
 
+    def caches(self, asked: CachedType[Any]) -> bool:
+        """Return True if the controller manages or watches the type, in a form that is read by ``asked``."""
+        return any(is_form_of(type, asked) for type in self.types)
+
     def indexes_of(self, type: CachedType[Any]) -> list[Index[Any, Any]]:
         """Return the indexes on a type, with one by owner for each watched type, and for the managed type if needed."""
-        declared = [index for index in self.indexes if index.type is type]
+        declared = [index for index in self.indexes if is_form_of(type, index.type)]
         if type in self.watches or self._needs_owner_index():
             return [by_owner(type, name=OWNER_INDEX), *declared]
         return declared
@@ -149,4 +153,4 @@ class Definition(Options):
     def _needs_owner_index(self) -> bool:
         """Return True if a mapper looks up managed resources by owner."""
         needs = (need for watch in self.watches.values() for need in watch.needs)
-        return any(need.index is None and need.type in (None, self.manages) for need in needs)
+        return any(need.index is None and (need.type is None or is_form_of(self.manages, need.type)) for need in needs)

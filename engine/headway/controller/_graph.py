@@ -13,22 +13,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from headway.cache import range_of
 from headway.controller._app import App
 from headway.controller._definition import Definition
 from headway.errors import DeclarationError
-from headway.mapper import mapper_name
+from headway.mapper import mapper_name, watch_name
 from headway.resource import Registry
 
 Relation = Literal["manages", "watches", "reads", "writes"]
 
 
+_EDGE_DATA = ("type", "scope", "by")
+"""The fields of an `Edge` in the data of a controller."""
+
+
 class Edge(NamedTuple):
-    """A relation between a controller and a type. ``by`` names the mapper and predicate, if any."""
+    """A relation between a controller and a type.
+
+    Attributes:
+        by: the mapper and predicate, if any.
+        scope: the part of the type that it manages or watches, such as ``namespace='sales'``; empty for the whole type.
+    """
 
     controller: str
     relation: Relation
     type: str
     by: str = ""
+    scope: str = ""
+
+    @property
+    def of(self) -> str:
+        """The type with its scope."""
+        return f"{self.type} within {self.scope}" if self.scope else self.type
 
 
 class Step(NamedTuple):
@@ -88,7 +104,7 @@ class Graph:
                     "declares_writes": name not in self.undeclared,
                     **{
                         relation: [
-                            {"type": edge.type, "by": edge.by} if edge.by else {"type": edge.type}
+                            {key: value for key, value in edge._asdict().items() if key in _EDGE_DATA and value}
                             for edge in self.edges
                             if edge.controller == name and edge.relation == relation
                         ]
@@ -111,8 +127,27 @@ class Graph:
             elif edge.relation == "reads":
                 lines.append(f"  {type} -.->|reads| {controller}")
             else:
-                lines.append(f"  {type} -->|{edge.relation}| {controller}")
+                # Quoted, because the text of a scope may have any character. Mermaid writes a quote as an entity.
+                scope = f" within {edge.scope}".replace("#", "#35;").replace('"', "#quot;") if edge.scope else ""
+                label = f'"{edge.relation}{scope}"' if scope else edge.relation
+                lines.append(f"  {type} -->|{label}| {controller}")
         return "\n".join(["flowchart TD", *lines]) + "\n"
+
+    def drawing(self) -> str:
+        """Return the graph as a drawing of characters, as wide as it has to be.
+
+        Types are in brackets, controllers in parentheses. A change travels from left to right. Arrows back, as from a
+        controller to the type that it manages, are listed below.
+        """
+        from headway.controller._drawing import draw
+
+        return draw(self)
+
+    def svg(self) -> str:
+        """Return the graph as an SVG image, for light and dark pages."""
+        from headway.controller._svg import svg
+
+        return svg(self)
 
 
 def graph(*apps: App) -> Graph:
@@ -144,10 +179,10 @@ def graph(*apps: App) -> Graph:
 
 def _edges(name: str, definition: Definition) -> list[Edge]:
     when = "" if definition.when is None else f"when {definition.when.name}"
-    edges = [Edge(name, "manages", str(definition.manages.name), when)]
+    managed = definition.manages
+    edges = [Edge(name, "manages", str(managed.name), when, str(range_of(managed)))]
     for watch in sorted(definition.watches.values(), key=lambda each: each.type.name):
-        by = mapper_name(watch.mapper) + ("" if watch.when is None else f" when {watch.when.name}")
-        edges.append(Edge(name, "watches", str(watch.type.name), by))
+        edges.append(Edge(name, "watches", str(watch.type.name), watch_name(watch), str(range_of(watch.type))))
     edges += [Edge(name, "reads", each) for each in sorted(str(type.name) for type in definition.reads or ())]
     edges += [Edge(name, "writes", each) for each in sorted(str(type.name) for type in definition.writes or ())]
     return edges

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from os import PathLike
 from typing import Any, NamedTuple
 
 from headway.access import Authorizer
@@ -59,6 +60,8 @@ class RunOptions(NamedTuple):
     hard_exit: float | None
     gc_freeze: bool
     block_limit: float | None
+    journal: str | PathLike[str] | None = None
+    journal_bytes: int = 0
 
     def check(self) -> None:
         """Raise DeclarationError for the first option that is invalid."""
@@ -72,6 +75,13 @@ class RunOptions(NamedTuple):
             if getattr(self, name) is not None:
                 check_seconds(name, getattr(self, name))
         check_flag("gc_freeze", self.gc_freeze)
+        given: object = self.journal_bytes
+        if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+            raise DeclarationError(
+                f"journal_bytes={given!r} must be a number of bytes >= 0, such as journal_bytes=16 << 20"
+            )
+        if self.journal is not None and not isinstance(self.journal, str | PathLike):
+            raise DeclarationError(f"journal={self.journal!r:.200} must be a path, such as journal='journal.jsonl'")
         if self.report is not None:
             check_plain("report", self.report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
 
@@ -123,6 +133,31 @@ def check_listen(given: object, access: object, *, insecure: bool) -> None:
             f"listen={list(given)!r} needs either access=headway.access.Authorizer(...), which decides who may do "
             "what, or insecure=True, which lets every client that can connect do everything"
         )
+
+
+def check_http(given: object, access: object, tls: object, *, insecure: bool) -> None:
+    """Raise DeclarationError if a value is neither None nor an address for HTTP that these settings allow."""
+    if given is None:
+        return
+    # Imported here, as with TLS.
+    from headway.http import check_http_address
+
+    if not isinstance(given, str):
+        raise DeclarationError(f"http={given!r:.200} must be an address, such as http='127.0.0.1:8080'")
+    if access is None and not insecure:
+        raise DeclarationError(
+            f"http={given!r} needs either access=headway.access.Authorizer(...), which decides who may do what, or "
+            "insecure=True, which lets every program on this machine do everything"
+        )
+    try:
+        check_http_address(given, controlled=access is not None)
+    except InvalidArgument as error:
+        raise DeclarationError(f"http={given!r}: {error}") from None
+    if tls is not None:
+        from headway.rpc import ServerTls
+
+        if not isinstance(tls, ServerTls):
+            raise DeclarationError(f"tls={tls!r} must come from headway.rpc.server_tls(...) for an engine with http=")
 
 
 def check_tls(given: object) -> None:

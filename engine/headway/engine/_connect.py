@@ -83,8 +83,13 @@ def open_remote(
     if token and not insecure and (host := plain_text_host(addresses(endpoints), tls)):
         raise InvalidArgument(readable("a token", host, "use tls=headway.rpc.client_tls(...), or insecure=True"))
     from headway.rpc import open_channel
+    from headway.why import ATTEND, QuestionDecoder
 
-    decoders: dict[str, Callable[[], StreamDecoder]] = {WATCH_LIST: WatchDecoder, SUBSCRIBE: SubscribeDecoder}
+    decoders: dict[str, Callable[[], StreamDecoder]] = {
+        WATCH_LIST: WatchDecoder,
+        SUBSCRIBE: SubscribeDecoder,
+        ATTEND: QuestionDecoder,
+    }
     return open_channel(
         endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout, insecure=insecure
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -12,11 +13,15 @@ from headway.base import check_trio
 from headway.cache import CachedType, Index, Informers, Query
 from headway.client import Client
 from headway.engine._store_health import StoreHealth
+from headway.errors import InvalidArgument
 from headway.events import Report, ignore
 from headway.notify import PrimedCache, Wanted, open_primed
-from headway.resource import Registry
+from headway.resource import Registry, ResourceId
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import StoreProblem
+
+if TYPE_CHECKING:
+    from headway.why import ObserveHost, StuckList, Why
 
 
 class Engine:
@@ -25,8 +30,7 @@ class Engine:
     Attributes:
         client: reads and writes resources, without a controller's fence.
         addresses: the addresses it listens on, with the actual ports; empty unless ``listen`` was given.
-        controllers: the controllers by name. For example, ``engine.controllers["accounts"].status()`` returns the state
-            of one. If two apps have a controller of the same name, each is listed under "app/name".
+        http: the address at which it serves HTTP, with the actual port; None unless ``http`` was given.
     """
 
     def __init__(
@@ -40,6 +44,9 @@ class Engine:
         *,
         registry: Registry | None = None,
         report: Report = ignore,
+        observe: ObserveHost | None = None,
+        begin_late: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+        http: str | None = None,
     ) -> None:
         self.client = client
         self.addresses = list(addresses)
@@ -47,9 +54,11 @@ class Engine:
         self._supervisors = supervisors
         self._registry = registry or Registry()
         self._report = report
+        self._observe = observe
         self._informers = informers
         self._store = store
-        self.controllers = _by_name(supervisors)
+        self._begin_late = begin_late
+        self.http = http
 
     @asynccontextmanager
     async def open_cache(
@@ -91,6 +100,15 @@ class Engine:
         """
         return None if self._store is None else self._store.problem
 
+    @property
+    def controllers(self) -> dict[str, Supervisor]:
+        """The controllers by name. For example, ``engine.controllers["accounts"].status()`` returns the state of one.
+
+        If two apps have a controller of the same name, each is listed under "app/name". Headway's own controllers of
+        peerings are listed once there is a peering.
+        """
+        return _by_name(self._supervisors)
+
     def status(self) -> list[ControllerStatus]:
         """Return the state of every controller, including Headway's own.
 
@@ -98,6 +116,39 @@ class Engine:
         run, if any.
         """
         return [supervisor.status() for supervisor in self._supervisors]
+
+    async def why(self, id: ResourceId) -> Why:
+        """Return why the controllers are, or are not, done with a resource: ``(await engine.why(team.id)).sentences()``
+
+        With `open_engine`, this also asks the processes of `open_workers` that work for this engine, and takes up to
+        two seconds if one of them does not answer. With `open_workers`, it asks only this process.
+
+        Raises:
+            InvalidArgument: if ``id`` is not an id of a type of the apps.
+            Unavailable: if the store cannot be read.
+        """
+        given: object = id
+        if not isinstance(given, ResourceId) or given.type not in self._registry:
+            raise InvalidArgument(
+                f"why() expects the id of a resource of the apps, such as team.id, not {given!r:.120}"
+            )
+        return await self._asked().why(id)
+
+    async def stuck(self, longer_than: float = 60.0) -> StuckList:
+        """Return all work that has been owed for longer than this many seconds, the oldest first.
+
+        It asks the same processes as `why`. Raises InvalidArgument if ``longer_than`` is not a number >= 0.
+        """
+        given: object = longer_than
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
+            raise InvalidArgument(f"longer_than must be >= 0 seconds, not {given!r:.120}")
+        return await self._asked().stuck(longer_than)
+
+    def _asked(self) -> ObserveHost:
+        check_trio("why and stuck")
+        self._check_open()
+        assert self._observe is not None
+        return self._observe
 
     async def wait_idle(self) -> None:
         """Wait until every controller is idle: every change so far is mapped and reconciled without failure.
@@ -110,6 +161,8 @@ class Engine:
         """
         check_trio("wait_idle")
         while True:
+            self._check_open()
+            await self._begin_late()
             await trio.lowlevel.checkpoint()
             self._check_open()
             # Every run begins with a commit, so no run has begun at revision 0.

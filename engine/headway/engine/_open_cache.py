@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from headway.base import check_keywords, check_trio
+from headway.base import block_nursery, check_keywords, check_trio
 from headway.cache import CachedType, Index, Informers, Query
 from headway.controller import App, sealed
 from headway.engine._arguments import RunOptions, check_flag, combine_apps
 from headway.engine._compared import ComparedChannel
 from headway.engine._connect import find_engine, open_remote
 from headway.events import Report
-from headway.notify import PrimedCache, Wanted, block_nursery, open_primed
+from headway.notify import PrimedCache, Wanted, open_primed
 from headway.rpc import TOKEN_HEADER, Channel, WithMetadata
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from headway.access import Audit, Authorizer
@@ -17,6 +18,7 @@ from headway.engine._arguments import (
     RunOptions,
     check_backend,
     check_flag,
+    check_http,
     check_limits,
     check_listen,
     check_store,
@@ -28,18 +30,24 @@ from headway.engine._arguments import (
 )
 from headway.engine._collector import GcFreeze
 from headway.engine._engine import Engine
+from headway.engine._journaling import opened_journal
+from headway.engine._late_controllers import LateControllers
 from headway.engine._placing import SERVER, Placing, supervisor, worker_name
 from headway.engine._running import start_controllers, watched_nursery
 from headway.engine._services import EngineServices
 from headway.engine._store_health import StoreHealth
 from headway.events import Report
+from headway.journal import JOURNAL_BYTES
+from headway.resource import PEERING
 from headway.rpc import Channel, Limits
-from headway.run import LEASE_TTL, STALL_LIMIT, Supervisor
+from headway.run import LEASE_TTL, STALL_LIMIT, Pauses, Supervisor
 from headway.service import unregistered
 from headway.storage import Backend, is_shared, last_leases, open_store, record_schemas, refuse_unfinished
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from headway.peering import PeerLinks
 
 _PACE = 0.02
 """The interval, in seconds, at which the engine's own controllers read their streams.
@@ -57,7 +65,9 @@ async def open_engine(
     report: Report | None = None,
     lag_limit: float = 30.0,
     wrap_channel: Callable[[Channel], Channel] | None = None,
+    peer_links: PeerLinks | None = None,
     listen: Sequence[str] = (),
+    http: str | None = None,
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
@@ -69,6 +79,8 @@ async def open_engine(
     hard_exit: float | None = None,
     gc_freeze: bool = False,
     block_limit: float | None = 1.0,
+    journal: str | PathLike[str] | None = None,
+    journal_bytes: int = JOURNAL_BYTES,
     check_isolation: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
@@ -86,8 +98,11 @@ async def open_engine(
             `math.inf` for never.
         wrap_channel: a function for tests that puts your own channel between the controllers and the service, such as
             `headway.testing.ScriptedChannel`. The engine's own client and controllers do not use it.
+        peer_links: for tests: what connects this engine with its peers (`headway.peering`) in place of gRPC.
         listen: the addresses at which to serve gRPC, also under Consul's service name: "127.0.0.1:9000", "[::1]:0",
             "unix:/run/headway.sock".
+        http: the address at which to serve resources as JSON over HTTP: "127.0.0.1:8080". Without ``access``, it must
+            be a loopback address. It needs ``pip install 'headway[http]'``.
         tls: the TLS context for TCP addresses, from `headway.rpc.server_tls`. A certificate that is renewed on disk is
             used without a restart.
         access: decides which network client may do what. Code within the process may do everything.
@@ -111,13 +126,16 @@ async def open_engine(
             affect the whole process, and the end of the block undoes both.
         block_limit: the time, in seconds, for which a task may block the event loop, in a blocking call or a long
             computation, before it is reported with its stack (`LoopBlocked`). None disables this check.
+        journal: a file to which the journal is also written, one JSON object a line. It is rotated.
+        journal_bytes: the memory, in bytes, of the record of what the controllers did, from which `Engine.why` answers.
+            0 keeps none.
         check_isolation: for tests: compare the arguments of index functions, projections, predicates and mappers before
             and after every call. A function that mutates its argument fails with IsolationBroken, which names the
             function, and the block raises it as well when it ends.
 
     Raises:
-        DeclarationError: if the apps do not fit together, if ``listen`` is given without ``access`` or ``insecure``, or
-            if ``process`` is not a valid name.
+        DeclarationError: if the apps do not fit together, if ``listen`` or ``http`` is given without ``access`` or
+            ``insecure``, if a library for ``http`` is not installed, or if ``process`` is not a valid name.
         StoreUnusable: if the store cannot be opened.
         SchemaMismatch: if this program would misread the stored data.
         OSError: if an address cannot be bound.
@@ -127,10 +145,14 @@ async def open_engine(
     registry, definitions = combine_apps(apps)
     topics = combine_topics(apps)
     refuse_own_name(apps)
-    options = RunOptions(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit)
+    options = RunOptions(
+        *(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit),
+        *(journal, journal_bytes),
+    )
     options.check()
     check_listen(listen, access, insecure=insecure)
     check_tls(tls)
+    check_http(http, access, tls, insecure=insecure)
     check_limits(limits)
     check_flag("check_isolation", check_isolation)
     check_wrap_channel(wrap_channel)
@@ -139,53 +161,83 @@ async def open_engine(
     report = options.safe_report()
     opened = open_store(store) if isinstance(store, str) else store
     with GcFreeze(gc_freeze) as freeze:
-        async with sealed(apps), opened as backend:
+        async with sealed(apps), opened_journal(options) as (recorded, start_writing), opened as backend:
             check_backend(backend)
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             await record_schemas(backend, registry)
-            services = EngineServices(backend, registry, report, topics)
+            services = EngineServices(backend, registry, report, topics, recorded)
+            if peer_links is not None:
+                services.link_peers(peer_links)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
             isolation = Isolation() if check_isolation else None
             async with (
-                services.open_channel(report, lasting_leases=lasting) as channel,
+                services.open_channels(report, lasting_leases=lasting) as (channel, privileged),
                 watched_nursery(options, report) as (nursery, ending),
             ):
+                start_writing(nursery)
+
+                def informers_of(used: Channel, pace: float = 0.0) -> Informers:
+                    return Informers(used, nursery, report, lag_limit=lag_limit, pace=pace, isolation=isolation)
 
                 def place(
-                    used: Channel, app: dict[str, Definition], name: str | None, pace: float = 0.0
+                    used: Channel, app: dict[str, Definition], name: str | None, informers: Informers
                 ) -> list[Supervisor]:
-                    informers = Informers(used, nursery, report, lag_limit=lag_limit, pace=pace, isolation=isolation)
-                    all_informers.append(informers)
-                    placing = Placing(informers, used, registry, report, stall_limit, name, lease_ttl)
+                    placing = Placing(informers, pauses, used, registry, report, stall_limit, name, lease_ttl, recorded)
                     return [supervisor(*each, placing) for each in app.items()]
 
-                all_informers: list[Informers] = []
                 theirs = channel if wrap_channel is None else wrap_channel(channel)
-                builtin = builtin_app(registry, partial(unregistered, backend, registry))
+                all_informers = [informers_of(theirs), informers_of(privileged, _PACE)]
+                pauses = Pauses(all_informers[-1])
+                nursery.start_soon(pauses.follow, name="paused controllers")
+                builtin = builtin_app(registry, partial(unregistered, backend, registry), services.peerings)
                 own = combine_apps([builtin])[1]
                 if is_shared(backend):
                     name = worker_name(process)
-                    supervisors = place(theirs, definitions, name) + place(channel, own, name, _PACE)
+                    names: tuple[str, str | None] = (name, name)
                 else:
                     # This engine alone has the store: Headway's own controllers run only here and need no leases.
-                    supervisors = place(theirs, definitions, SERVER) + place(channel, own, None, _PACE)
+                    names = (SERVER, None)
+                supervisors = place(theirs, definitions, names[0], all_informers[0])
+                builtins = place(privileged, own, names[1], all_informers[1])
+                of_peerings = [each for each, of in zip(builtins, own.values(), strict=True) if of.manages is PEERING]
+                supervisors += [each for each in builtins if each not in of_peerings]
+
+                services.observe.supervisors = supervisors
+
+                def begin_peerings() -> None:
+                    supervisors.extend(of_peerings)
+                    start_controllers(nursery, of_peerings)
+
+                late = LateControllers(all_informers[-1], Client(privileged, registry), PEERING, begin_peerings)
+                nursery.start_soon(late.watch, name="the first peering")
                 health = StoreHealth(backend, all_informers, report)
                 nursery.start_soon(health.watch, name="the health of the store")
                 start_controllers(nursery, supervisors, freeze)
                 async with AsyncExitStack() as network:
                     addresses: Sequence[str] = ()
-                    if listen:
-                        # Network code is imported only for an engine that listens.
-                        from headway.engine._network import listening
-
+                    http_address: str | None = None
+                    if listen or http is not None:
                         audit = Audit(report)
                         if access is not None:
                             nursery.start_soon(audit.report_rest, name="audit")
                         offered = services.for_clients(access, audit)
+                        # Network code is imported only for an engine that listens.
+                        if http is not None:
+                            from headway.engine._http import beside_http, serving_http
+
+                            served = serving_http(http, offered, registry, access, tls, report, limits)
+                            http_address = await network.enter_async_context(served)
+                            limits = beside_http(limits)
+                    if listen:
+                        from headway.engine._network import listening
+
                         server = listening(offered, registry, topics, access, health, listen, tls, report, limits)
-                        addresses = await network.enter_async_context(server)
+                        nursery.start_soon(services.peerings.report.report_rest, name="refused peers")
+                        services.peerings.encrypted = tls is not None
+                        services.peerings.addresses = addresses = await network.enter_async_context(server)
+                    services.peerings.listening.set()
                     if access is not None:
                         network.callback(access.subscribe(report))
                     # Otherwise the server would give callers that wait for a lease its whole grace period.
@@ -202,6 +254,9 @@ async def open_engine(
                         health,
                         registry=registry,
                         report=report,
+                        observe=services.observe,
+                        begin_late=late.begin_if_wanted,
+                        http=http_address,
                     )
             if isolation is not None and isolation.broken:
                 raise isolation.broken[0]

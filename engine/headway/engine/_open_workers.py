@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from headway.base import check_keywords, check_trio
@@ -15,12 +16,15 @@ from headway.engine._collector import GcFreeze
 from headway.engine._compared import ComparedChannel
 from headway.engine._connect import find_engine, open_remote
 from headway.engine._engine import Engine
+from headway.engine._journaling import opened_journal
 from headway.engine._placing import Placing, supervisor, worker_name
 from headway.engine._running import start_controllers, watched_nursery
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
+from headway.journal import JOURNAL_BYTES
+from headway.resource import ResourceId, pb, shared_message
 from headway.rpc import TOKEN_HEADER, Channel, WithMetadata
-from headway.run import LEASE_TTL, STALL_LIMIT
+from headway.run import LEASE_TTL, STALL_LIMIT, Pauses
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -45,6 +49,8 @@ async def open_workers(
     hard_exit: float | None = None,
     gc_freeze: bool = False,
     block_limit: float | None = 1.0,
+    journal: str | PathLike[str] | None = None,
+    journal_bytes: int = JOURNAL_BYTES,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
 
@@ -68,7 +74,8 @@ async def open_workers(
         timeout: the timeout of a call, in seconds.
         lease_ttl: the time, in seconds from 1 to 3,600, after which another process takes over the leases of one that
             has died.
-        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit: as for `open_engine`.
+        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit, journal, journal_bytes: as
+            for `open_engine`.
 
     An engine that cannot be reached is retried without limit; the report and the status say so.
 
@@ -82,7 +89,10 @@ async def open_workers(
     check_trio("headway.open_workers")
     registry, definitions = combine_apps(apps)
     refuse_own_name(apps)
-    options = RunOptions(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit)
+    options = RunOptions(
+        *(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit),
+        *(journal, journal_bytes),
+    )
     options.check()
     check_endpoints(endpoints)
     check_connection(tls, server_name, token, insecure)
@@ -99,22 +109,44 @@ async def open_workers(
     # Several controllers, and the block's own call, may raise the same error.
     alike = (SchemaMismatch, NotHeadway)
     with GcFreeze(gc_freeze) as freeze:
-        async with sealed(apps), opened as bare:
+        async with sealed(apps), opened_journal(options) as (recorded, start_writing), opened as bare:
             report = freeze.wrap(report)
             named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
             channel = ComparedChannel(named, compared)
             async with watched_nursery(options, report, alike) as (nursery, _):
+                start_writing(nursery)
                 informers = Informers(channel, nursery, report, lag_limit=lag_limit)
-                placing = Placing(informers, channel, registry, report, stall_limit, name, lease_ttl)
+                pauses = Pauses(informers)
+                nursery.start_soon(pauses.follow, name="paused controllers")
+                placing = Placing(informers, pauses, channel, registry, report, stall_limit, name, lease_ttl, recorded)
                 supervisors = [supervisor(*each, placing) for each in definitions.items()]
                 nursery.start_soon(channel.wait_refused, name="types that the server would misread")
                 if not supervisors and opens:
                     nursery.start_soon(find_engine, channel, report, name="finding an engine")
                 start_controllers(nursery, supervisors, freeze)
+                # Imported here, because a program that has no controllers needs none of it.
+                from headway.why import ObserveHost, attend
+
+                async def read(id: ResourceId) -> pb.Resource | None:
+                    found = await client.get(registry.resolve(id.type), id)
+                    return None if found is None else shared_message(found)
+
+                observe = ObserveHost(read, recorded)
+                observe.supervisors = supervisors
+                if supervisors and opens:
+                    nursery.start_soon(attend, channel, name, supervisors, report, name="questions of the server")
                 types = [type for definition in definitions.values() for type in definition.types]
 
                 async def revision() -> int:
                     return (await informers.linearizable(types[0])).revision if types else 0
 
                 client = Client(channel, registry)
-                yield Engine(client, revision, supervisors, informers=[informers], registry=registry, report=report)
+                yield Engine(
+                    client,
+                    revision,
+                    supervisors,
+                    informers=[informers],
+                    registry=registry,
+                    report=report,
+                    observe=observe,
+                )

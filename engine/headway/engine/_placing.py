@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 from headway.cache import Informers
 from headway.client import HeldLease, LeaseClient
-from headway.controller import Definition, Sharded
+from headway.controller import Definition, GrowingDefinition, Sharded
 from headway.errors import DeclarationError
 from headway.events import Report
+from headway.journal import ControllerJournal, Journal
 from headway.resource import Registry
 from headway.rpc import Channel
-from headway.run import EveryKey, Leading, Owed, Ownership, Run, Shards, Supervisor
+from headway.run import EveryKey, Leading, Owed, Ownership, Pauses, Run, Shards, Supervisor
 
 SERVER = "server"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}\Z")
@@ -50,16 +51,22 @@ class Placing(NamedTuple):
     """The shared arguments of a process's controllers. If ``process`` is None, they need no leases."""
 
     informers: Informers
+    pauses: Pauses
     channel: Channel
     registry: Registry
     report: Report
     stall_limit: float
     process: str | None
     lease_ttl: float
+    journal: Journal | None = None
 
 
 def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Supervisor:
     """Return the supervisor of a controller in this process."""
+    growing = GrowingDefinition(definition, placing.registry)
+    journal = None if placing.journal is None else placing.journal.of(fence_name)
+    if journal is not None:
+        placing = placing._replace(report=journal.around(placing.report))
     leading: Leading | None = None
     process = placing.process
     if process is not None and definition.placement == "singleton":
@@ -69,25 +76,49 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
             process,
             placing.lease_ttl,
             placing.report,
-            check=partial(_check, definition, placing.informers),
-            warm=partial(_open, definition, placing.informers),
+            check=partial(_check, growing, placing.informers),
+            warm=partial(_open, growing, placing.informers),
         )
-    make = partial(_run, fence_name, definition, placing)
-    return Supervisor(definition.name, make, placing.report, fence_name=fence_name, leading=leading)
+    make = partial(_run, fence_name, growing, placing, journal)
+    added = partial(_added, growing)
+    return Supervisor(
+        definition.name,
+        make,
+        placing.report,
+        fence_name=fence_name,
+        leading=leading,
+        added_watches=added,
+        pauses=placing.pauses,
+        growing=growing,
+        journal=journal,
+        process=process or SERVER,
+    )
 
 
-def _check(definition: Definition, informers: Informers) -> None:
-    for type in definition.types:
+def _added(growing: GrowingDefinition) -> tuple[str, ...]:
+    return tuple(map(str, growing.added))
+
+
+def _check(growing: GrowingDefinition, informers: Informers) -> None:
+    for type in growing.current.types:
         for known in informers.opened(type):
             known.check()
 
 
-def _open(definition: Definition, informers: Informers) -> None:
-    for type in definition.types:
+def _open(growing: GrowingDefinition, informers: Informers) -> None:
+    for type in growing.current.types:
         informers.informer_for(type)
 
 
-def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed, lease: HeldLease | None) -> Run:
+def _run(
+    fence_name: str,
+    growing: GrowingDefinition,
+    placing: Placing,
+    journal: ControllerJournal | None,
+    owed: Owed,
+    lease: HeldLease | None,
+) -> Run:
+    definition = growing.current
     process = placing.process or SERVER
     ownership: Ownership
     if isinstance(definition.placement, Sharded):
@@ -98,15 +129,17 @@ def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed, 
         member = "" if definition.placement == "singleton" or placing.process is None else process
         ownership = EveryKey(definition.backoff)
     return Run(
-        definition,
+        growing,
         informers=placing.informers,
         channel=placing.channel,
         registry=placing.registry,
         report=placing.report,
         fence_name=fence_name,
         member=member,
+        pauses=placing.pauses,
         ownership=ownership,
         lease=lease,
         owed=owed,
         stall_limit=placing.stall_limit,
+        journal=journal,
     )

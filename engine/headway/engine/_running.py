@@ -49,9 +49,9 @@ async def watched_nursery(
             raise only from only.__cause__
 
 
-def start_controllers(nursery: trio.Nursery, supervisors: Sequence[Supervisor], freeze: GcFreeze) -> None:
+def start_controllers(nursery: trio.Nursery, supervisors: Sequence[Supervisor], freeze: GcFreeze | None = None) -> None:
     """Start the supervisors of a process, and the end of the garbage collector's pause after their first pass."""
     for each in supervisors:
         nursery.start_soon(each.supervise, name=f"controller {each.name}")
-    if freeze.wanted:
+    if freeze is not None and freeze.wanted:
         nursery.start_soon(freeze.first_pass, supervisors, name="the garbage collector")

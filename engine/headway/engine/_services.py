@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.access import Audit, Authorizer, Caller, Guarded
+from headway.client import Client
 from headway.events import HandlerFailed, Report
-from headway.resource import Registry
+from headway.journal import Journal
+from headway.resource import Registry, ResourceId, pb
 from headway.rpc import InProcessChannel, Services
 from headway.service import (
     ConsulService,
@@ -27,57 +29,103 @@ from headway.service import (
 from headway.storage import Backend
 from headway.subscription import Topic
 
+if TYPE_CHECKING:
+    from headway.peering import PeerLinks
+
 
 class EngineServices:
     """The services in front of a store."""
 
     def __init__(
-        self, backend: Backend, registry: Registry, report: Report, topics: Mapping[str, Topic[Any]] | None = None
+        self,
+        backend: Backend,
+        registry: Registry,
+        report: Report,
+        topics: Mapping[str, Topic[Any]] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._registry = registry
+        self._topics = topics
         self._waits = LeaseWaits()
         self._streams = OpenSubscriptions()
         versions = Versions(registry, report)
+        # Imported here, because a program that only connects to engines needs none of it.
+        from headway.peering import PeeringHost, PeeringService, PeerStreamService
+        from headway.why import ObserveHost, ObserveService
+
+        async def read(id: ResourceId) -> pb.Resource | None:
+            return (await backend.read(id.type.unversioned, id.key))[0]
+
+        self.observe = ObserveHost(read, journal)
+        writes = None if journal is None else journal.writes
+
+        self.peerings = PeeringHost(backend, registry, report)
+        self._peerings = partial(PeeringService, self.peerings)
+        self._peer_streams = PeerStreamService(self.peerings)
+        resources = partial(ResourceService, backend, registry, versions=versions, journal=writes)
         self._shared: list[Callable[..., Any]] = [
-            partial(ResourceService, backend, registry, versions=versions),
-            partial(ConsulService, backend, registry, versions=versions),
+            resources,
+            partial(ConsulService, backend, registry, versions=versions, journal=writes),
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
             partial(SubscribeService, backend, registry, topics or {}, versions=versions, streams=self._streams),
+            self._peerings,
+            partial(ObserveService, self.observe, registry),
         ]
         self._migration = partial(MigrationService, backend, registry)
         self._own = Services(*(service() for service in self._shared), encoders=watch_encoders())
+        others = (service() for service in self._shared[1:])
+        self._privileged = Services(resources(writes_copies=True), *others, encoders=watch_encoders())
 
     @asynccontextmanager
-    async def open_channel(self, report: Report, *, lasting_leases: bool) -> AsyncIterator[InProcessChannel]:
-        """Open a channel for the engine's own process, which may do everything."""
+    async def open_channels(
+        self, report: Report, *, lasting_leases: bool
+    ) -> AsyncIterator[tuple[InProcessChannel, InProcessChannel]]:
+        """Open channels for the engine's own process, which may do everything, and for Headway's own controllers.
+
+        Only the latter may write to the partitions with the copies of peerings.
+        """
 
         def failed(path: str, error: BaseException) -> None:
             report(HandlerFailed(path, error))
 
         channel = InProcessChannel(self._own, report=failed, lasting_leases=lasting_leases)
+        privileged = InProcessChannel(self._privileged, report=failed, lasting_leases=lasting_leases)
+        self.peerings.client, self.peerings.channel = Client(privileged, self._registry), privileged
         try:
-            yield channel
+            yield channel, privileged
         finally:
             channel.close()
+            privileged.close()
 
     def for_clients(self, access: Authorizer | None, audit: Audit) -> Services:
         """Return the services for clients on the network. Without ``access``, every client may do everything."""
         registry = self._registry
         if access is None:
-            self._own.add(TypesService(registry))
+            self._own.add(TypesService(registry, self._topics))
             self._own.add(self._migration())
+            self._own.add(self._peer_streams)
             return self._own
 
         def types(caller: Caller) -> TypesService:
-            # A caller without any right to a type must not learn its schema.
-            return TypesService(registry, caller.may_know)
+            # A caller without any right to a type or topic must not learn its schema.
+            return TypesService(registry, self._topics, caller.may_know, caller.may_know_topic)
 
         everything: list[Callable[[Caller], Any]] = [*self._shared, self._migration, types]
         guarded = (Guarded(service, access, registry, audit) for service in everything)
-        return Services(*guarded, encoders=watch_encoders())
+        services = Services(*guarded, encoders=watch_encoders())
+        # A stream brings the secret of its peering instead of a token.
+        services.add(self._peer_streams)
+        return services
+
+    def link_peers(self, links: PeerLinks) -> None:
+        """Connect the engine with its peers by these links, in place of the network."""
+        self.peerings.addresses = links.serve({**self._peerings().__mapping__(), **self._peer_streams.__mapping__()})
+        self.peerings.open_channel = links.open_channel
 
     def end_waits(self) -> None:
         """Answer the calls that wait for a lease, and end the subscriptions, because the engine ends."""
         self._waits.end()
+        self.peerings.streams.resign()
         self._streams.end()
+        self.observe.end()

@@ -32,6 +32,8 @@ class StoreHealth:
         self._informers = informers
         self._report = report
         self._since = 0.0
+        # When the check under way has begun; None between two checks.
+        self._looking_since: float | None = None
         self._changed: Callable[[StoreProblem | None], None] | None = None
 
     def follow(self, changed: Callable[[StoreProblem | None], None]) -> None:
@@ -42,24 +44,28 @@ class StoreHealth:
     async def watch(self) -> None:
         """Check the store repeatedly until canceled."""
         async with trio.open_nursery() as nursery:
+            # The checks have a task of their own, because a thread that hangs in a read from a broken disk can't be
+            # canceled. Both tasks last: a check costs no task, event or cancel scope of its own.
+            nursery.start_soon(self._look_often, name="look at the store")
             while True:
-                looked = trio.Event()
-                # The check has a task of its own, because a thread that hangs in a read from a broken disk can't be
-                # canceled.
-                nursery.start_soon(self._look, looked, name="look at the store")
-                with trio.move_on_after(PATIENCE):
-                    await looked.wait()
-                if not looked.is_set():
+                since = self._looking_since
+                await trio.sleep_until((trio.current_time() if since is None else since) + PATIENCE)
+                # If the loop was held for that long, the answer may have arrived: a thread's result takes three turns.
+                for _ in range(3):
+                    await trio.lowlevel.checkpoint()
+                if since is not None and since == self._looking_since:
                     self._found(StoreProblem.AWAY, Unavailable(f"the store has not answered for {PATIENCE} s"))
-                    await looked.wait()
-                await trio.sleep(EVERY)
+                    await trio.sleep(PATIENCE)
 
-    async def _look(self, looked: trio.Event) -> None:
-        found = await find_problem(self._backend)
-        if found is None and any(informers.rolled_back for informers in self._informers):
-            found = StoreProblem.ROLLED_BACK, StoreRolledBack("the store answers with lower revisions than before")
-        self._found(*(found or (None, None)))
-        looked.set()
+    async def _look_often(self) -> None:
+        while True:
+            self._looking_since = trio.current_time()
+            found = await find_problem(self._backend)
+            if found is None and any(informers.rolled_back for informers in self._informers):
+                found = StoreProblem.ROLLED_BACK, StoreRolledBack("the store answers with lower revisions than before")
+            self._looking_since = None
+            self._found(*(found or (None, None)))
+            await trio.sleep(EVERY)
 
     def _found(self, problem: StoreProblem | None, error: HeadwayError | None) -> None:
         if problem is self.problem:

@@ -19,12 +19,14 @@ from headway.events._engine import LeaseDelayed as LeaseDelayed
 from headway.events._engine import LeaseEnded as LeaseEnded
 from headway.events._engine import LeaseTaken as LeaseTaken
 from headway.events._engine import MappingFailed as MappingFailed
+from headway.events._engine import Paused as Paused
 from headway.events._engine import PayloadUndecodable as PayloadUndecodable
 from headway.events._engine import Primed as Primed
 from headway.events._engine import Priming as Priming
 from headway.events._engine import ProjectionFailed as ProjectionFailed
 from headway.events._engine import Reconciled as Reconciled
 from headway.events._engine import ReconcileSlow as ReconcileSlow
+from headway.events._engine import Resumed as Resumed
 from headway.events._engine import RunEnded as RunEnded
 from headway.events._engine import RunStarted as RunStarted
 from headway.events._engine import SelfTriggered as SelfTriggered
@@ -33,6 +35,7 @@ from headway.events._engine import StaleRefused as StaleRefused
 from headway.events._engine import StreamEnded as StreamEnded
 from headway.events._engine import StreamLagging as StreamLagging
 from headway.events._engine import StreamOpened as StreamOpened
+from headway.events._engine import WatchAdded as WatchAdded
 from headway.events._engine import WriteResolved as WriteResolved
 from headway.events._engine import WriteUnknown as WriteUnknown
 from headway.events._record import Record as Record
@@ -47,6 +50,9 @@ from headway.events._server import CertificateRenewed as CertificateRenewed
 from headway.events._server import ConnectionEnded as ConnectionEnded
 from headway.events._server import ConnectionRefused as ConnectionRefused
 from headway.events._server import LoopBlocked as LoopBlocked
+from headway.events._server import PeerNotNotified as PeerNotNotified
+from headway.events._server import PeerRefused as PeerRefused
+from headway.events._server import PeerStoreReplaced as PeerStoreReplaced
 from headway.events._server import ShutdownBlocked as ShutdownBlocked
 from headway.events._server import StoreFailed as StoreFailed
 from headway.events._server import StoreRecovered as StoreRecovered

@@ -68,8 +68,36 @@ class RunStarted(Record):
     queued: int
 
 
+class Paused(Record):
+    """An operator has paused a controller (`headway pause`): this process starts no more reconciles of it."""
+
+    controller: str
+    reason: str
+
+
+class Resumed(Record):
+    """An operator has resumed a controller. ``queued`` keys are ready."""
+
+    controller: str
+    queued: int
+
+
+class WatchAdded(Record):
+    """A run added a watch (`Runtime.watch`) and ends. The next run has the watch.
+
+    ``mapper`` names its mapper and, if it has one, its predicate.
+    """
+
+    controller: str
+    type: Any
+    mapper: str
+
+
 class RunEnded(Record):
-    """A run ended. ``error`` is None if it was stopped. It restarts after ``delay`` seconds, unless that is None."""
+    """A run ended. ``error`` is None if it was stopped, or has ended itself to add a watch.
+
+    The controller restarts after ``delay`` seconds, unless that is None.
+    """
 
     controller: str
     error: BaseException | None

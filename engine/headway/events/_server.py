@@ -70,6 +70,39 @@ class CallDenied(Record):
     suppressed: int = 0
 
 
+class PeerRefused(Record):
+    """A ``peer`` presented a secret of a peering that is not valid, or violated the protocol of peerings.
+
+    No event contains a secret. Reported at most once a second. ``suppressed`` counts such calls since the last report.
+    """
+
+    why: str
+    peer: str
+    suppressed: int = 0
+
+
+class PeerNotNotified(Record):
+    """A ``peering`` was removed, and its other side does not know of the deletion.
+
+    It could not be reached, or refused the secret of the peering. Its own peering and its copies stay until they are
+    deleted there. ``why`` is the last problem.
+    """
+
+    peering: str
+    why: str
+    suppressed: int = 0
+
+
+class PeerStoreReplaced(Record):
+    """The other store of a ``peering`` was restored, or an operator has accepted that it was rolled back.
+
+    Its snapshot replaces the copies here. Some of them may become older, and others are removed.
+    """
+
+    peering: str
+    suppressed: int = 0
+
+
 class AccessChanged(Record):
     """Policies or tokens were replaced.
 

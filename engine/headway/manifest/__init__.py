@@ -16,8 +16,15 @@ The package `documents` parses the texts.
 
 from headway.errors import ManifestError as ManifestError
 from headway.errors import Problem as Problem
+from headway.manifest._content import Content as Content
+from headway.manifest._content import read_content as read_content
+from headway.manifest._content import read_payload as read_payload
 from headway.manifest._document import load as load
 from headway.manifest._document import load_file as load_file
 from headway.manifest._dump import as_object as as_object
 from headway.manifest._dump import dump as dump
 from headway.manifest._dump import dump_all as dump_all
+from headway.manifest._fields import Element as Element
+from headway.manifest._fields import Field as Field
+from headway.manifest._fields import enum_names as enum_names
+from headway.manifest._fields import fields_of as fields_of

@@ -92,7 +92,7 @@ def load_file(path: str | os.PathLike[str], registry: Registry) -> list[Resource
     return load(text, registry, source=source, format=format_of(text, path))
 
 
-class _Identity(NamedTuple):
+class Identity(NamedTuple):
     type: ResourceType[Any] | None
     name: str | None
     partition: str
@@ -105,10 +105,10 @@ def _read_document(node: Node, registry: Registry, problems: Problems) -> Resour
         problems.add_misplaced(node, "", "a map with type, name and data")
         return None
     before = len(problems)
-    entries = _entries(node, problems)
+    entries = document_entries(node, problems)
     identity = _identity(entries, node.place, "", registry, problems)
-    metadata = _metadata(entries["metadata"], problems) if "metadata" in entries else {}
-    owner = _owner(entries["owner"], identity, registry, problems) if "owner" in entries else None
+    metadata = metadata_of(entries["metadata"], problems) if "metadata" in entries else {}
+    owner = owner_of(entries["owner"], identity, registry, problems) if "owner" in entries else None
     data = None
     if identity.type is not None and "data" in entries:
         data = read_message(identity.type.payload, entries["data"].value, entries["data"].path, problems)
@@ -128,7 +128,7 @@ def _read_document(node: Node, registry: Registry, problems: Problems) -> Resour
         return None
 
 
-def _entries(node: Mapping, problems: Problems) -> dict[str, Entry]:
+def document_entries(node: Mapping, problems: Problems) -> dict[str, Entry]:
     format = _format(node)
     spellings, refused = _FIELDS, _REFUSED
     if format != "YAML":
@@ -182,13 +182,13 @@ def _identity(
     path: str,
     registry: Registry,
     problems: Problems,
-    near: _Identity | None = None,
-) -> _Identity:
+    near: Identity | None = None,
+) -> Identity:
     """Read the type, name and tenancy. Omitted tenancy units are those of ``near``, or else the defaults."""
     for name in ("type", "name"):
         if name not in entries:
             problems.add(place, path, f"{name} is required")
-    type = _type(entries["type"], registry, problems) if "type" in entries else None
+    type = type_of(entries["type"], registry, problems) if "type" in entries else None
     own_name = _checked_name(entries["name"], problems) if "name" in entries else None
     partition = namespace = ""
     if type is not None:
@@ -205,7 +205,7 @@ def _identity(
             partition = given
         elif given:
             namespace = given
-    return _Identity(type, own_name, partition, namespace)
+    return Identity(type, own_name, partition, namespace)
 
 
 def _unit_problem(type: ResourceType[Any], unit: str, given: str) -> str | None:
@@ -223,7 +223,7 @@ def _below_path(problem: str | None, field: str, given: str) -> str | None:
     return problem
 
 
-def _default_units(type: ResourceType[Any], near: _Identity | None) -> tuple[str, str]:
+def _default_units(type: ResourceType[Any], near: Identity | None) -> tuple[str, str]:
     partition, namespace = DEFAULT_TENANCY[type.scope]
     if near is None or type.scope is Scope.CLUSTER:
         return partition, namespace
@@ -239,7 +239,7 @@ def _checked_name(entry: Entry, problems: Problems) -> str | None:
     return name
 
 
-def _type(entry: Entry, registry: Registry, problems: Problems) -> ResourceType[Any] | None:
+def type_of(entry: Entry, registry: Registry, problems: Problems) -> ResourceType[Any] | None:
     name: str | tuple[str, str, str] | None
     if isinstance(entry.value, Mapping):
         name = _type_parts(entry.value, entry.path, problems)
@@ -282,7 +282,7 @@ def _type_parts(node: Mapping, path: str, problems: Problems) -> tuple[str, str,
     return (present[0], present[1], present[2]) if len(present) == len(parts) else None
 
 
-def _owner(entry: Entry, owned: _Identity, registry: Registry, problems: Problems) -> ResourceId | None:
+def owner_of(entry: Entry, owned: Identity, registry: Registry, problems: Problems) -> ResourceId | None:
     node = entry.value
     if not isinstance(node, Mapping):
         problems.add_misplaced(node, entry.path, "a map with type and name")
@@ -297,7 +297,8 @@ def _owner(entry: Entry, owned: _Identity, registry: Registry, problems: Problem
     return ResourceId(found.type.name, found.name, found.partition, found.namespace)
 
 
-def _metadata(entry: Entry, problems: Problems) -> dict[str, str]:
+def metadata_of(entry: Entry, problems: Problems, *, marked: bool = False) -> dict[str, str]:
+    """Return the metadata of an entry. With ``marked``, it may contain the mark of a resource that was read."""
     node = entry.value
     if not isinstance(node, Mapping):
         problems.add_misplaced(node, entry.path, "a map", "{}")
@@ -306,7 +307,7 @@ def _metadata(entry: Entry, problems: Problems) -> dict[str, str]:
     for key, value in one_of(node, entry.path, problems).entries:
         name = read_key(key, entry.path, problems)
         path = below(entry.path, key.text)
-        if name == DELETION_TIMESTAMP:
+        if name == DELETION_TIMESTAMP and not marked:
             problems.add(key.place, path, "only the store sets this: delete the resource instead")
         text = read_text(value, path, problems)
         metadata[name or ""] = text or ""

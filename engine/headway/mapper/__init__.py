@@ -32,6 +32,7 @@ from headway.mapper._predicates import not_own_writes as not_own_writes
 from headway.mapper._predicates import predicate as predicate
 from headway.mapper._predicates import status_changed as status_changed
 from headway.mapper._predicates import watch as watch
+from headway.mapper._predicates import watch_name as watch_name
 from headway.mapper._ready import Reference as Reference
 from headway.mapper._ready import change as change
 from headway.mapper._ready import index as index
@@ -46,3 +47,5 @@ from headway.mapper._ready import references as references
 from headway.mapper._ready import same_name as same_name
 from headway.mapper._ready import through as through
 from headway.mapper._ready import union as union
+from headway.mapper._same import changed_captures as changed_captures
+from headway.mapper._same import same_watch as same_watch

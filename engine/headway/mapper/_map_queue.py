@@ -40,12 +40,15 @@ class FailedChanges:
         failures: the number of consecutive failures to map them.
         due: when they are to be mapped again.
         lost: True if changes between these were dropped.
+        since: the time of the first failure; 0 before the caller has set it.
+        function: the name of the function that raised last.
+        error: the class and message of what it raised.
     """
 
     MOST = 16
     """The number of changes of one resource that are kept while its mapping fails."""
 
-    __slots__ = ("backlog", "changes", "due", "failures", "lost", "order", "type")
+    __slots__ = (*("backlog", "changes", "due", "error", "failures", "function", "lost", "order", "since", "type"),)
 
     def __init__(self, item: MapItem, due: float) -> None:
         self.type = item.type
@@ -55,6 +58,8 @@ class FailedChanges:
         self.failures = 1
         self.due = due
         self.lost = False
+        self.since = 0.0
+        self.function = self.error = ""
 
     @property
     def name(self) -> tuple[TypeName, Key]:
@@ -146,6 +151,10 @@ class MapQueue:
     def next_due(self) -> float | None:
         """Return when the next failed changes are due, or None."""
         return self._due[0][0] if self._due else None
+
+    def failed(self) -> Collection[FailedChanges]:
+        """Return the resources whose mapping failed, in no particular order."""
+        return self._failed.values()
 
     def drain(self) -> list[tuple[TypeName, Applied]]:
         """Return everything that waits, in no particular order, for the next run after this one has ended.

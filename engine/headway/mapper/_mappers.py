@@ -10,7 +10,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from headway.base import answer_problem, plain_problem, repr_text
-from headway.cache import CachedType, CacheReader, Index, Isolation, Projected
+from headway.cache import CachedType, CacheReader, Index, Isolation, Projected, range_of
 from headway.resource import Key, Resource, ResourceId, Stored, shared_message
 
 R = TypeVar("R", default=Any)
@@ -166,7 +166,10 @@ def mapper_problem(mapper: object) -> str | None:
 
 
 def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[str]]:
-    """Return the keys in a mapper's result, and a sentence for each element that is invalid."""
+    """Return the keys in a mapper's result, and a sentence for each element that is invalid.
+
+    Keys that the scope of the managed type excludes are left out.
+    """
     if isinstance(result, Awaitable) and (problem := answer_problem(result)):
         return [], [problem]
     if result is None:
@@ -185,6 +188,6 @@ def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[st
             problems.append(f"it returned {id}, of type {id.type}: the controller manages {managed.name}")
         elif problem := managed.tenancy_problem(id.partition, id.namespace):
             problems.append(f"it returned {id}: {problem}; return {managed.name.kind} ids, as from TYPE.id(name)")
-        else:
+        elif range_of(managed).matches(id.key):
             keys.append(id.key)
     return keys, problems

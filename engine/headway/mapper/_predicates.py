@@ -15,7 +15,7 @@ from headway.base import answer_problem, check_keywords, plain_problem
 from headway.cache import CachedType, Isolation, Projection
 from headway.errors import DeclarationError
 from headway.mapper._mappers import Mapper, Need, R, R_contra, mapper_name, mapper_problem, needs_of, reading
-from headway.resource import ResourceType, is_marked, pb
+from headway.resource import ResourceType, ScopedType, is_marked, pb
 
 Passes = Callable[[CachedType[Any], "pb.Resource | None", "pb.Resource | None", bool, "Isolation | None"], bool]
 """The function of a predicate: (type, old, new, True if this run made the write, the check of users' functions)."""
@@ -142,16 +142,16 @@ def none_of(*predicates: When[R]) -> Predicate[R]:
     return _combined("none_of", made, lambda *change: not any(each.passes(*change) for each in made))
 
 
-def _combined(name: str, made: list[Predicate[Any]], passes: Passes) -> Predicate[Any]:
+def _combined(name: str, made: tuple[Predicate[Any], ...], passes: Passes) -> Predicate[Any]:
     return Predicate(
         f"{name}({', '.join(each.name for each in made)})", passes, updates_only=all(each.updates_only for each in made)
     )
 
 
-def _made(where: str, given: tuple[object, ...]) -> list[Predicate[Any]]:
+def _made(where: str, given: tuple[object, ...]) -> tuple[Predicate[Any], ...]:
     if not given:
         raise DeclarationError(f"{where} takes predicates, such as headway.predicates.content_changed(), and got none")
-    return [predicate(where, each) for each in given]
+    return tuple(predicate(where, each) for each in given)
 
 
 def predicate(where: str, given: object) -> Predicate[Any]:
@@ -210,8 +210,13 @@ class Watch(Generic[R]):
         return needs_of(self.mapper)
 
     def __str__(self) -> str:
-        when = "" if self.when is None else f" when {self.when.name}"
-        return f"{self.type.name} by {mapper_name(self.mapper)}{when}"
+        given: object = self.type
+        return f"{given if isinstance(given, ScopedType) else self.type.name} by {watch_name(self)}"
+
+
+def watch_name(watch: Watch[Any]) -> str:
+    """Return the names of a watch's mapper and predicate in reports."""
+    return mapper_name(watch.mapper) + ("" if watch.when is None else f" when {watch.when.name}")
 
 
 @check_keywords
@@ -219,14 +224,14 @@ def watch(type: CachedType[R], mapper: Mapper[R], *, when: When[R] | None = None
     """``watches=[headway.watch(ROUTE, service_of, when=headway.predicates.content_changed())]``
 
     Args:
-        type: the watched type, or a projection of it.
+        type: the watched type, or a scope or projection of it.
         mapper: maps its changes to managed resources.
         when: selects the changes that are mapped. Default: all.
 
     Raises DeclarationError.
     """
     given: object = type
-    if not isinstance(given, ResourceType | Projection):
+    if not isinstance(given, ResourceType | ScopedType | Projection):
         raise DeclarationError(f"watch expects a type, as app.type(...) returned it, and a mapper, not {given!r}")
     problem = mapper_problem(mapper)
     if problem:

@@ -24,7 +24,7 @@ from headway.mapper._mappers import (
     reading,
     towards,
 )
-from headway.resource import Resource, ResourceId, ResourceType, Stored, pb, tenancy_within, type_name
+from headway.resource import Resource, ResourceId, ResourceType, ScopedType, Stored, pb, tenancy_within, type_name
 
 V = TypeVar("V", bound=Hashable)
 P = TypeVar("P", bound=tuple[str, ...])
@@ -205,7 +205,7 @@ def union(*mappers: Mapper[R]) -> Mapper[R]:
     """Map to everything that any of these mappers maps to, without duplicates."""
     _check("mappers.union", *mappers)
     name = f"mappers.union({', '.join(map(mapper_name, mappers))})"
-    states = [each for each in mappers if not isinstance(each, ChangeMapper)]
+    states = tuple(each for each in mappers if not isinstance(each, ChangeMapper))
     if len(states) == len(mappers):
         return ReadyMapper(
             name,
@@ -282,7 +282,7 @@ def through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]
     ``type`` itself are not mapped: watch it as well, with ``then`` as its mapper. ``type`` may be a projection.
     """
     given: object = type
-    if not isinstance(given, ResourceType | Projection):
+    if not isinstance(given, ResourceType | ScopedType | Projection):
         raise DeclarationError(f"mappers.through needs a type, as app.type(...) returned it, not {given!r}")
     _check("mappers.through", first, then)
     both: list[object] = [first, then]

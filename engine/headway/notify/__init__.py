@@ -6,7 +6,6 @@ the notifications from one revision to the next, and `_fetches.py` calls the fun
 
 from headway.notify._checks import Wanted as Wanted
 from headway.notify._handle import Handle as Handle
-from headway.notify._nursery import block_nursery as block_nursery
 from headway.notify._open import open_primed as open_primed
 from headway.notify._primed_cache import PrimedCache as PrimedCache
 from headway.notify._sources import BlockingQuery as BlockingQuery

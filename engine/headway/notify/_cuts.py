@@ -6,6 +6,8 @@ Rules:
    every read that a change up to there affects is marked. Changes beyond it wait for the next view.
 3. While the store is void, the last view stays. The first view of another store, or of the accepted one, marks every
    read as restored.
+4. While a type has no stream, no view may open. The error of that type is also the error of the reads whose types have
+   changes that wait for the view. An error ends with the first view that shows what came after it.
 """
 
 from __future__ import annotations
@@ -42,12 +44,17 @@ class Cuts:
         self._cache = cache
         self._types = types
         self._position_of = position
-        self.age = age
+        self._age_of = age
         self._reads: dict[TypeName, AffectedReads] = {type.name: AffectedReads() for type in types}
         self._pending: dict[TypeName, list[Applied]] = {type.name: [] for type in types}
         # The reads that have no value yet.
         self._new: dict[Read[Any], None] = {}
-        self._errors: dict[TypeName, tuple[HeadwayError | None, int]] = {}
+        # Why types are not current, with the number of failures.
+        self._errors: dict[TypeName, tuple[HeadwayError, int]] = {}
+        # The errors of types that are current again, but not in the view yet.
+        self._ending: dict[TypeName, tuple[HeadwayError, int]] = {}
+        # The errors that the reads of a type have.
+        self._noted: dict[TypeName, HeadwayError] = {}
         self._view: View | None = None
         self._opened = AsyncExitStack()
         # The number of times that the cache has begun to show other data.
@@ -56,6 +63,8 @@ class Cuts:
         # True while the store is void.
         self._frozen = False
         self._due = False
+        # True while the next view is being opened.
+        self._advancing = False
         self._woken = trio.lowlevel.ParkingLot()
 
     @property
@@ -65,6 +74,11 @@ class Cuts:
             raise NotPrimed("the handle is closed")
         return self._view
 
+    def age(self, type: TypeName) -> float:
+        """Return how long, in seconds, the reads of a type have not been known to be current."""
+        held_up = type in self._noted and type not in self._errors
+        return max(map(self._age_of, self._errors if held_up and self._errors else (type,)))
+
     # --- called by the cache ---
 
     def listener(self, type: TypeName) -> Callable[[Sequence[Applied]], None]:
@@ -72,9 +86,13 @@ class Cuts:
         return partial(self._note, type, self._generation)
 
     def _note(self, type: TypeName, generation: int, changes: Sequence[Applied]) -> None:
-        # Without a read, the next one begins with the state of its time.
-        if any(self._reads.values()) and generation == self._generation:
+        # A view that is open or about to open may be older than these changes, and may get a read that they affect.
+        # Without one, a new read begins with the present state.
+        begun = self._view is not None or self._advancing or any(self._reads.values())
+        if begun and generation == self._generation:
             self._pending[type].extend(changes)
+            if self._errors:
+                self._note_error_of(type)
             self._wake()
 
     def freeze(self) -> None:
@@ -92,20 +110,44 @@ class Cuts:
 
     def note_error(self, type: TypeName, error: HeadwayError | None, failures: int) -> None:
         """Note why a type is not current, or with None that it is."""
-        known = self._errors.get(type, (None, 0))[0]
-        if error is None and known is None:
+        if error is None:
+            if type in self._errors:
+                self._ending[type] = self._errors.pop(type)
+                self._wake()
             return
+        self._ending.pop(type, None)
         self._errors[type] = error, failures
+        for each, pending in self._pending.items():
+            if each == type or pending or self._view is None:
+                self._note_error_of(each, again=True)
+
+    def _error_of(self, type: TypeName) -> tuple[HeadwayError | None, int]:
+        """Return the error of the reads of a type, and the number of failures."""
+        own = self._errors.get(type) or self._ending.get(type)
+        if own is None and (self._pending[type] or self._view is None):
+            own = next(iter(self._errors.values()), None)
+        return own or (None, 0)
+
+    def _note_error_of(self, type: TypeName, *, again: bool = False) -> None:
+        """Mark the reads of a type if they have another error now, or if the same error has occurred ``again``."""
+        error, failures = self._error_of(type)
+        if error is self._noted.get(type) and not again:
+            return
+        if error is None:
+            self._noted.pop(type, None)
+        else:
+            self._noted[type] = error
         for read in self._reads[type]:
             read.note_error(error, failures)
 
     def add(self, read: Read[Any]) -> None:
         """Begin a read. If a view is open, the read has its first value at once."""
         self._reads[read.type.name].add(read)
-        read.error, read.failures = self._errors.get(read.type.name, (None, 0))
         if self._view is not None:
+            read.error, read.failures = self._error_of(read.type.name)
             read.note_value()
         else:
+            read.error, read.failures = self._errors.get(read.type.name, (None, 0))
             self._new[read] = None
             self._wake()
 
@@ -138,6 +180,8 @@ class Cuts:
                 else:
                     # An open view stores the old state of every resource that changes.
                     self._view, self.position = None, None
+                    self._ending = {}
+                    self._noted = {type: error for type, (error, _) in self._errors.items()}
                     for pending in self._pending.values():
                         pending.clear()
                     await self._opened.aclose()
@@ -148,11 +192,14 @@ class Cuts:
     async def _advance(self) -> None:
         generation = self._generation
         async with AsyncExitStack() as opening:
+            self._advancing = True
             try:
                 view = await opening.enter_async_context(self._cache.view(*self._types))
             except (StoreChanged, StoreRolledBack):
                 # The cache wakes this task when it is primed again.
                 return
+            finally:
+                self._advancing = False
             if generation != self._generation:
                 return
             before, self._opened = self._opened, opening.pop_all()
@@ -174,3 +221,6 @@ class Cuts:
             changed.update(dict.fromkeys(reads) if restored else reads.affected(ready))
         for read in changed:
             read.note_value(restored=restored)
+        self._ending = {type: error for type, error in self._ending.items() if self._pending[type]}
+        for type in list(self._noted):
+            self._note_error_of(type)

@@ -106,6 +106,11 @@ class Fetch(Answer[T]):
             self.note_value(restored=restored)
         elif recovered:
             self.note_error(None, 0)
+        else:
+            # A handle that was created when the value was too old has its first value now.
+            for handle in self.handles:
+                if not handle.answered:
+                    handle.mark()
 
 
 class PollFetch(Fetch[T]):

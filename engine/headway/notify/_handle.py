@@ -128,7 +128,7 @@ class Handle(Generic[T]):
     def value(self) -> T:
         """The newest value. Raises NotPrimed before the first, and the errors of the read."""
         answer = self._answer
-        if not self._answered or not answer.values:
+        if not self.has_value:
             why = (
                 "await updates.primed() first" if answer.error is None else f"the first attempt failed: {answer.error}"
             )
@@ -139,6 +139,11 @@ class Handle(Generic[T]):
             self._value_of = answer.values
         value: T = self._value  # type: ignore[assignment]  # it was read above
         return value
+
+    @property
+    def has_value(self) -> bool:
+        """True once `value` can be read. A fetch whose every call has failed has none."""
+        return self._answered and self._answer.values > 0
 
     @property
     def error(self) -> BaseException | None:

@@ -11,18 +11,18 @@ Rules:
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import trio
 
+from headway.base import retry_delay
 from headway.cache import CachedType, Informer, Informers, OnFailure, Subscription
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.notify._checks import Wanted
+from headway.notify._interruptions import Interruptions
 from headway.resource import TypeName
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 SHOWN_FAILURES = 2
 """The number of streams that end in a row before a type counts as cut off. A server that restarts is back sooner."""
 
@@ -38,6 +38,7 @@ class Keeper:
     Attributes:
         void: why the subscriptions are void, and since when on Trio's clock; None while they are not.
         primed_again: wakes the tasks that wait until the cache shows another store.
+        interruptions: why types are not current.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Keeper:
         self.void: tuple[HeadwayError, float] | None = None
         self.subscriptions: dict[TypeName, Subscription] = {}
         self.primed_again = trio.lowlevel.ParkingLot()
+        self.interruptions = Interruptions()
         self._wanted = wanted
         self._informers = informers
         self._held = held
@@ -69,9 +71,8 @@ class Keeper:
                 raise
             except (StoreChanged, Unavailable):
                 # The streams report their own failures.
-                ceiling = min(_FIRST_WAIT * 2.0 ** min(failures, 16), _LONGEST_WAIT)
+                await trio.sleep(retry_delay(failures))
                 failures += 1
-                await trio.sleep(random.uniform(ceiling / 2, ceiling))
 
     async def _prime(self) -> None:
         first = self._wanted.types[0]
@@ -139,13 +140,14 @@ class Keeper:
                 self._voided.unpark_all()
                 for each in self._held:
                     self._stream_changed(each, error, 1)
+        interruption = self.interruptions.note(name, informer)
         if self.void is None:
-            cut_off = informer.cut_off if informer.failures >= SHOWN_FAILURES else None
-            why = None if cut_off is None else Unavailable(f"{name} has no stream: {cut_off[0]}")
-            self._stream_changed(name, why, informer.failures)
+            why, failures = None, 0
+            if interruption is not None and interruption.failures >= SHOWN_FAILURES:
+                why, failures = Unavailable(f"{name} has no stream: {interruption.why}"), interruption.failures
+            self._stream_changed(name, why, failures)
 
     def close(self) -> None:
-        """End the subscriptions, and the waits for another store."""
+        """End the subscriptions."""
         for subscription in self.subscriptions.values():
             subscription.close()
-        self.primed_again.unpark_all()

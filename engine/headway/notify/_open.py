@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
+from headway.base import block_nursery
 from headway.cache import Informers
 from headway.events import Report
 from headway.notify._checks import Wanted
-from headway.notify._nursery import block_nursery
 from headway.notify._primed_cache import PrimedCache
 
 

@@ -53,6 +53,9 @@ class PrimedCache(CacheOfTypes):
         self._cuts = Cuts(self, wanted.types, self._position_of, self._age)
         self._keeper = Keeper(wanted, informers, held, self._report_indexes, self._note_stream)
         self._answers = Answers(self._cuts, nursery)
+        # The open blocks of notifications, and the waits for a revision. The end of the cache ends all of them.
+        self._notified: set[Updates] = set()
+        self._waits: set[trio.CancelScope] = set()
         # The ids of the stores that it has shown before the present one.
         self._left: set[str] = set()
         # While the data of a type is void, the states of all types when that was noticed. Another type may not have
@@ -105,9 +108,11 @@ class PrimedCache(CacheOfTypes):
             self._subscription(type)
         pins = {type.name: self._frozen[type.name] for type in types}
         view = View(self._whose, None, self._queries, pins, max(pin.revision for pin in pins.values()))
+        self._views.add(view)
         try:
             yield view
         finally:
+            self._views.discard(view)
             view.close()
 
     @override
@@ -120,6 +125,10 @@ class PrimedCache(CacheOfTypes):
         super().close()
         self._cuts.close()
         self._keeper.close()
+        for wait in self._waits:
+            wait.cancel()
+        for updates in self._notified:
+            updates.end_with_cache()
 
     # --- called by readers ---
 
@@ -132,15 +141,19 @@ class PrimedCache(CacheOfTypes):
         """
         store_id, revision = _wanted_position(position)
         await trio.lowlevel.checkpoint()
-        if store_id:
-            await self._wait_for_store(store_id)
+        with trio.CancelScope() as wait:
+            self._waits.add(wait)
+            try:
+                if store_id:
+                    await self._wait_for_store(store_id)
+                for name, subscription in list(self._subscriptions.items()):
+                    if subscription.store.frontier < revision:
+                        subscription.check()
+                        await self._held[name].wait_complete(revision)
+            finally:
+                self._waits.remove(wait)
         if not self.primed:
             raise NotPrimed(self._why_not())
-        for name, subscription in list(self._subscriptions.items()):
-            if subscription.store.frontier >= revision:
-                continue
-            subscription.check()
-            await self._held[name].wait_complete(revision)
 
     async def _wait_for_store(self, store_id: str) -> None:
         """Wait until the cache shows this store, if it is not one that it has left."""
@@ -171,9 +184,11 @@ class PrimedCache(CacheOfTypes):
             raise NotPrimed(self._why_not())
         await trio.lowlevel.checkpoint()
         updates = Updates(self, self._cuts, self._answers)
+        self._notified.add(updates)
         try:
             yield updates
         finally:
+            self._notified.remove(updates)
             updates.close()
 
     def status(self) -> CacheStatus:
@@ -183,12 +198,13 @@ class PrimedCache(CacheOfTypes):
         now = trio.current_time()
         informers = self._held.values()
         types = type_statuses(informers, 0, now)
-        cut_off = [each for each in informers if each.cut_off is not None and each.failures >= SHOWN_FAILURES]
+        present = ((name, self._keeper.interruptions.of(name)) for name in self._held)
+        cut_off = [(name, each) for name, each in present if each is not None and each.failures >= SHOWN_FAILURES]
         void = self._keeper.void
         return CacheStatus(
             position=self.position,
             lag=max(each.lag for each in types),
-            cut_off="; ".join(f"{each.type.name}: {each.cut_off[0]}" for each in cut_off if each.cut_off),
+            cut_off="; ".join(f"{name}: {each.why}" for name, each in cut_off),
             cut_off_seconds=max(self._age(name) for name in self._held),
             problem=None if void is None else void[0],
             types=types,
@@ -220,7 +236,8 @@ class PrimedCache(CacheOfTypes):
         return Position(at.store_id, at.session, revision)
 
     def _age(self, name: TypeName) -> float:
-        since = [each[1] for each in (self._held[name].cut_off, self._keeper.void) if each is not None]
+        interruption, void = self._keeper.interruptions.of(name), self._keeper.void
+        since = [*([] if interruption is None else [interruption.since]), *([] if void is None else [void[1]])]
         return trio.current_time() - min(since) if since else 0.0
 
     def _report_indexes(self, type: TypeName) -> OnFailure:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.base import async_problem
+from headway.base import async_problem, check_selection, check_text
 from headway.cache import CachedType, CacheReader, Index
 from headway.errors import Closed, IndexIncomplete, InvalidArgument
 from headway.notify._answers import Answers
@@ -20,6 +20,7 @@ from headway.notify._handle import Answer, Handle
 from headway.notify._reads import GetRead, IndexRead, ListRead
 from headway.notify._sources import BlockingQuery, Poll
 from headway.resource import ResourceId
+from headway.storage import Pulse
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -40,9 +41,10 @@ class Updates:
         self._ended = answers.ended
         self._handles: dict[Handle[Any], None] = {}
         self._changed: dict[Handle[Any], None] = {}
-        # The tasks that wait. A set is cheaper than a parking lot, which counts with many blocks of notifications.
-        self._waiting: set[trio.lowlevel.Task] = set()
+        # Cheaper than a parking lot, which counts with many blocks of notifications.
+        self._pulse = Pulse()
         self._open = True
+        self._cache_closed = False
 
     # --- handles ---
 
@@ -56,6 +58,7 @@ class Updates:
         correlation_id: str = "",
     ) -> Handle[R | None]:
         """Return a handle for one resource, or None while it does not exist. The arguments are those of `cache.get`."""
+        self._check_open(correlation_id)
         self._cache.get(type, id, partition=partition, namespace=namespace)
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
         key = ("get", type, wanted)
@@ -72,6 +75,8 @@ class Updates:
         correlation_id: str = "",
     ) -> Handle[builtins.list[R]]:
         """Return a handle for all resources of a type within these bounds, as for `cache.list`."""
+        self._check_open(correlation_id)
+        check_selection(partition, namespace, name_prefix)
         self._cache.revision(type)
         key = ("list", type, partition, namespace, name_prefix)
         read: ListRead[builtins.list[R]] = self._answers.find(
@@ -81,6 +86,7 @@ class Updates:
 
     def index(self, index: Index[R, V], value: V, *, correlation_id: str = "") -> Handle[builtins.list[R]]:
         """Return a handle for all resources with a value in an index, as for `cache.index`."""
+        self._check_open(correlation_id)
         # The value of the handle raises this as well, until the resource has changed.
         with contextlib.suppress(IndexIncomplete):
             self._cache.index(index, value)
@@ -100,6 +106,7 @@ class Updates:
             arguments: the arguments of the function. Handles of equal functions and arguments share the calls.
             max_age: the age, in seconds, at which the function is called again. Up to a sixteenth is added at random.
         """
+        self._check_open(correlation_id)
         given: object = poll
         if not isinstance(given, Poll):
             raise InvalidArgument(f"poll() expects a headway.Poll(function), not {given!r:.120}")
@@ -118,6 +125,7 @@ class Updates:
             query: made by ``headway.BlockingQuery(function)``.
             arguments: the further arguments of the function. Handles of equal functions and arguments share the calls.
         """
+        self._check_open(correlation_id)
         given: object = query
         if not isinstance(given, BlockingQuery):
             raise InvalidArgument(f"query() expects a headway.BlockingQuery(function), not {given!r:.120}")
@@ -129,75 +137,86 @@ class Updates:
         return self._handle(fetch, correlation_id)
 
     def _handle(self, answer: Answer[T], correlation_id: str, max_age: float | None = None) -> Handle[T]:
-        if not self._open:
-            if not answer.handles:
-                answer.end()
-            raise Closed("the notify block has ended: create handles inside `async with cache.notify() as updates:`")
         handle = Handle(answer, self, correlation_id, max_age)
         self._handles[handle] = None
         handle.begin()
         return handle
 
+    def _check_open(self, correlation_id: object) -> None:
+        check_text("correlation_id", correlation_id, "'teams'")
+        self._check_cache()
+        if not self._open:
+            raise Closed("the notify block has ended: create handles inside `async with cache.notify() as updates:`")
+
+    def _check_cache(self) -> None:
+        if self._cache_closed:
+            raise Closed("the cache of these notifications is closed: its block has ended")
+
     # --- receiving ---
 
     async def primed(self) -> None:
-        """Wait until every open handle has its first value, or an error."""
+        """Wait until every open handle has its first value, or an error. Raises Closed if the cache is closed."""
         await trio.lowlevel.checkpoint()
         while not all(handle.answered for handle in self._handles):
-            await self._wait()
+            self._check_cache()
+            await self._pulse.wait()
 
     def __aiter__(self) -> Updates:
         return self
 
+    @trio.lowlevel.enable_ki_protection
     async def __anext__(self) -> Handle[Any]:
-        """Wait until a handle has changed, and return it. If this is canceled, no change is lost."""
-        if self._changed or not self._open:
+        """Wait until a handle has changed, and return it. If this is canceled, no change is lost.
+
+        Raises Closed if the cache is closed before the block has ended.
+        """
+        if self._changed or not self._open or self._cache_closed:
             await trio.lowlevel.checkpoint()
-        # Parking is a checkpoint. Another one would take each of many receivers another turn of the loop.
+        # Waiting is a checkpoint. Another one would take each of many receivers another turn of the loop.
         while not self._changed:
             if not self._open:
                 raise StopAsyncIteration
-            await self._wait()
+            self._check_cache()
+            # The body of `Pulse.wait`, to save one coroutine for each change of each receiver.
+            task = self._pulse.enter()
+            try:
+                await trio.lowlevel.wait_task_rescheduled(_leave)
+            except BaseException:
+                self._pulse.leave(task)
+                raise
         handle = next(iter(self._changed))
         del self._changed[handle]
         handle.deliver()
         return handle
-
-    async def _wait(self) -> None:
-        task = trio.lowlevel.current_task()
-        self._waiting.add(task)
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            self._waiting.discard(task)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def _wake(self) -> None:
-        if self._waiting:
-            for task in self._waiting:
-                trio.lowlevel.reschedule(task)
-            self._waiting.clear()
 
     # --- called by the handles and the cache ---
 
     def changed(self, handle: Handle[Any]) -> None:
         """Note that a handle has changed."""
         self._changed[handle] = None
-        self._wake()
+        self._pulse.beat()
 
     def closed(self, handle: Handle[Any]) -> None:
         """Note that a handle was closed."""
         self._handles.pop(handle, None)
         self._changed.pop(handle, None)
-        self._wake()
+        self._pulse.beat()
+
+    def end_with_cache(self) -> None:
+        """Wake all waiters so that they raise Closed, because the cache is closed."""
+        self._cache_closed = True
+        self._pulse.beat()
 
     def close(self) -> None:
         """Close all handles, because the block has ended."""
         self._open = False
         for handle in list(self._handles):
             handle.close()
-        self._wake()
+        self._pulse.beat()
+
+
+def _leave(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _check_arguments(function: object, count: int, takes: str) -> None:

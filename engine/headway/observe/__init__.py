@@ -7,6 +7,5 @@ from headway.observe._log import log_report as log_report
 from headway.observe._metrics import Metrics as Metrics
 from headway.observe._metrics import reports as reports
 from headway.observe._pages import Pages as Pages
-from headway.observe._pages import check_pages_address as check_pages_address
 from headway.observe._pages import open_pages as open_pages
 from headway.observe._pages import unready as unready

@@ -30,11 +30,12 @@ def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
         for phase in get_args(Phase):
             put("controller_phase", "1 for the current phase.", of | {"phase": phase}, float(phase == status.phase))
         put("controller_phase_seconds", "Seconds since it entered its phase.", of, status.seconds)
-        put("controller_ready", "1 while it is reconciling.", of, float(not status.problem))
+        put("controller_ready", "1 while it is reconciling.", of, float(not status.problem and status.paused is None))
+        put("controller_paused", "1 while an operator has paused it.", of, float(status.paused is not None))
         put("controller_term", "Its run's term.", of, status.term)
         if status.shards is not None:
             put("shards_held", "Shards that this process has.", of, len(status.shards))
-        put("controller_restarts", "Runs that have ended.", of, status.restarts, counts=True)
+        put("controller_restarts", "Runs that have ended, except to add a watch.", of, status.restarts, counts=True)
         put("concurrency", "The number of keys that it may reconcile at once.", of, status.concurrency)
         for each in status.types:
             both = of | {"type": str(each.type)}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
 
-from headway.base import PrivateNames, check_plain, check_private_names, check_trio
+from headway.base import check_plain, check_trio
 from headway.errors import DeclarationError, InvalidArgument
+from headway.http import Bounds, check_hypercorn, host_and_port
 from headway.observe._metrics import Metrics, Status
 from headway.rpc import is_loopback
 from headway.storage import StoreProblem
@@ -21,19 +21,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Page = tuple[int, bytes, bytes]
 Store = Callable[[], StoreProblem | None]
 
-_HYPERCORN = PrivateNames(
-    "hypercorn",
-    {
-        "hypercorn.config:Config": None,
-        "hypercorn.trio.tcp_server:TCPServer.__init__": "self app config context state stream",
-        "hypercorn.trio.tcp_server:TCPServer.__await__": "self",
-        "hypercorn.trio.worker_context:WorkerContext.__init__": "self max_requests",
-        "hypercorn.typing:ConnectionState": None,
-        "hypercorn.utils:wrap_app": "app wsgi_max_body_size mode",
-    },
-)
 _PLAIN = b"text/plain; charset=utf-8"
 _GRACE = 2.0
+# 16 connections are half of the 32 or more file descriptors that the network leaves to the rest of the process. Each
+# request has 5 seconds to arrive.
+_BOUNDS = Bounds(connections=16, peer_connections=16, patience=5.0, answer=10.0, evict_answering=True)
 _FORM = "open_pages('127.0.0.1:9090', engine.status, metrics, lambda: engine.store_problem)"
 
 
@@ -130,41 +122,24 @@ async def open_pages(
         ImportError: if the installed version of Hypercorn does not work.
     """
     check_trio("headway.observe.open_pages")
-    if not public and not is_loopback(check_pages_address(address)[0]):
+    if not public and not is_loopback(host_and_port(address)[0]):
         raise InvalidArgument(
             f"{address}: others can reach this address and read the state of the controllers: "
             "use 127.0.0.1, or open_pages(..., public=True)"
         )
     try:
-        check_private_names(_HYPERCORN)
-        from headway.observe._page_server import PageServer
+        check_hypercorn()
+        from headway.http import HttpServer, listener, listening_at
     except ModuleNotFoundError as error:
         raise DeclarationError("pages over HTTP need Hypercorn: pip install 'headway[metrics]'") from error
     pages = Pages(status, metrics, store)
-    listener = _listener(address)
-    host, port = listener.getsockname()[:2]
-    server = PageServer(pages)
+    listening = listener(address)
+    server = HttpServer(pages, _BOUNDS)
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
-        accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+        accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         nursery.start_soon(server.serve, accepting, ending, _GRACE, name=f"pages at {address}")
         try:
-            yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            yield listening_at(listening)
         finally:
             ending.set()
-
-
-def check_pages_address(address: str) -> tuple[str, int]:
-    """Return the host and the port of ``HOST:PORT``. Raises InvalidArgument."""
-    host, colon, port = address.rpartition(":")
-    if not (host and colon) or not port.isdecimal() or int(port) > 65535:
-        raise InvalidArgument(f"{address!r} is not a valid address for pages: use HOST:PORT, such as 127.0.0.1:9090")
-    return host.strip("[]"), int(port)
-
-
-def _listener(address: str) -> socket.socket:
-    host, port = check_pages_address(address)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Surplus connections wait in the kernel, where they need no file descriptor. A scraper that is turned away would
-    # retry only after a second.
-    return socket.create_server((host, port), family=family, backlog=1024)

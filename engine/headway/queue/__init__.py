@@ -16,6 +16,7 @@ from headway.queue._entries import BACKLOG as BACKLOG
 from headway.queue._entries import LIVE as LIVE
 from headway.queue._entries import LIVE_PER_BACKLOG as LIVE_PER_BACKLOG
 from headway.queue._entries import Dequeued as Dequeued
+from headway.queue._entries import KeyInQueue as KeyInQueue
 from headway.queue._entries import NotInHandError as NotInHandError
 from headway.queue._entries import Priority as Priority
 from headway.queue._entries import QueueStatistics as QueueStatistics

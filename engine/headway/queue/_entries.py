@@ -75,12 +75,34 @@ class QueueStatistics:
     merged: int
 
 
+class KeyInQueue(NamedTuple, Generic[R]):
+    """A key of the queue at one moment. Times are in seconds, on the clock of the queue.
+
+    Attributes:
+        state: ready, backing off, scheduled or in hand.
+        since: the time since which the key has been pending, through all failures; for a scheduled key, the time when
+            it becomes ready.
+        due: the time when a delayed key becomes ready; 0 in other states.
+        attempt: the number of the current or the next attempt.
+        following: the reasons that were added since the key is in hand.
+    """
+
+    state: State
+    since: float
+    due: float
+    attempt: int
+    reasons: tuple[R, ...]
+    omitted: int
+    following: tuple[R, ...]
+
+
 class Entry(Generic[K, R]):
     """A coming or current run of a key, with its reasons."""
 
     # A plain class with slots, because one is created for every change, and a dataclass would cost more each time.
     __slots__ = (
-        *("due", "failures", "following", "key", "omitted", "priority", "queued_at", "reasons", "state", "ticket"),
+        *("due", "failures", "following", "key", "omitted", "priority", "queued_at", "reasons", "since", "state"),
+        "ticket",
     )
 
     def __init__(self, key: K, reasons: tuple[R, ...], priority: Priority, queued_at: float) -> None:
@@ -90,6 +112,9 @@ class Entry(Generic[K, R]):
         self.omitted = 0
         self.priority: Priority = priority
         self.queued_at = queued_at
+        # The time, in seconds, since which the key has been pending, through all failures. It has no meaning while the
+        # entry is scheduled.
+        self.since = queued_at
         self.failures = 0
         self.state: State = "ready"
         # The time, in seconds, when a delayed entry becomes ready. It has no meaning in other states.

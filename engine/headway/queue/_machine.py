@@ -44,6 +44,7 @@ from headway.queue._entries import (
     Dequeued,
     Entry,
     K,
+    KeyInQueue,
     Lanes,
     NotInHandError,
     Priority,
@@ -145,6 +146,8 @@ class WorkQueue(Generic[K, R]):
         while (entry := self._delays.pop_due(now)) is not None:
             if entry.state == "backing off":
                 self._backing_off -= 1
+            else:
+                entry.since = entry.due
             self._ready(entry, entry.due)
 
     def dequeue(self, now: float) -> Dequeued[K, R] | None:
@@ -264,6 +267,24 @@ class WorkQueue(Generic[K, R]):
         """Return the keys that only wait for a requested delay, with their due times."""
         return {key: entry.due for key, entry in self._entries.items() if entry.state == "scheduled"}
 
+    def find(self, key: K) -> KeyInQueue[R] | None:
+        """Return what the queue knows of a key, as of the last `dequeue` or `promote`, or None if it is not in it."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        due = entry.due if entry.state in ("backing off", "scheduled") else 0.0
+        since = due if entry.state == "scheduled" else entry.since
+        following = () if entry.following is None else entry.following.reasons
+        return KeyInQueue(entry.state, since, due, entry.failures + 1, entry.reasons, entry.omitted, following)
+
+    def oldest(self, before: float) -> list[tuple[float, K]]:
+        """Return the keys that have been pending since before a time, with that time, in no order."""
+        return [
+            (entry.since, key)
+            for key, entry in self._entries.items()
+            if entry.since < before and entry.state != "scheduled"
+        ]
+
     def statistics(self) -> QueueStatistics:
         """Return the statistics of the queue, as of the last `dequeue` or `promote`. This visits every ready key."""
         ready, delayed = len(self._lanes), len(self._delays)
@@ -305,6 +326,7 @@ class WorkQueue(Generic[K, R]):
         if entry.state == "ready":
             self._lanes.append(entry)
         elif entry.due <= now:
+            entry.since = entry.due
             self._ready(entry, entry.due)
         else:
             self._delays.put(entry, entry.due)
@@ -318,7 +340,7 @@ class WorkQueue(Generic[K, R]):
             entry = entry.following
             if entry.state == "scheduled":
                 entry.state = "ready"
-                entry.queued_at = now
+                entry.queued_at = entry.since = now
             entry.raise_to(priority)
         elif entry.state == "ready":
             if priority < entry.priority:
@@ -327,6 +349,8 @@ class WorkQueue(Generic[K, R]):
             self._delays.discard(entry)
             if entry.state == "backing off":
                 self._backing_off -= 1
+            else:
+                entry.since = now
             entry.raise_to(priority)
             self._ready(entry, now)
         self._merged += 1

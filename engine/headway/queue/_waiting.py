@@ -11,7 +11,7 @@ kinds of sleepers:
 No wake-up is lost, because no key is handed to a sleeper: every worker looks for a key after each sleep. Whenever no
 code of this file is running, it must be certain that a worker will look:
 
-    no worker sleeps, or held, or closed, or
+    no worker sleeps, or held, or paused, or closed, or
     (woken >= ready) and (nothing is delayed, or woken > 0, or the timekeeper's deadline <= next due)
 
 Cancellation loses nothing: `dequeue` has its only checkpoints before it dequeues a key.
@@ -23,7 +23,7 @@ from typing import Generic
 
 import trio
 
-from headway.queue._entries import LIVE, Dequeued, K, Priority, QueueStatistics, R
+from headway.queue._entries import LIVE, Dequeued, K, KeyInQueue, Priority, QueueStatistics, R
 from headway.queue._machine import WorkQueue
 
 
@@ -37,6 +37,9 @@ class WaitingQueue(Generic[K, R]):
     def __init__(self, machine: WorkQueue[K, R]) -> None:
         self._machine = machine
         self._held = False
+        self._paused = False
+        # Invariant: _blocked is true exactly if the queue is held or paused. `dequeue_nowait` reads one flag.
+        self._blocked = False
         # The number of tasks inside _wait, including woken ones, which shows whether there is a task to wake.
         self._waiting = 0
         # The number of woken tasks that have not run since. Invariant: 0 <= _woken <= _waiting.
@@ -67,8 +70,8 @@ class WaitingQueue(Generic[K, R]):
     async def dequeue(self) -> Dequeued[K, R] | None:
         """Wait until a key is ready, and dequeue it. Return None when the queue is closed.
 
-        This is always a checkpoint. If it is canceled, no key was dequeued. While the queue is held, this waits even if
-        keys are ready.
+        This is always a checkpoint. If it is canceled, no key was dequeued. While the queue is held or paused, this
+        waits even if keys are ready.
         """
         await trio.lowlevel.checkpoint()
         while not self._machine.closed:
@@ -79,8 +82,11 @@ class WaitingQueue(Generic[K, R]):
         return None
 
     def dequeue_nowait(self) -> Dequeued[K, R] | None:
-        """Dequeue a key if one is ready and the queue is neither held nor closed, or return None. Not a checkpoint."""
-        if self._held:
+        """Dequeue a key if one is ready, or return None. Not a checkpoint.
+
+        A queue that is held, paused or closed has none.
+        """
+        if self._blocked:
             return None
         dequeued = self._machine.dequeue(trio.current_time())
         if dequeued is not None and self._waiting:
@@ -90,16 +96,27 @@ class WaitingQueue(Generic[K, R]):
 
     def hold(self) -> None:
         """Hold all keys back until `release`. This is a switch, not a counter: a second call has no effect."""
-        self._held = True
+        self._held = self._blocked = True
 
     def release(self) -> None:
-        """Allow keys to be dequeued again."""
+        """Allow keys to be dequeued again, unless the queue is paused."""
         self._held = False
+        self._blocked = self._paused
         self._wake()
 
-    def succeeded(self, key: K) -> None:
-        """Report that the key in hand is done, like `WorkQueue.succeeded`."""
-        self._machine.succeeded(key, trio.current_time())
+    def pause(self) -> None:
+        """Hold all keys back until `resume`, whoever holds and releases the queue in the meantime."""
+        self._paused = self._blocked = True
+
+    def resume(self) -> None:
+        """Allow keys to be dequeued again, unless the queue is held."""
+        self._paused = False
+        self._blocked = self._held
+        self._wake()
+
+    def succeeded(self, key: K, now: float | None = None) -> None:
+        """Report that the key in hand is done, like `WorkQueue.succeeded`. ``now`` spares it a look at the clock."""
+        self._machine.succeeded(key, trio.current_time() if now is None else now)
         self._reported_back()
 
     def failed(self, key: K, reason: R) -> float:
@@ -128,8 +145,13 @@ class WaitingQueue(Generic[K, R]):
 
     @property
     def held(self) -> bool:
-        """True if keys are held back."""
+        """True if keys are held back by `hold`."""
         return self._held
+
+    @property
+    def paused(self) -> bool:
+        """True if keys are held back by `pause`."""
+        return self._paused
 
     @property
     def closed(self) -> bool:
@@ -167,6 +189,16 @@ class WaitingQueue(Generic[K, R]):
         self._promote()
         return self._machine.scheduled()
 
+    def find(self, key: K) -> KeyInQueue[R] | None:
+        """Return what the queue knows of a key, or None if it is not in it."""
+        self._promote()
+        return self._machine.find(key)
+
+    def oldest(self, before: float) -> list[tuple[float, K]]:
+        """Return the keys that have been pending since before a time, with that time. This visits every key."""
+        self._promote()
+        return self._machine.oldest(before)
+
     def statistics(self) -> QueueStatistics:
         """Return the current statistics of the queue. This visits every ready key."""
         self._promote()
@@ -186,9 +218,9 @@ class WaitingQueue(Generic[K, R]):
         """Sleep until a key may be ready, as the timekeeper if one is needed."""
         self._waiting += 1
         try:
-            # While the queue is held, time does not matter: a timekeeper would wake up at its past deadline again and
-            # again.
-            due = None if self._held else self._machine.next_due()
+            # While no key may be dequeued, time does not matter: a timekeeper would wake up at its past deadline again
+            # and again.
+            due = None if self._blocked else self._machine.next_due()
             if due is None or self._timekeeper is not None:
                 await self._sleepers.park()
                 self._woken -= 1
@@ -213,7 +245,7 @@ class WaitingQueue(Generic[K, R]):
 
     def _wake(self) -> None:
         """Restore the condition in the module's docstring by waking as few tasks as possible."""
-        if self._held:
+        if self._blocked:
             return
         missing = self._machine.ready_count() - self._woken
         if missing > 0 and self._sleepers:

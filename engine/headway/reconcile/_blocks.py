@@ -25,6 +25,14 @@ from headway.resource import (
 T = TypeVar("T", bound=Payload)
 
 
+async def apply_over_cache(cache: Cache, client: Client, wanted: Resource[T]) -> Resource[T]:
+    """Apply a resource over its cached state. One that is not in the cache of a scope may still exist."""
+    current = cache.get(wanted.type, wanted.id)
+    if current is None and cache.may_lack(wanted.id):
+        return await client.apply(wanted)
+    return await client.apply_over(current, wanted)
+
+
 class Outputs(Generic[T]):
     """A block that applies the resources that an owner should have, and prunes the rest. Created by `Runtime.outputs`.
 
@@ -76,7 +84,7 @@ class Outputs(Generic[T]):
             metadata=metadata,
         )
         self._wanted.add(wanted.id.key)
-        return await self._client.apply_over(self._cache.get(self._type, wanted.id), wanted)
+        return await apply_over_cache(self._cache, self._client, wanted)
 
     def keep(self, resource: Resource[T]) -> None:
         """Exclude a resource from pruning, although the block did not apply it."""

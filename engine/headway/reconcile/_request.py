@@ -94,13 +94,19 @@ class Reconciling(KeyAtWork):
     """The key that a worker is reconciling, and a flag that is set once the reconcile has written.
 
     All tasks of the reconcile share it.
+
+    Attributes:
+        reads: what it has read, for the journal (`cache.READING`).
+        writes: its first acknowledged writes, for the journal.
     """
 
-    __slots__ = ("wrote",)
+    __slots__ = ("reads", "writes", "wrote")
 
     def __init__(self, key: Key | None = None) -> None:
         super().__init__(key)
         self.wrote = False
+        self.reads: list[Any] = []
+        self.writes: list[Any] = []
 
 
 RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)

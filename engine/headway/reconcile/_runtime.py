@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Container, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 import trio
 
-from headway.cache import Cache, CachedType, Projected, Projection
+from headway.cache import Cache, CachedType, Projected, Projection, note_read
 from headway.client import Client
 from headway.errors import NotDeclared, NotWatched
 from headway.events import Report
+from headway.mapper import Watch
 from headway.protobuf import Payload
-from headway.reconcile._blocks import Conditions, Finalizer, Outputs
+from headway.reconcile._blocks import Conditions, Finalizer, Outputs, apply_over_cache
 from headway.reconcile._lifetimes import Lifetimes
+from headway.reconcile._pausing import Pausing
 from headway.reconcile._request import Request
-from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, type_name
+from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, is_form_of, type_name
 
 T = TypeVar("T", bound=Payload)
 
@@ -48,17 +50,21 @@ class Runtime:
         strong: reads the store itself instead of the cache, which is needed only in exceptional cases.
         controller: the controller's name.
         report: a function that reports your own events as if they were Headway's. It must not block.
+        pausing: whether an operator has paused the controller. A source may go on, or wait with
+            ``await rt.pausing.wait(paused=False)``.
     """
 
     def __init__(
         self,
         controller: str,
-        watches: Container[CachedType[Any]],
+        watches: Collection[CachedType[Any]],
         cache: Cache,
         client: Client,
         lifetimes: Lifetimes,
         declared: Declared,
         report: Report,
+        add_watches: Callable[[Sequence[object]], Awaitable[None]],
+        pausing: Pausing,
         fence: Fence,
     ) -> None:
         self.cache = cache
@@ -66,10 +72,12 @@ class Runtime:
         self.strong = StrongReads(cache, client, fence)
         self.controller = controller
         self.report = report
+        self.pausing = pausing
         self._fence = fence
         self._watches = watches
         self._lifetimes = lifetimes
         self._declared = declared
+        self._add_watches = add_watches
 
     @property
     def term(self) -> int:
@@ -101,7 +109,7 @@ class Runtime:
                 reconciled again.
             NotWatched: the type is not cached.
         """
-        return await self.client.apply_over(self.cache.get(resource.type, resource.id), resource)
+        return await apply_over_cache(self.cache, self.client, resource)
 
     def outputs(self, type: ResourceType[T], *, owner: Resource[Any]) -> Outputs[T]:
         """``async with rt.outputs(ACCOUNT, owner=team) as wanted: await wanted.apply("ada", Account(...))``
@@ -113,7 +121,7 @@ class Runtime:
             NotWatched: the controller does not watch the type.
             NotDeclared: the type is missing from the controller's ``writes``.
         """
-        if type not in self._watches:
+        if not any(is_form_of(watched, type) for watched in self._watches):
             raise NotWatched(
                 f"controller {self.controller} doesn't watch {type.name}, so it can't find outputs to prune: "
                 f"add it to `watches`, with headway.mappers.owner()"
@@ -161,6 +169,27 @@ class Runtime:
         """
         return self._lifetimes.scope(resource)
 
+    async def watch(self, *watches: Watch[Any]) -> None:
+        """``await rt.watch(headway.watch(ACCOUNT, team_of))``: watch a type that is known only at run time.
+
+        Return at once if the controller has these watches. Otherwise wait until the new types are primed, add the
+        watches, and end the run: this call is canceled, and so are all tasks of the run. The next run has the watches,
+        and reconciles every key, the pending ones first. So the code after this call can read the types in
+        ``rt.cache``.
+
+        The watches last as long as this process runs the controller. Call this method in each reconcile that needs
+        them, or in the initialiser.
+
+        Raises:
+            DeclarationError: a type is not one of the app's, or is watched with another mapper or predicate, or the
+                runs of this controller have already added 100 watches.
+            NotDeclared: the controller declares its ``reads``, and they lack a type.
+            PermissionDenied: this process may not watch a type.
+            PrimingStalled: nothing of a type has arrived for ``stall_limit`` seconds.
+            Closed: the run has ended, or is ending and the caller is not one of its tasks.
+        """
+        await self._add_watches(watches)
+
 
 class StrongReads:
     """Reads of the store that bypass the cache. Available as ``Runtime.strong``.
@@ -180,12 +209,14 @@ class StrongReads:
         self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
     ) -> Resource[T] | None:
         """Return a resource or None, like `Client.get`."""
+        note_read(type.name, f"strong read of {id if isinstance(id, str) else id.name}")
         return await self._client.get(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
 
     async def read(
         self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
     ) -> Resource[T]:
         """Return a resource, or raise NotFound, like `Client.read`."""
+        note_read(type.name, f"strong read of {id if isinstance(id, str) else id.name}")
         return await self._client.read(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
 
     async def list(
@@ -198,6 +229,7 @@ class StrongReads:
         filter: str = "",
     ) -> builtins.list[Resource[T]]:
         """Return the resources of a type, like `Client.list`."""
+        note_read(type.name, "strong list")
         return await self._client.list(
             type,
             partition=partition,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway._gen.headway.types import v1 as types_pb
 from headway.errors import PayloadError
@@ -13,11 +13,23 @@ from headway.resource._registry import Registry
 from headway.resource._types import ResourceType
 
 
-def describe(types: Iterable[ResourceType[Any]], messages: Iterable[type[Any]] = ()) -> types_pb.ListResponse:
-    """Return a description of the types, sorted by name, with every message and enum that they hold.
+class DescribedTopic(NamedTuple):
+    """A topic of a program, as clients need to know it.
 
-    It describes further ``messages`` as well, which are payloads of something else.
+    Attributes:
+        wildcard: True if a subscription may ask for every subject.
+        payload_name: the full name of the message of its events.
+        payload: the class of that message; None if the events are bytes.
     """
+
+    name: str
+    wildcard: bool
+    payload_name: str
+    payload: type[Any] | None
+
+
+def describe(types: Iterable[ResourceType[Any]], topics: Iterable[DescribedTopic] = ()) -> types_pb.ListResponse:
+    """Return a description of the types and topics, sorted by name, with every message and enum that they hold."""
     description = Description()
     for type in sorted(types, key=lambda each: each.name):
         described = types_pb.ResourceType(
@@ -28,14 +40,17 @@ def describe(types: Iterable[ResourceType[Any]], messages: Iterable[type[Any]] =
             columns=[types_pb.Column(title=title, path=path) for title, path in type.columns.items()],
         )
         description.answer.types.append(described)
-    for each in messages:
-        description.message(each)
+    for topic in sorted(topics, key=lambda each: each.name):
+        described_topic = types_pb.Topic(name=topic.name, wildcard=topic.wildcard, payload=topic.payload_name)
+        if topic.payload is not None:
+            described_topic.message = description.message(topic.payload)
+        description.answer.topics.append(described_topic)
     return description.answer
 
 
-def rebuild(description: types_pb.ListResponse) -> Registry:
-    """Return a registry of the described types. Raises PayloadError if the description is invalid."""
-    registry = Registry()
+def rebuild(description: types_pb.ListResponse) -> tuple[Registry, list[DescribedTopic]]:
+    """Return a registry of the described types, and the topics. Raises PayloadError if the description is invalid."""
+    registry, topics = Registry(), []
     try:
         classes = rebuild_messages(description)
         for each in description.types:
@@ -45,6 +60,9 @@ def rebuild(description: types_pb.ListResponse) -> Registry:
                 columns = {column.title: column.path for column in each.columns}
                 scope = Scope(int(each.scope))
                 registry.register(ResourceType(*name, classes[each.message], scope=scope, columns=columns))
+        for topic in description.topics:
+            payload = None if topic.message is None else classes[topic.message]
+            topics.append(DescribedTopic(topic.name, topic.wildcard, topic.payload, payload))
     except (LookupError, TypeError, ValueError) as error:
         raise PayloadError(f"the server's description of its types can't be read: {error}") from error
-    return registry
+    return registry, topics

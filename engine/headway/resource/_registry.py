@@ -1,49 +1,23 @@
-"""The registry of the types of one engine, and the types that every registry has."""
+"""The registry of the types of one engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headway._gen.headway.resource.v1 import Tombstone
-from headway._gen.headway.tenancy.v1 import Namespace, Partition
 from headway.base import did_you_mean
 from headway.errors import DeclarationError, InvalidArgument
+from headway.resource._builtin_types import BUILTIN_TYPES, RESERVED_GROUPS
 from headway.resource._ids import Kind, Scope, TypeName
-from headway.resource._resource import Resource
-from headway.resource._types import UNIT_KINDS, Hooks, ResourceType
+from headway.resource._types import UNIT_KINDS, ResourceType
 from headway.resource._versions import VersionChain, step_of
 
 
-def _refuse_by_hand(_: Resource[Any]) -> None:
-    raise ValueError("only the service writes tombstones, when it deletes an owner; use Delete")
-
-
-TOMBSTONE = ResourceType(
-    "internal", "v1", "Tombstone", Tombstone, scope=Scope.UNDEFINED, hooks=Hooks(validate=_refuse_by_hand)
-)
-"""The type of tombstones. A tombstone represents a deleted owner until its owned resources are deleted too."""
-
-PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CLUSTER)
-"""The type of partitions. The partition ``default`` exists without a resource."""
-
-NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PARTITION)
-"""The type of namespaces. The namespace ``default`` of each partition exists without a resource."""
-
-_BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (TOMBSTONE, PARTITION, NAMESPACE)
-_RESERVED_GROUPS = frozenset(type.name.group for type in _BUILTIN_TYPES)
-
-
-def is_builtin(type: ResourceType[Any]) -> bool:
-    """Return True if every registry has the type."""
-    return type in _BUILTIN_TYPES
-
-
 class Registry:
-    """Types by name. Each name can be registered once. Tombstones, partitions and namespaces are built in."""
+    """Types by name. Each name can be registered once. Those of `_builtin_types.py` are always there."""
 
     def __init__(self) -> None:
-        self._types: dict[tuple[str, str, str], ResourceType[Any]] = {type.name: type for type in _BUILTIN_TYPES}
+        self._types: dict[tuple[str, str, str], ResourceType[Any]] = {type.name: type for type in BUILTIN_TYPES}
         self._chains: dict[Kind, VersionChain] = {}
 
     def register(self, type: ResourceType[Any]) -> None:
@@ -62,7 +36,7 @@ class Registry:
                 f"type {type.name} is registered already, with payload {self._types[type.name].payload.__name__}; "
                 "use that one, or register this one under another version or kind"
             )
-        if type.name.group in _RESERVED_GROUPS and type.kind not in UNIT_KINDS:
+        if type.name.group in RESERVED_GROUPS and type.kind not in UNIT_KINDS:
             raise DeclarationError(
                 f"type {type.name}: group {type.name.group!r} is reserved by Headway; choose another"
             )

@@ -97,3 +97,14 @@ class Bookmark:
 
 
 StreamItem = SnapshotChunk | EndOfSnapshot | Changes | Bookmark
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeConfirmed:
+    """The server's confirmation that a watch is filtered by metadata. It is the first item of such a watch.
+
+    Attributes:
+        selector: the metadata entries that it is filtered by.
+    """
+
+    selector: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import betterproto2
 
@@ -27,6 +28,8 @@ from headway.resource._ids import (
     type_problem,
 )
 from headway.resource._resource import Resource
+from headway.resource._scoped import ScopedType
+from headway.resource._within import Within, scope_within
 
 T = TypeVar("T", bound=Payload)
 
@@ -126,7 +129,7 @@ class ResourceType(Generic[T]):
     """
 
     __slots__ = (
-        *("columns", "default_units", "former_name", "hooks", "kind", "message"),
+        *("_scopes", "columns", "default_units", "former_name", "hooks", "kind", "message"),
         *("name", "payload", "scope", "tenancy", "type_url"),
     )
 
@@ -163,6 +166,8 @@ class ResourceType(Generic[T]):
         self.type_url = f"type.googleapis.com/{bind_name(payload, str(self.name))}"
         # Earlier releases named the payload after its Python class. Their clients still send this name.
         self.former_name = module_name(payload)
+        # Scopes are compared by identity, as types are.
+        self._scopes: WeakValueDictionary[Within, ScopedType[T]] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"<ResourceType {self.name}>"
@@ -187,6 +192,29 @@ class ResourceType(Generic[T]):
         if problem:
             raise InvalidArgument(f"{self.name}: {problem}")
         return id
+
+    @check_keywords
+    def within(
+        self, *, partition: str = "*", namespace: str = "*", name_prefix: str = "", metadata: str = ""
+    ) -> ScopedType[T]:
+        """``GOLDEN = ACCOUNT.within(metadata="tier=gold")`` selects a part of the type's resources.
+
+        Use the scope in place of the type, to manage, watch, cache or list only these resources. A resource must match
+        every argument.
+
+        Args:
+            partition, namespace: the tenancy, or ``*`` for any.
+            name_prefix: the beginning of the names.
+            metadata: metadata entries, as in ``"tier=gold"`` or ``"tier=gold,region=eu"``.
+
+        Raises:
+            InvalidArgument: an argument is invalid, or none is given.
+        """
+        range = scope_within(str(self.name), self.scope, partition, namespace, name_prefix, metadata)
+        found = self._scopes.get(range)
+        if found is None:
+            found = self._scopes[range] = ScopedType(self, range)
+        return found
 
     def complete(self, reference: pb.Reference, within: ResourceId | None = None) -> None:
         """Complete a reference to a resource of this type, in place. Call it from `Hooks.mutate`.

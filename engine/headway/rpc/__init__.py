@@ -14,6 +14,7 @@ from headway.rpc._addresses import addresses as addresses
 from headway.rpc._addresses import is_loopback as is_loopback
 from headway.rpc._addresses import plain_text_host as plain_text_host
 from headway.rpc._addresses import readable as readable
+from headway.rpc._admission import peer_of as peer_of
 from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import ChannelClosed as ChannelClosed
 from headway.rpc._channel import CopyingChannel as CopyingChannel
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from headway.rpc._system import free_descriptors as free_descriptors
     from headway.rpc._tls import ServerTls as ServerTls
     from headway.rpc._tls import client_tls as client_tls
+    from headway.rpc._tls import client_tls_of_text as client_tls_of_text
     from headway.rpc._tls import server_tls as server_tls
 
 # Modules that need asyncio, h2 and ssl are imported on first use. An engine that uses no network never loads them, and
@@ -78,6 +80,7 @@ _LATER = {
     "ServerReflectionResponse": "_reflection",
     "ServerTls": "_tls",
     "client_tls": "_tls",
+    "client_tls_of_text": "_tls",
     "free_descriptors": "_system",
     "open_channel": "_remote",
     "open_forwarder": "_forward",

@@ -88,6 +88,7 @@ class Http2Connection(Connection):
         self.settings_received = Signal()
         self.window = WindowQueue(connection)
         self._for_streams: WhileOpen | None = WhileOpen(transport)
+        self.encrypted = transport.get_extra_info("sslcontext") is not None
         self.closed = trio.Event()
         self.limits = limits
         self.budget = budget

@@ -67,7 +67,9 @@ async def open_carrier(report: Report, closing: Callable[[Carrier], Awaitable[No
     ended = trio.Event()
     try:
         async with trio.open_nursery() as outer:
-            carrier = await outer.start(_carry, report, ended, closing, name="rpc loop")
+            # Shielded: under a cancellation, `started` would not return the loop here, and nobody would end it.
+            with trio.CancelScope(shield=True):
+                carrier = await outer.start(_carry, report, ended, closing, name="rpc loop")
             try:
                 yield carrier
             finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler
 from h2.errors import ErrorCodes
 
+from headway.base import retry_delay
 from headway.rpc._addresses import Address
 from headway.rpc._channel import ChannelClosed, Lagging, NotHttp2, NotReached, Obstacle, Report
 from headway.rpc._foreign import (
@@ -32,7 +32,6 @@ from headway.rpc._remote_call import RemoteCall
 from headway.rpc._tls import speaking_http2
 
 Avoids = Callable[[GRPCError], bool]
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 # How many seconds a lagging server gets no new streams, if there is another one.
 _AVOIDED = 60.0
 # The maximum rate of canceled calls on one connection. It is half of what a server accepts before it ends the
@@ -98,10 +97,8 @@ class _Endpoint:
         self.avoided_until = 0.0
 
     def failed(self) -> None:
-        # With jitter, the clients of a restarted server don't all connect at once.
-        ceiling = min(_FIRST_WAIT * 2.0 ** min(self.failures, 16), _LONGEST_WAIT)
+        self.not_before = trio.current_time() + retry_delay(self.failures)
         self.failures += 1
-        self.not_before = trio.current_time() + random.uniform(ceiling / 2, ceiling)
 
 
 class _Connection:
@@ -305,6 +302,9 @@ class Pool:
             if silent and options:
                 raise _Failed(ENDS_AFTER_HANDSHAKE, foreign=False) from error
             raise
+        except (ValueError, TypeError) as error:
+            # The system or TLS does not accept the host, the path or the server's name.
+            raise _Failed(Obstacle(f"invalid name: {error}"), foreign=False) from error
         return protocol
 
     def _protocol(self) -> _Protocol:

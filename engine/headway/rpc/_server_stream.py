@@ -134,6 +134,11 @@ class ServerStream(Stream[Any, Any]):
         self._send_trailing_metadata_done = end
 
     @property
+    def encrypted(self) -> bool:
+        """True if the call came over TLS."""
+        return self._inbox.connection.encrypted
+
+    @property
     def path(self) -> str:
         """The path of the called method."""
         return self._method_name

@@ -29,8 +29,11 @@ class ServerTls(ssl.SSLContext):
     def __new__(cls, *_: Any) -> ServerTls:
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
-    def __init__(self, certificate: File, key: File | None = None, client_ca: File | None = None) -> None:
+    def __init__(
+        self, certificate: File, key: File | None = None, client_ca: File | None = None, protocol: str = "h2"
+    ) -> None:
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
+        self._protocol = protocol
         check_secret(key or certificate)
         self._seen = self._signature()
         self._looked = time.monotonic()
@@ -40,7 +43,7 @@ class ServerTls(ssl.SSLContext):
         if client_ca is not None:
             self.load_verify_locations(client_ca)
             self.verify_mode = ssl.CERT_REQUIRED
-        speaking_http2(self)
+        speaking(self, protocol)
         self._current: ssl.SSLContext = self
 
     @property
@@ -67,7 +70,15 @@ class ServerTls(ssl.SSLContext):
         renewed.load_cert_chain(self._certificate, self._key, password="")
         if self._client_ca is not None:
             renewed.verify_mode = ssl.CERT_REQUIRED
-        self._current = speaking_http2(renewed)
+        self._current = speaking(renewed, self._protocol)
+
+    def speaking(self, protocol: str) -> ServerTls:
+        """Return a context with the same files that negotiates another protocol by ALPN, such as ``http/1.1``.
+
+        Raises:
+            OSError: a file cannot be used.
+        """
+        return ServerTls(self._certificate, self._key, self._client_ca, protocol)
 
     def follow(self) -> bool:
         """Read the files if they have changed, and return True if they have.
@@ -131,8 +142,24 @@ def client_tls(ca: File | None = None, *, certificate: File | None = None, key: 
     return speaking_http2(context)
 
 
+def client_tls_of_text(ca: str) -> ssl.SSLContext:
+    """Return a client's TLS context that trusts the CA certificates in a text (PEM), or the system's if it is empty.
+
+    Raises:
+        OSError: the text contains no valid certificate.
+    """
+    if not ca.isascii():
+        raise OSError("a character is not ASCII")
+    return speaking_http2(ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=ca or None))
+
+
 def speaking_http2(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Configure a context for HTTP/2 and return it: negotiate ``h2`` by ALPN, and require TLS 1.2 or later."""
+    """Configure a context for HTTP/2 and return it."""
+    return speaking(context, "h2")
+
+
+def speaking(context: ssl.SSLContext, protocol: str) -> ssl.SSLContext:
+    """Configure a context and return it: negotiate this protocol by ALPN, and require TLS 1.2 or later."""
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols([protocol])
     return context

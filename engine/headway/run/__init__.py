@@ -3,16 +3,21 @@
 Start with `_run.py` (the course of a run), then read `_supervisor.py` (its restarts) and `_worker.py` (its reconciles).
 """
 
+from headway.run._fence import Hold as Hold
 from headway.run._fence import RunWrites as RunWrites
+from headway.run._keys import KeyStatus as KeyStatus
+from headway.run._keys import Pending as Pending
 from headway.run._leading import LEASE_TTL as LEASE_TTL
 from headway.run._leading import Leading as Leading
 from headway.run._mapping import Owed as Owed
+from headway.run._mapping import Unmapped as Unmapped
 from headway.run._own_writes import OwnWrite as OwnWrite
 from headway.run._own_writes import OwnWrites as OwnWrites
 from headway.run._own_writes import SelfTriggers as SelfTriggers
 from headway.run._ownership import RECORD_INTERVAL as RECORD_INTERVAL
 from headway.run._ownership import EveryKey as EveryKey
 from headway.run._ownership import Ownership as Ownership
+from headway.run._pauses import Pauses as Pauses
 from headway.run._priming import STALL_LIMIT as STALL_LIMIT
 from headway.run._priming import RunCaches as RunCaches
 from headway.run._priming import deletions_since as deletions_since

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import trio
 
+from headway.base import story
 from headway.client import Acknowledged, LeaseClient, RunFence
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteResolved, WriteUnknown
-from headway.resource import ResourceType, pb
+from headway.reconcile import RECONCILING
+from headway.resource import Key, ResourceId, ResourceType, pb, resource_id
 from headway.run._own_writes import OwnWrites
 from headway.run._priming import RunCaches
 
@@ -36,6 +38,21 @@ class SupportsHold(Protocol):
         ...
 
 
+class Hold(NamedTuple):
+    """The reason that every key is held back, since a time on Trio's clock.
+
+    Attributes:
+        written: the resource that was written; None if it is unknown.
+        key: the key whose reconcile made the write; None if no reconcile did.
+        why: the error of the write whose outcome is unknown, as a text.
+    """
+
+    since: float
+    written: ResourceId | None
+    key: Key | None
+    why: str
+
+
 class RunWrites:
     """An implementation of `client.Writes` for one run, or for one shard of a run.
 
@@ -47,6 +64,7 @@ class RunWrites:
     Attributes:
         own: the acknowledged writes of the run.
         starting_revision: the revision of the commit that raised the fence at the start; 0 before it.
+        hold: the first write whose outcome is being resolved; None if none is.
     """
 
     def __init__(
@@ -71,6 +89,7 @@ class RunWrites:
         self.starting_revision = 0
         # The number of unknown writes so far. All are resolved when `resolve` has processed this number.
         self.unknown_writes = 0
+        self.hold: Hold | None = None
         self._unresolved = trio.Event()
 
     def acknowledged(self, write: Acknowledged) -> None:
@@ -89,10 +108,10 @@ class RunWrites:
             if informer.type.name != type.name and informer.type.name.unversioned == type.kind:
                 await informer.wait_complete(revision)
 
-    def unknown(self, error: OutcomeUnknown | None) -> None:
+    def unknown(self, error: OutcomeUnknown | None, request: Any = None) -> None:
         """Hold all keys and start the resolution of the write."""
         self._report(WriteUnknown(self._controller, error))
-        self._hold()
+        self._hold(_written(request), "it was canceled before its answer" if error is None else story(error))
 
     def fenced(self, fence: pb.Fence | None) -> None:
         """Find out whether another run has begun. If so, raising this run's fence fails, which ends the run.
@@ -100,9 +119,12 @@ class RunWrites:
         A write that was in flight while this run raised its own fence is refused as well. That means nothing.
         """
         if fence == self.fence and not self._unresolved.is_set():
-            self._hold()
+            self._hold(None, "it was rejected, because another run may have begun")
 
-    def _hold(self) -> None:
+    def _hold(self, written: ResourceId | None, why: str) -> None:
+        if self.hold is None:
+            reconciling = RECONCILING.get()
+            self.hold = Hold(trio.current_time(), written, None if reconciling is None else reconciling.key, why)
         self.unknown_writes += 1
         self._queue.hold()
         self._unresolved.set()
@@ -131,6 +153,7 @@ class RunWrites:
         self.starting_revision = raised.position.revision
         # A write that was lost during this raise needs a later commit, which `resolve` makes.
         if not self._unresolved.is_set():
+            self.hold = None
             self._queue.release()
         return raised
 
@@ -144,6 +167,7 @@ class RunWrites:
             await self._caches.wait_complete(raised.position.revision)
             # A write that was lost during this resolution needs a later commit.
             if resolving == self.unknown_writes:
+                self.hold = None
                 self._queue.release()
                 self._report(WriteResolved(self._controller, raised.position.revision))
                 self._on_resolved()
@@ -171,3 +195,9 @@ class RunWrites:
             else:
                 self.fence = raised.fence
                 return raised
+
+
+def _written(request: Any) -> ResourceId | None:
+    """Return the id in the request of a write: that of the resource for Write, and the request's own for others."""
+    id = getattr(getattr(request, "resource", request), "id", None)
+    return None if id is None else resource_id(id)

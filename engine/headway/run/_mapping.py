@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
-from headway.base import BoundedReport, leaving, ordinary
+from headway.base import BoundedReport, leaving, ordinary, story
 from headway.cache import Applied, Backlog, CachedType, CacheReader, Subscription
 from headway.controller import Definition
 from headway.errors import DeclarationError, PayloadError
 from headway.events import MappingFailed
+from headway.journal import ControllerJournal
 from headway.mapper import FailedChanges, MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority
 from headway.reconcile import MAPPING, KeyAtWork, Lifetimes, Reason
@@ -64,6 +65,29 @@ class SupportsAdd(Protocol):
         ...
 
 
+class Unmapped(NamedTuple):
+    """A resource whose changes could not be mapped, so that the keys of these changes are not known.
+
+    Times are on Trio's clock, in seconds.
+
+    Attributes:
+        function: the mapper or predicate that raised.
+        error: the class and message of what it raised.
+        failures: the number of consecutive failures.
+        since: the time of the first failure.
+        due: the time of the next attempt.
+    """
+
+    type: TypeName
+    key: Key
+    revision: int
+    function: str
+    error: str
+    failures: int
+    since: float
+    due: float
+
+
 class RunMapping:
     """The mapping of a run. It maps a change, by its old and new states (C6), when all types have reached it (C4)."""
 
@@ -75,12 +99,14 @@ class RunMapping:
         bounded: BoundedReport,
         self_triggers: SelfTriggers,
         lifetimes: Lifetimes,
+        journal: ControllerJournal | None,
         queue: SupportsAdd,
         on_progress: Callable[[], None],
     ) -> None:
         self._definition = definition
         self._self_triggers = self_triggers
         self._lifetimes = lifetimes
+        self._journal = journal
         self._cache = cache
         self._queue = queue
         self._bounded = bounded
@@ -108,6 +134,23 @@ class RunMapping:
     def unmapped(self) -> int:
         """The number of changes that were received and not mapped. A resource whose mapping failed counts as one."""
         return len(self._items)
+
+    def failures(self) -> list[Unmapped]:
+        """Return the resources whose mapping failed, those that have waited longest first."""
+        found = [
+            Unmapped(
+                each.type,
+                each.changes[0].key,
+                each.changes[-1].revision,
+                each.function,
+                each.error,
+                each.failures,
+                each.since,
+                each.due,
+            )
+            for each in self._items.failed()
+        ]
+        return sorted(found, key=lambda each: each.since)
 
     def add_owed(self, owed: Owed, store_id: str) -> None:
         """Map the previous run's changes once their revisions are reached. Another store's revisions mean nothing."""
@@ -204,7 +247,7 @@ class RunMapping:
             self._has_kept.set()
             # It waits together with earlier changes of its resource, for as long as they do.
             delay = delay if kept.changes[0] is item.applied else max(kept.due - now, 0.0)
-            self._fail(item.type, item.applied, error, delay)
+            self._fail(kept, item.applied, error, delay)
 
     def _map_again(self, kept: FailedChanges) -> None:
         done = 0
@@ -221,7 +264,7 @@ class RunMapping:
             del kept.changes[:done]
             delay = self._definition.backoff.delay(kept.failures)
             self._items.defer_again(kept, trio.current_time() + delay)
-            self._fail(kept.type, failed, error, delay)
+            self._fail(kept, failed, error, delay)
         else:
             if kept.lost:
                 self._add_every(Reason("changed", kept.type, kept.name[1], kept.changes[-1].revision))
@@ -253,13 +296,21 @@ class RunMapping:
             definition.when is None or self._passes(type, applied, definition.manages, definition.when)
         ):
             self.add(applied.key, reason, priority)
+        elif type == self._manages and definition.when is not None:
+            self._turned_away(definition.when, type, applied, backlog=backlog)
         watch = self._watches.get(type)
         if watch is None:
             return
         self._calling = watch.when
         if watch.when is not None and not self._passes(type, applied, watch.type, watch.when):
+            self._turned_away(watch.when, type, applied, backlog=backlog)
             return
         self._map_by(watch, applied, reason, priority)
+
+    def _turned_away(self, when: Predicate[Any], type: TypeName, applied: Applied, *, backlog: bool) -> None:
+        """Record that a predicate has turned a change away. The backlog is no change."""
+        if self._journal is not None and not backlog:
+            self._journal.turn_away(type, applied.key, applied.revision, when.name)
 
     def _map_by(self, watch: Watch[Any], applied: Applied, reason: Reason, priority: Priority) -> None:
         self._calling = watch.mapper
@@ -323,8 +374,10 @@ class RunMapping:
             problems += wrong
         return list(dict.fromkeys(keys)) if len(keys) > 1 else keys, problems
 
-    def _fail(self, type: TypeName, applied: Applied, error: Exception, delay: float) -> None:
-        name = mapper_name(self._calling)
+    def _fail(self, kept: FailedChanges, applied: Applied, error: Exception, delay: float) -> None:
+        type, name = kept.type, mapper_name(self._calling)
+        kept.function, kept.error = name, story(error)
+        kept.since = kept.since or trio.current_time()
         self._bounded(
             MappingFailed,
             of=(type, name),

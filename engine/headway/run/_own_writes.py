@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from headway.cache import Applied
+from headway.cache import MOST_READS, Applied
 from headway.client import Acknowledged
 from headway.reconcile import RECONCILING, Reason
 from headway.resource import Key, TypeName
@@ -67,7 +67,10 @@ class OwnWrites:
             by, reconciling.wrote = reconciling.key, True
         what = "deleted" if write.deleted else "status" if write.status_key else "written"
         revision = write.position.revision if write.stored is None else int(write.stored.version)
-        self.latest[revision] = OwnWrite(write.type.name, write.key, revision, what, by, write.status_key)
+        own = OwnWrite(write.type.name, write.key, revision, what, by, write.status_key)
+        self.latest[revision] = own
+        if reconciling is not None and len(reconciling.writes) < MOST_READS:
+            reconciling.writes.append(own)
         if len(self.latest) > KEPT:
             self.latest.popitem(last=False)
 

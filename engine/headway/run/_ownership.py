@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,14 @@ class Ownership(ABC):
     def shards(self) -> tuple[int, ...] | None:
         """Return the shards of this process; None unless the controller is sharded."""
         return None
+
+    def shard_number(self, key: Key) -> int | None:  # noqa: ARG002  # there are no shards
+        """Return the number of a key's shard; None unless the controller is sharded."""
+        return None
+
+    def further_writes(self) -> Collection[RunWrites]:
+        """Return the writes under fences of their own, beside those of the run."""
+        return ()
 
     def writes(self, own: RunWrites) -> Writes:
         """Return the writes of the run's client, given those under the run's fence."""

@@ -5,7 +5,8 @@ A deletion that happened while no run was active is in no cache. It is read from
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import trio
@@ -21,16 +22,15 @@ from headway.cache import (
     OnFailure,
     StreamMachine,
     Subscription,
-    stored_type,
     watch_request,
 )
 from headway.client import client_error
 from headway.controller import Definition
-from headway.errors import PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
+from headway.errors import PermissionDenied, PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
-from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, ResourceType, TypeName, resource_key
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, resource_key
 from headway.rpc import Channel
-from headway.service import WATCH_LIST
+from headway.service import open_watch_list
 
 STALL_LIMIT = 60.0
 _SILENCE = 30.0
@@ -135,7 +135,7 @@ class RunCaches:
         self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
         informer = self.informers.informer_for(type)
-        await _wait_primed(informer, start.revision, self._stall_limit)
+        await wait_primed(informer, start.revision, self._stall_limit)
         cached = informer.store.store_id
         if cached != start.store_id:
             raise StoreChanged(f"the cache of {type.name} belongs to store {cached}, but the fence to {start.store_id}")
@@ -144,6 +144,27 @@ class RunCaches:
         self.subscriptions[type.name] = subscription
         count, seconds = len(subscription.store.entries), trio.current_time() - began
         self._report(Primed(name, type.name, count, subscription.subscribed_at, seconds))
+
+    async def open(self, types: Iterable[CachedType[Any]], may_have: Callable[[CachedType[Any]], bool]) -> None:
+        """Open the informers of further types, and wait until they are primed. The next run shares them.
+
+        Raises PermissionDenied if a type cannot be watched, and PrimingStalled like `prime`. If the wait ends early for
+        another reason, a snapshot in progress continues, unless ``may_have`` says that no run will have the type.
+        """
+        with ExitStack() as stack:
+            opened = [(type, stack.enter_context(self.informers.held(type))) for type in types]
+            allowed = True
+            try:
+                for _, informer in opened:
+                    await wait_primed(informer, 0, self._stall_limit)
+            except PermissionDenied:
+                allowed = False
+                raise
+            finally:
+                for type, informer in opened:
+                    # The others close with the block.
+                    if allowed and informer.received and may_have(type):
+                        self.informers.informer_for(type)
 
     def _report_indexes(self, type: TypeName) -> OnFailure:
         def report(index: str, key: Key, error: BaseException) -> None:
@@ -159,16 +180,14 @@ class RunCaches:
         for type in self._definition.types:
             up_to = until[type.name]
             if up_to > since.revision:
-                deleted = await deletions_since(
-                    self._channel, stored_type(type), since, up_to, self._report, self._definition.name
-                )
+                deleted = await deletions_since(self._channel, type, since, up_to, self._report, self._definition.name)
                 if deleted is not None:
                     held = self.informers.informer_for(type).cached_form
                     found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 
 
-async def _wait_primed(informer: Informer, revision: int, stall_limit: float) -> None:
+async def wait_primed(informer: Informer, revision: int, stall_limit: float) -> None:
     """Wait until a type is primed up to a revision.
 
     A large type may take as long as it needs. Raises PrimingStalled only if nothing arrives for ``stall_limit``
@@ -189,7 +208,7 @@ async def _wait_primed(informer: Informer, revision: int, stall_limit: float) ->
 
 
 async def deletions_since(
-    channel: Channel, type: ResourceType[Any], since: Position, until: int, report: Report, controller: str
+    channel: Channel, type: CachedType[Any], since: Position, until: int, report: Report, controller: str
 ) -> list[Applied] | None:
     """Return the deletions of a type after ``since`` and up to ``until``, each with the last state of the resource.
 
@@ -202,7 +221,7 @@ async def deletions_since(
     # Deletions count regardless of the versions that the previous run used.
     since = since._replace(versions=ANY_VERSIONS)
     try:
-        async with channel.stream(WATCH_LIST, watch_request(type, since)) as items:
+        async with open_watch_list(channel, watch_request(type, since)) as items:
             while (item := await _next(items, type)) is not None:
                 checked = machine.feed(item)
                 if isinstance(checked, Changes):
@@ -224,7 +243,7 @@ async def deletions_since(
     raise Unavailable(f"the server ended the stream of {type.name} at {machine.frontier}, before revision {until}")
 
 
-async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:
+async def _next(items: AsyncIterator[Any], type: CachedType[Any]) -> Any:
     """Return the next item of a stream, or None at its end."""
     with trio.move_on_after(_SILENCE):
         return await anext(items, None)

@@ -15,61 +15,67 @@ The course of a run:
    resolution of unknown writes. The cache and those deletions are enqueued as backlog, after what the previous run
    in this process left pending.
 
-A run ends by an error or by cancellation. Its nurseries have then closed, so the next run cannot overlap it (C7).
+A run ends by an error or by cancellation, or ends itself because it has added a watch. Its nurseries have then closed,
+so the next run cannot overlap it (C7).
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NoReturn
 
 import trio
 
 from headway.base import BoundedReport, guarded, of_controller, only_error, repr_text
 from headway.cache import Cache, Informers
 from headway.client import Client, HeldLease, LeaseClient, RunFence
-from headway.controller import Definition, Enqueue
-from headway.errors import EngineBug, InvalidArgument
-from headway.events import CallbackFailed, Report, RunStarted
-from headway.mapper import ids_of
-from headway.reconcile import Declared, Lifetimes, Reason, Runtime
+from headway.controller import Enqueue, GrowingDefinition
+from headway.errors import Closed, EngineBug, InvalidArgument
+from headway.events import Report, RunStarted, WatchAdded
+from headway.journal import ControllerJournal
+from headway.mapper import Watch, ids_of, watch_name
+from headway.reconcile import Declared, Lifetimes, Pausing, Reason, Runtime
 from headway.resource import Key, Registry, ResourceId
 from headway.rpc import Channel
+from headway.run._callbacks import call_back
 from headway.run._fence import RunWrites
+from headway.run._keys import RunKeys
 from headway.run._mapping import Owed, Progress, RunMapping
 from headway.run._own_writes import SelfTriggers
 from headway.run._ownership import Ownership, PrimedRun
+from headway.run._pauses import Pauses, apply_pause
 from headway.run._priming import STALL_LIMIT, Deletions, RunCaches
 from headway.run._status import ControllerStatus, Phase, Results, type_statuses
 from headway.run._worker import Worker
 
 _NOTHING = Owed()
-CALLBACK_DEADLINE = 10.0
-"""The deadline of `on_start` and `on_stop`, in seconds. After it, they are canceled and count as failed."""
 
 
 class Run:
     """A run of a controller. Call `run` once.
 
     Args:
+        growing: the controller's definition. The run has its current watches, and adds to them for the next run.
         fence_name: the name under which the store keeps the controller's fence.
         member: this process, among those that may run the controller.
+        pauses: the controllers that are paused.
         ownership: the keys that belong to this process.
         lease: the lease under which it runs; None if it needs none.
         owed: the work that the previous run in this process left.
         stall_limit: the time, in seconds, within which a type being primed must receive something.
+        journal: records the reconciles, and the changes that a predicate turns away.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
         answered: True once an engine has accepted this run's fence.
         progress: a signal for each mapping, reconcile and resolved write, and for the end of the run.
+        definition: the controller's definition, with the watches of this run.
+        keys: the states of its keys; None before it is primed.
     """
 
     def __init__(
         self,
-        definition: Definition,
+        growing: GrowingDefinition,
         *,
         informers: Informers,
         channel: Channel,
@@ -77,21 +83,31 @@ class Run:
         report: Report,
         fence_name: str,
         member: str,
+        pauses: Pauses,
         ownership: Ownership,
         lease: HeldLease | None = None,
         owed: Owed = _NOTHING,
         stall_limit: float = STALL_LIMIT,
+        journal: ControllerJournal | None = None,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
         self.answered = False
-        self._definition = definition
+        self._growing = growing
+        self.definition = definition = growing.current
+        # Canceled when the run has added a watch.
+        self._ending = trio.CancelScope()
+        self._over = False
         self._report = report
         self._bounded = BoundedReport(report)
         self._fence_name = fence_name
         self._member = member
+        self._pauses = pauses
+        self._pausing = Pausing()
+        self._stall_limit = stall_limit
         self._ownership = ownership
         self._lease = lease
         self._owed = owed
+        self._journal = journal
         self._leases = LeaseClient(channel)
         self.progress = Progress()
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
@@ -107,30 +123,46 @@ class Run:
         declared = Declared(definition.name, definition.types, definition.reads, definition.writes)
         client = Client(channel, registry, ownership.writes(self._writes), allow=declared)
         self._new_runtime = partial(
-            Runtime, definition.name, definition.watches, self._cache, client, self._lifetimes, declared, report
+            Runtime,
+            definition.name,
+            definition.watches,
+            self._cache,
+            client,
+            self._lifetimes,
+            declared,
+            report,
+            self._watch,
+            self._pausing,
         )
         self._runtime = self._new_runtime(self._writes)
         self._primed: PrimedRun | None = None
+        self.keys: RunKeys | None = None
         self._worker: Worker | None = None
         self._phase: Phase = "starting"
 
-    async def run(self) -> NoReturn:
-        """Run until canceled. Raises the error that ended the run, such as a source's error, StoreChanged or Fenced."""
+    async def run(self) -> None:
+        """Run until canceled, or return when the run has added a watch.
+
+        Raises the error that ended the run, such as a source's error, StoreChanged or Fenced.
+        """
         ended_by: BaseException | None = None
         try:
-            # Don't write to a store that was rolled back, just as it is not read.
-            self._caches.check_store()
-            raised = await self._start()
-            self.answered = True
-            self._enter("priming")
-            self._cache.begin_priming()
-            await self._caches.prime(raised.position)
-            missed = await self._ownership.missed(self._caches, raised)
-            await self._live(missed)
+            with self._ending:
+                # Don't write to a store that was rolled back, just as it is not read.
+                self._caches.check_store()
+                raised = await self._start()
+                self.answered = True
+                self._enter("priming")
+                self._cache.begin_priming()
+                await self._caches.prime(raised.position)
+                await self._pauses.wait_known(self._stall_limit)
+                missed = await self._ownership.missed(self._caches, raised)
+                await self._live(missed)
         except BaseException as error:
             ended_by = error
             raise
         finally:
+            self._over = True
             # Do this while the subscriptions exist: without them the frontier would pass changes that are not mapped.
             if self._primed is not None:
                 await self._ownership.end(self._primed)
@@ -143,21 +175,57 @@ class Run:
                 else:
                     subscription.close()
             self.progress.note()
-        raise EngineBug("a run ended by itself")
+        if not self._ending.cancelled_caught:
+            raise EngineBug("a run ended by itself")
+
+    async def _watch(self, given: Sequence[object]) -> None:
+        """Return if the run has these watches. Otherwise add them for the next run, and end this one.
+
+        The new types are primed first, while this run goes on: their access is checked, and the next run begins soon.
+        """
+        await trio.lowlevel.checkpoint()
+        self._check_not_over()
+        lacking = self._growing.lacking(given)
+        if lacking:
+            await self._caches.open([each.type for each in lacking], self._growing.may_have)
+            self._check_not_over()
+            # Another task may have added some of them during the wait.
+            lacking = self._growing.lacking(given)
+            self._growing.add(lacking)
+            for each in lacking:
+                self._report(WatchAdded(self.definition.name, each.type.name, watch_name(each)))
+        elif all(each.type in self.definition.watches for each in given if isinstance(each, Watch)):
+            return
+        self._ending.cancel()
+        await trio.lowlevel.checkpoint()
+        # The caller is not canceled: it is no task of the run, or has shielded itself.
+        raise Closed(
+            f"rt.watch: this run of controller {self.definition.name} ends, because a watch was added: "
+            "leave the rest to its next run"
+        )
+
+    def _check_not_over(self) -> None:
+        if self._over:
+            raise Closed(
+                f"rt.watch: this run of controller {self.definition.name} has ended, and nothing was added: call it "
+                "with the rt of the current run, as the initialiser, the reconciler and the sources receive it"
+            )
 
     async def _stopped(self, ended_by: BaseException | None) -> None:
         """Call ``on_stop``. Everything else of the run has ended, and the cache can still be read."""
         failed = None if ended_by is None else of_controller(ended_by)[0]
         error = None if failed is None else only_error(failed)
         with trio.CancelScope(shield=True):
-            await self._call("on_stop", self._definition.on_stop, self._runtime, error)
+            await call_back(self._report, self.definition, "on_stop", self._runtime, error)
 
     def owed(self) -> Owed:
         """Return the work that this run leaves to the next one. Call it when the run has ended."""
         if self._primed is None:
             return self._owed
         feeds = tuple(self._caches.subscriptions.items())
-        return Owed(self._ownership.queue.owed(), self._primed.mapping.owed(), feeds, self._writes.store_id)
+        # A key that waits for a time that it has requested may be of no cached resource.
+        keys = [*self._ownership.queue.owed(), *self._ownership.queue.scheduled()]
+        return Owed(keys, self._primed.mapping.owed(), feeds, self._writes.store_id)
 
     def scheduled(self) -> dict[Key, float]:
         """Return the keys that wait only for a time that they requested, with that time."""
@@ -169,14 +237,19 @@ class Run:
 
     def checkpoint(self) -> int:
         """Return the revision up to which this run has no pending work, or 0 if some work is pending."""
-        run = self._primed
+        run = None if self.ends else self._primed
         return run.mapped() if run is not None and run.mapping.is_idle and self._ownership.is_idle() else 0
+
+    @property
+    def ends(self) -> bool:
+        """True if the run has added a watch, so that it ends."""
+        return self._ending.cancel_called
 
     def status(self) -> ControllerStatus:
         """Return the state of this run."""
         now = trio.current_time()
         known = [
-            each for type in self._definition.types for each in self._caches.informers.opened(type) if each.type is type
+            each for type in self.definition.types for each in self._caches.informers.opened(type) if each.type is type
         ]
         # A run that is still starting has no revision to wait for: the initialiser raises the fence again.
         starting_revision = self._writes.starting_revision if self.answered else 0
@@ -184,14 +257,14 @@ class Run:
         oldest = queue.oldest_queued_at if queue is not None else None
         held = self._ownership.queue.held
         return ControllerStatus(
-            name=self._definition.name,
+            name=self.definition.name,
             phase=self._phase,
             seconds=now - self._phase_began,
             term=self._runtime.term,
             starting_revision=starting_revision,
             settled=self.checkpoint(),
             types=type_statuses(known, starting_revision, now),
-            concurrency=self._definition.concurrency,
+            concurrency=self.definition.concurrency,
             queue=queue,
             running=() if self._worker is None else self._worker.running(),
             oldest_wait=None if oldest is None else max(now - oldest, 0.0),
@@ -210,8 +283,8 @@ class Run:
         # Under a lease, the fence is raised in the lease's term. This is the only run in that term.
         term, number = (0, 0) if self._lease is None else (self._lease.term, 1)
         raised = await self._writes.raise_first(self._fence_name, self._member, term=term, number=number)
-        if self._definition.initialiser is not None:
-            await guarded(self._definition.initialiser, self._runtime)
+        if self.definition.initialiser is not None:
+            await guarded(self.definition.initialiser, self._runtime)
             # The initialiser's writes carried the fence. Because of a second commit, the run sees them from its start.
             again = await self._writes.raise_again()
             raised = again._replace(checkpoint=raised.checkpoint)
@@ -219,11 +292,11 @@ class Run:
 
     async def _live(self, missed: Deletions) -> None:
         """Map, reconcile and watch, until canceled."""
-        definition, writes, report = self._definition, self._writes, self._report
+        definition, writes, report = self.definition, self._writes, self._report
         run = self._begin(missed)
         ready = run.queue.statistics().ready
         report(RunStarted(definition.name, self._runtime.term, writes.starting_revision, ready))
-        await self._call("on_start", definition.on_start, self._runtime)
+        await call_back(self._report, definition, "on_start", self._runtime)
         worker = self._worker = Worker(
             definition,
             self._ownership.reconciler(definition.reconcile),
@@ -233,7 +306,12 @@ class Run:
             self.progress.note,
             self._self_triggers,
             self._results,
+            self._journal,
         )
+        assert self.keys is not None
+        self.keys.worker = worker
+        # Before any worker starts: the tasks of a nursery start in no particular order.
+        self._apply_pause()
         async with trio.open_nursery() as nursery:
             for type, subscription in self._caches.subscriptions.items():
                 nursery.start_soon(run.mapping.watch, type, subscription, name=f"watching {type}")
@@ -242,6 +320,7 @@ class Run:
             nursery.start_soon(run.mapping.retry, name="retrying mappers")
             nursery.start_soon(self._ownership.serve, run, name=f"the ownership of keys of {definition.name}")
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
+            nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
             for name, source in definition.sources.items():
                 enqueue = self._enqueue(run.mapping, f"source {name}")
@@ -254,15 +333,16 @@ class Run:
         self._caches.check()
         new_mapping = partial(
             RunMapping,
-            self._definition,
+            self.definition,
             self._cache,
             self._caches.subscriptions,
             self._bounded,
             self._self_triggers,
             self._lifetimes,
+            self._journal,
         )
         run = self._primed = PrimedRun(
-            definition=self._definition,
+            definition=self.definition,
             fence_name=self._fence_name,
             lease=self._lease,
             leases=self._leases,
@@ -275,6 +355,7 @@ class Run:
             new_runtime=self._new_runtime,
             new_mapping=new_mapping,
         )
+        self.keys = RunKeys(self._ownership, run.mapping, self._results, self._writes)
         self._enter("running")
         self._cache.open(self._caches.subscriptions)
         for key in self._owed.keys:
@@ -283,8 +364,20 @@ class Run:
         self._ownership.begin(run, missed)
         return run
 
+    def _apply_pause(self) -> None:
+        """Pause or resume as the store says. Running reconciles finish."""
+        if self._pausing.set(self._pauses.reason(self._fence_name)):
+            apply_pause(self.definition.name, self._pausing.reason, self._ownership.queue, self._report)
+            self.progress.note()
+
+    @property
+    def blocked_by_pause(self) -> bool:
+        """True if the controller is paused, none of its reconciles is running, and keys are pending."""
+        running = self._worker is not None and self._worker.running()
+        return self._pausing.reason is not None and not running and not self._ownership.queue.is_idle()
+
     def _enqueue(self, mapping: RunMapping, what: str) -> Enqueue:
-        reason, manages = Reason(what), self._definition.manages
+        reason, manages = Reason(what), self.definition.manages
 
         def enqueue(id: ResourceId) -> None:
             keys, problems = ids_of([id], manages)
@@ -293,22 +386,7 @@ class Run:
                     f"{what} enqueued {repr_text(id)}; {problems[0]}: enqueue ids of {manages.name}, as from "
                     f"TYPE.id(name)"
                 )
-            mapping.add(keys[0], reason)
+            for key in keys:
+                mapping.add(key, reason)
 
         return enqueue
-
-    async def _call(self, what: str, callback: Callable[..., Any] | None, *arguments: object) -> None:
-        """Call a plain or async callback, and report it if it raises or times out. Its failure never ends the run."""
-        if callback is None:
-            return
-        try:
-            with trio.fail_after(CALLBACK_DEADLINE):
-                answer = callback(*arguments)
-                if inspect.isawaitable(answer):
-                    await answer
-        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything, `SystemExit` too
-            failed, others = of_controller(error)
-            if failed is not None:
-                self._report(CallbackFailed(self._definition.name, what, only_error(failed)))
-            if others is not None:
-                raise others from None

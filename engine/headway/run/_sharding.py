@@ -24,6 +24,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import trio
@@ -259,6 +260,14 @@ class Shards(Ownership):
     @override
     def shards(self) -> tuple[int, ...]:
         return tuple(sorted(shard.number for shard in self._shards.values() if shard.mapping is not None))
+
+    @override
+    def shard_number(self, key: Key) -> int:
+        return self.shard_of(key)
+
+    @override
+    def further_writes(self) -> Collection[RunWrites]:
+        return self._writes.by_shard.values()
 
     @override
     def writes(self, own: RunWrites) -> Writes:

@@ -244,8 +244,8 @@ class ShardWrites(Writes):
         await self._own.wait_cached(type, revision)
 
     @override
-    def unknown(self, error: OutcomeUnknown | None) -> None:
-        self._current.unknown(error)
+    def unknown(self, error: OutcomeUnknown | None, request: Any = None) -> None:
+        self._current.unknown(error, request)
 
     @override
     def fenced(self, fence: pb.Fence | None) -> None:

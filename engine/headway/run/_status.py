@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.cache import Informer
+from headway.cache import Informer, range_of
 from headway.queue import QueueStatistics
 from headway.resource import Key, ResourceId, TypeName
 
@@ -42,6 +42,7 @@ class TypeStatus:
         refused: the number of items in its streams that were older than the cache.
         cut_off: the reason that it has no stream now; empty if it has one or the first is being opened.
         cut_off_seconds: the time without a stream.
+        scope: the part of the type that is cached, such as ``namespace='sales'``; empty for the whole type.
         undecodable: the keys of resources whose payloads do not decode. Indexes and mappers that read the payload leave
             them out.
     """
@@ -56,6 +57,12 @@ class TypeStatus:
     cut_off: str = ""
     cut_off_seconds: float = 0.0
     undecodable: tuple[Key, ...] = ()
+    scope: str = ""
+
+    @property
+    def of(self) -> str:
+        """The type with its scope."""
+        return f"{self.type} within {self.scope}" if self.scope else str(self.type)
 
 
 def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple[TypeStatus, ...]:
@@ -76,6 +83,7 @@ def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple
                 cut_off=why,
                 cut_off_seconds=now - since,
                 undecodable=tuple(informer.undecodable),
+                scope=str(range_of(informer.type)),
             )
         )
     return tuple(statuses)
@@ -98,11 +106,15 @@ class ControllerStatus:
         unmapped: the number of changes that are still to be mapped.
         not_done: the keys whose last reconcile did not succeed, by name; at most 1,000.
         not_done_count: the number of all such keys.
-        restarts: the number of runs that have ended.
+        restarts: the number of runs that have ended, except those that ended to add a watch.
         error: the class and message of the error that ended the last run, or that keeps the next one from its lease;
             empty if there is none.
         leader: the process that runs the controller while this one is on standby.
         shards: the shards of this process; None unless the controller is sharded.
+        added_watches: the watches that its runs in this process have added (`Runtime.watch`), such as
+            ``staff.v1.Account by team_of``.
+        paused: why an operator has paused it, which may be empty; None if it is not paused. It is then not reconciling,
+            but everything else goes on.
     """
 
     name: str
@@ -124,6 +136,8 @@ class ControllerStatus:
     error: str = ""
     leader: str = ""
     shards: tuple[int, ...] | None = None
+    added_watches: tuple[str, ...] = ()
+    paused: str | None = None
 
     @property
     def problem(self) -> str:
@@ -144,25 +158,30 @@ class ControllerStatus:
             return f"holds back every key: {self.holding}"
         cut_off = [each for each in self.types if each.cut_off_seconds >= CUT_OFF]
         return "; ".join(
-            f"has received nothing about {each.type} for {each.cut_off_seconds:.0f} s: {each.cut_off}"
-            for each in cut_off
+            f"has received nothing about {each.of} for {each.cut_off_seconds:.0f} s: {each.cut_off}" for each in cut_off
         )
 
     @property
     def notice(self) -> str:
-        """A problem despite which the controller keeps reconciling, in the form of `problem`, or an empty text."""
-        return "; ".join(
-            f"leaves out {len(each.undecodable)} of {each.type} whose payload does not decode, such as "
+        """What an operator should know although nothing is wrong with the controller, or an empty text.
+
+        It has the form of `problem`.
+        """
+        paused = [] if self.paused is None else [f"is paused{f': {self.paused}' if self.paused else ''}"]
+        undecodable = [
+            f"leaves out {len(each.undecodable)} of {each.of} whose payload does not decode, such as "
             f"{'/'.join(filter(None, each.undecodable[0]))}"
             for each in self.types
             if each.undecodable
-        )
+        ]
+        return "; ".join(paused + undecodable)
 
     @property
     def brief_notice(self) -> str:
         """A short form of `notice` for unauthenticated readers, as `cause` is of `problem`."""
         count = sum(len(each.undecodable) for each in self.types)
-        return f"leaves out {count} {'resource' if count == 1 else 'resources'} that can't be decoded" if count else ""
+        text = f"leaves out {count} {'resource' if count == 1 else 'resources'} that can't be decoded" if count else ""
+        return "; ".join(filter(None, ["is paused" if self.paused is not None else "", text]))
 
     @property
     def cause(self) -> str:
@@ -182,7 +201,7 @@ class ControllerStatus:
     def _unprimed(self) -> str:
         return (
             ", ".join(
-                f"{each.type} ({each.resources} resources, revision {each.revision} of {each.target}"
+                f"{each.of} ({each.resources} resources, revision {each.revision} of {each.target}"
                 + (f"; {each.cut_off})" if each.cut_off else ")")
                 for each in self.types
                 if not each.primed or each.revision < each.target

@@ -12,11 +12,16 @@ import trio
 
 from headway.base import of_controller, only_error, story
 from headway.client import HeldLease
-from headway.errors import Closed, EngineBug, LeaseLost, NotHeadway
+from headway.controller import Definition, GrowingDefinition
+from headway.errors import Closed, ControllerPaused, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded
+from headway.journal import ControllerJournal
 from headway.reconcile import CONTROLLER
+from headway.resource import Key
+from headway.run._keys import KeyStatus
 from headway.run._leading import Leading
 from headway.run._mapping import Owed
+from headway.run._pauses import Pauses
 from headway.run._run import Run
 from headway.run._status import ControllerStatus, Phase
 
@@ -46,8 +51,13 @@ class Supervisor:
     Args:
         make_run: creates a run, given the pending work of the last one and the lease that it runs under.
         leading: acquires the controller's lease; None if it needs none.
+        added_watches: returns the watches that the runs have added, as texts.
+        pauses: the controllers that are paused; None if none ever is.
+        growing: the controller's definition, with the watches that its runs have added.
 
     Attributes:
+        journal: the controller's part of the journal; None without one.
+        process: the name of this process among those that may run the controller.
         name: the name of the controller.
         fence_name: the name under which the store keeps its fence, "app/name".
         run: the current run; None between two runs.
@@ -61,6 +71,11 @@ class Supervisor:
         *,
         fence_name: str = "",
         leading: Leading | None = None,
+        added_watches: Callable[[], tuple[str, ...]] = tuple,
+        pauses: Pauses | None = None,
+        growing: GrowingDefinition | None = None,
+        journal: ControllerJournal | None = None,
+        process: str = "",
     ) -> None:
         self.name = name
         self.fence_name = fence_name or name
@@ -68,6 +83,11 @@ class Supervisor:
         self._make_run = make_run
         self._report = report
         self._leading = leading
+        self._added_watches = added_watches
+        self._pauses = pauses
+        self._growing = growing
+        self.journal = journal
+        self.process = process
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
         # True once an engine has answered.
@@ -115,8 +135,13 @@ class Supervisor:
             if isinstance(error, NotHeadway) and not self._answered:
                 # Waiting would not help. Once an engine has answered, a different server in its place may be temporary.
                 raise error
-            self._restarts, self._error = self._restarts + 1, story(error)
             self._ended_at = trio.current_time()
+            if error is None:
+                # The run has added a watch, which is not a failure. The number of watches bounds these restarts.
+                self._error = ""
+                self._report(RunEnded(self.name, None, 0.0))
+                continue
+            self._restarts, self._error = self._restarts + 1, story(error)
             # Losing the lease is not a failure of the controller; it waits until it can acquire the lease again.
             flaps = flaps + 1 if trio.current_time() - began < FLAP and not isinstance(error, LeaseLost) else 0
             delay = restart_delay(flaps)
@@ -141,6 +166,15 @@ class Supervisor:
         self._ended_at = trio.current_time()
         self._started.unpark_all()
 
+    @property
+    def definition(self) -> Definition | None:
+        """The controller's definition with its current watches, if the supervisor knows it."""
+        return None if self._growing is None else self._growing.current
+
+    def key_status(self, key: Key) -> KeyStatus | None:
+        """Return the state of a key, or None while no run is primed."""
+        return None if self.run is None or self.run.keys is None else self.run.keys.status(key)
+
     def status(self) -> ControllerStatus:
         """Return the controller's current status. Once it has ended, this needs no Trio."""
         leading = self._leading
@@ -157,10 +191,13 @@ class Supervisor:
             phase: Phase = "resting" if self._resting else "starting"
             status = ControllerStatus(self.name, phase, trio.current_time() - self._ended_at)
         error = leading.error if leading is not None and leading.error else self._error
-        return dataclasses.replace(status, restarts=self._restarts, error=error)
+        added = self._added_watches()
+        return dataclasses.replace(
+            status, restarts=self._restarts, error=error, added_watches=added, paused=self._paused()
+        )
 
-    async def _one_run(self) -> tuple[BaseException, Run | None]:
-        """Run once, and return the error that ended the run, and the run if it was created."""
+    async def _one_run(self) -> tuple[BaseException | None, Run | None]:
+        """Run once, and return the error that ended the run, if any, and the run if it was created."""
         run: Run | None = None
         try:
             async with nullcontext() if self._leading is None else self._leading.lead(self._stand_by) as lease:
@@ -185,12 +222,14 @@ class Supervisor:
             if failed is None:
                 raise
             raise others from None
-        raise EngineBug("a run returned")
+        return None, run
 
     async def wait_idle(self, revision: int) -> None:
         """Wait until the controller has no pending work up to ``revision``, through restarts if necessary.
 
-        Return at once for a controller on standby, which has no work. Raises Closed when the engine ends.
+        Return at once for a controller on standby, which has no work.
+
+        Raises Closed when the engine ends, and ControllerPaused if pending work waits until the controller is resumed.
         """
         while not self.stands_by:
             run = self.run
@@ -203,7 +242,21 @@ class Supervisor:
                 continue
             if run.checkpoint() >= revision:
                 return
+            if run.blocked_by_pause and (reason := await self._paused_at(revision)) is not None:
+                raise ControllerPaused(
+                    f"controller {self.fence_name} is paused{f' ({reason})' if reason else ''} and has pending work: "
+                    f"resume it with `headway resume {self.fence_name}`"
+                )
             await run.progress.wait()
+
+    def _paused(self) -> str | None:
+        return None if self._pauses is None else self._pauses.reason(self.fence_name)
+
+    async def _paused_at(self, revision: int) -> str | None:
+        """Return why the controller is paused, as of a revision: it may have been resumed a moment ago."""
+        if self._pauses is not None:
+            await self._pauses.wait_read(revision)
+        return self._paused()
 
     def checkpoint(self) -> int:
         """Return the revision up to which the current run has no pending work; 0 if it has some or is not running.

@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 import trio
 
-from headway.base import leaves, leaving, of_controller, only_error, ordinary, repr_text, story
+from headway.base import leaves, leaving, of_controller, only_error, ordinary, own_frames, repr_text, stack_text, story
+from headway.cache import READING
 from headway.controller import Definition, Reconciler
 from headway.errors import InvalidResult, PermanentFailure, ReconcileTimeout
 from headway.events import Reconciled, ReconcileSlow, Report, SelfTriggered, receives_successes
+from headway.journal import ControllerJournal
 from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import RECONCILING, Reason, Reconciling, Request, RequeueAfter, Runtime
 from headway.resource import Key, ResourceId
@@ -40,6 +42,7 @@ class Worker:
         on_done: Callable[[], None],
         self_triggers: SelfTriggers,
         results: Results,
+        journal: ControllerJournal | None,
     ) -> None:
         self._definition = definition
         self._reconcile = reconcile
@@ -51,12 +54,18 @@ class Worker:
         self._on_done = on_done
         self._self_triggers = self_triggers
         self._results = results
+        self._journal = journal
         self._started: dict[Key, float] = {}
+        # The tasks of the workers. Invariant: the key that a task works on is that of its `Reconciling`.
+        self._tasks: dict[trio.lowlevel.Task, Reconciling] = {}
 
     async def work(self) -> None:
         """Reconcile keys until canceled. If a reconcile is canceled, its key stays in hand and therefore pending."""
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
+        self._tasks[trio.lowlevel.current_task()] = reconciling
+        if self._journal is not None:
+            READING.set(reconciling)
         dequeued = await self._queue.dequeue()
         while dequeued is not None:
             dequeued = await self._work_on(dequeued, reconciling)
@@ -117,6 +126,9 @@ class Worker:
                 self._report_reconcile(
                     *running, "failed", began, only_error(failed), None, timed_out=scope.cancel_called
                 )
+                if self._journal is not None:
+                    now = trio.current_time()
+                    self._record(self._journal, running[0], "failed", began, now, only_error(failed), None, reconciling)
             raise leaving(raised) from None
         if running is not None:
             dequeued, id = running
@@ -175,9 +187,13 @@ class Worker:
         if self._self_triggers.loops:
             self._self_triggers.ended(dequeued.key, wrote=reconciling.wrote)
         reconciling.key, reconciling.wrote = None, False
-        outcome, retry_after = self._finish(dequeued.key, result, error)
+        now = trio.current_time()
+        outcome, retry_after = self._finish(dequeued.key, result, error, now)
+        if self._journal is not None:
+            self._record(self._journal, dequeued, outcome, began, now, error, retry_after, reconciling)
+        if reconciling.writes:
+            reconciling.writes.clear()
         if error is not None:
-            now = trio.current_time()
             until = None if retry_after is None else now + retry_after
             failed: Literal["failed", "permanent"] = "permanent" if until is None else "failed"
             self._results.note(NotDone(id, failed, story(error), dequeued.attempt, now, until, timed_out))
@@ -186,6 +202,25 @@ class Worker:
         if self._reports_all or error is not None:
             self._report_reconcile(dequeued, id, outcome, began, error, retry_after, timed_out=timed_out)
         self._on_done()
+
+    def _record(
+        self,
+        journal: ControllerJournal,
+        dequeued: Dequeued[Key, Reason],
+        outcome: str,
+        began: float,
+        now: float,
+        error: BaseException | None,
+        retry_after: float | None,
+        reconciling: Reconciling,
+    ) -> None:
+        """Add the reconcile to the journal, with what it has read and written."""
+        key, reasons, _, queued_at, attempt = dequeued
+        told, trace = ("", "") if error is None else (story(error), own_frames(error))
+        reads, writes = reconciling.reads, reconciling.writes
+        of = (now, key, outcome, now - began, began - queued_at, attempt)
+        journal.ran(*of, reasons, reads, writes, told, trace, retry_after)
+        reads.clear()
 
     def _report_reconcile(
         self,
@@ -205,11 +240,13 @@ class Worker:
         attempt, reasons = dequeued.attempt, dequeued.reasons
         self._report(Reconciled(name, id, outcome, seconds, error, retry_after, reasons, waited, attempt, timed_out))
 
-    def _finish(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
+    def _finish(
+        self, key: Key, result: RequeueAfter | None, error: Exception | None, now: float
+    ) -> tuple[str, float | None]:
         queue = self._queue
         if error is None:
             if result is None:
-                queue.succeeded(key)
+                queue.succeeded(key, now)
                 return "done", None
             queue.requeue_after(key, result.seconds, _REQUEUE)
             return "requeue", result.seconds
@@ -222,6 +259,16 @@ class Worker:
         """Return the duration so far, in seconds, of each running reconcile."""
         now = trio.current_time()
         return tuple(now - began for began in self._started.values())
+
+    def stack(self, key: Key) -> tuple[float, str] | None:
+        """Return since when a key is being reconciled, and the program's own frames where it waits, or None."""
+        began = self._started.get(key)
+        if began is None:
+            return None
+        for task, reconciling in self._tasks.items():
+            if reconciling.key == key:
+                return began, stack_text(_innermost(task).iter_await_frames())
+        return began, ""
 
     def _delays(self, dequeued: Dequeued[Key, Reason]) -> bool:
         """Delay the key if it has triggered itself too often, and return True if so."""
@@ -248,3 +295,11 @@ class Worker:
 
     def _id(self, key: Key) -> ResourceId:
         return ResourceId(self._type, key[2], key[0], key[1])
+
+
+def _innermost(task: trio.lowlevel.Task) -> trio.lowlevel.Task:
+    """Return the first task that a task waits for, or the task itself: one that has opened a nursery only waits."""
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            return _innermost(child)
+    return task

@@ -6,11 +6,16 @@ A service owns the requests that are passed to it: it completes them in place an
 share objects with the store and must not be changed. In-process channels make copies for that reason.
 """
 
+from headway.service._access import AccessChecks as AccessChecks
 from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
+from headway.service._admission import admit_id as admit_id
 from headway.service._bounds import MAX_PAGE as MAX_PAGE
+from headway.service._bounds import MAX_SUBJECTS as MAX_SUBJECTS
+from headway.service._bounds import check_text as check_text
 from headway.service._consul import ConsulService as ConsulService
 from headway.service._consul import watch_encoders as watch_encoders
+from headway.service._deletion import tombstone_of as tombstone_of
 from headway.service._fences import MAX_NUMBER as MAX_NUMBER
 from headway.service._fences import MAX_TTL_MS as MAX_TTL_MS
 from headway.service._fences import MAX_WAIT_MS as MAX_WAIT_MS
@@ -26,25 +31,38 @@ from headway.service._migrate import Migrated as Migrated
 from headway.service._migrate import MigrationProgress as MigrationProgress
 from headway.service._migrate import MigrationService as MigrationService
 from headway.service._migrate import migrate as migrate
+from headway.service._peering import MAX_ADDRESSES as MAX_ADDRESSES
+from headway.service._peering import MAX_EXPORTS as MAX_EXPORTS
+from headway.service._peering import check_exports as check_exports
+from headway.service._peering import check_peering_name as check_peering_name
+from headway.service._peering import check_way as check_way
 from headway.service._position import POSITION as POSITION
+from headway.service._position import PositionRequest as PositionRequest
 from headway.service._position import StoreService as StoreService
+from headway.service._received import received_check as received_check
 from headway.service._refusals import Reason as Reason
 from headway.service._refusals import authorizer_failed as authorizer_failed
+from headway.service._refusals import denied as denied
+from headway.service._refusals import invalid as invalid
+from headway.service._refusals import precondition as precondition
 from headway.service._refusals import reason_of as reason_of
+from headway.service._scoped_stream import open_watch_list as open_watch_list
+from headway.service._service import RESOURCE_SERVICE as RESOURCE_SERVICE
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
+from headway.service._spaced_bookmarks import SpacedBookmarks as SpacedBookmarks
 from headway.service._subscribe import SUBSCRIBE as SUBSCRIBE
 from headway.service._subscribe import OpenSubscriptions as OpenSubscriptions
 from headway.service._subscribe import SubscribeService as SubscribeService
-from headway.service._subscribe_admission import MAX_SUBJECTS as MAX_SUBJECTS
 from headway.service._subscribe_admission import SubscribePermissions as SubscribePermissions
 from headway.service._subscribe_wire import SubscribeDecoder as SubscribeDecoder
 from headway.service._subscribe_wire import SubscribeEncoder as SubscribeEncoder
+from headway.service._types import TYPES as TYPES
 from headway.service._types import DescribedPayloads as DescribedPayloads
+from headway.service._types import TypesRequest as TypesRequest
 from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered
 from headway.service._versions import Versions as Versions
-from headway.service._watch_list import SpacedBookmarks as SpacedBookmarks
 from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder

@@ -10,9 +10,11 @@ from grpclib import GRPCError
 
 from headway.errors import PayloadError
 from headway.resource import (
+    PAUSE,
     Registry,
     Resource,
     ResourceId,
+    ResourceType,
     TypeName,
     is_marked,
     pb,
@@ -97,16 +99,23 @@ class AccessChecks:
     Attributes:
         registry: the types of the service.
         restricted: True if there are permissions, so that something may be denied.
+        caller_name: the caller as the journal names it, such as ``token ada``; empty if everyone may do everything.
+        writes_copies: True for the peerings and Headway's own controllers, which write to partitions with copies.
     """
 
-    def __init__(self, permissions: Permissions | None, registry: Registry) -> None:
+    def __init__(self, permissions: Permissions | None, registry: Registry, *, writes_copies: bool = False) -> None:
+        self.writes_copies = writes_copies
         self._permissions = permissions
         self.registry = registry
         self.restricted = permissions is not None
+        self.caller_name: str = getattr(permissions, "caller_name", "")
 
     def check_known(self, type: TypeName) -> None:
-        """Refuse a caller without any permission on a type of this name, registered or not."""
-        if not self.knows(type):
+        """Refuse a caller without any permission on a type of this name, registered or not.
+
+        Everyone knows that there are pauses: the same answer for them would keep no secret.
+        """
+        if type != PAUSE.name and not self.knows(type):
             raise denied(f"permission denied: none of your rules covers type {type}")
 
     def check_any_known(self) -> None:
@@ -146,6 +155,13 @@ class AccessChecks:
             return self._permissions.may_write(name, self.registry.resolve(name.type).view(stored))
         except PayloadError:
             return False
+
+    def check_read_all(self, type: ResourceType[Any], partition: str, namespace: str, field: str) -> None:
+        """Refuse a caller who may not read all resources of the type there. ``field`` asks for it."""
+        if self._permissions is not None:
+            everything = ResourceId(type.name, "", partition, namespace)
+            if ask(self._permissions.may_read, everything, None) is not Decision.ALLOWED:
+                raise denied(f"permission denied: {field}: you may not read all of {type.name} there")
 
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete the resource with this id."""

@@ -26,6 +26,7 @@ from headway.resource import (
 from headway.service._access import AccessChecks
 from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_statuses, check_text
 from headway.service._fences import admit_fence
+from headway.service._peering import GUARDED_KINDS, ORDINARY_PARTITIONS, admit_special
 from headway.service._refusals import failed, invalid
 from headway.storage import Fence
 
@@ -125,6 +126,8 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
         assert resource.id is not None
         if access.restricted:
             access.check_write(resource.id, resource)
+        if key[0] not in ORDINARY_PARTITIONS or type.kind in GUARDED_KINDS:
+            admit_special(access, type, key, resource)
         checked_fence = None if fence is None else admit_fence(access, fence)
         if resource.owner is not None:
             admit_id(access, resource.owner, "resource.owner", key[:2])

@@ -26,6 +26,9 @@ MAX_FINALIZERS = 100
 MAX_STATUSES = 100
 """The maximum number of statuses of one resource."""
 
+MAX_SUBJECTS = 64
+"""The maximum number of subjects of a subscription. Each commit is compared with all of them."""
+
 MAX_CONDITIONS = 100
 """The maximum number of conditions of one status."""
 

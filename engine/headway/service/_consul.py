@@ -16,6 +16,7 @@ from typing import Any
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
+from headway.journal import WriteJournal
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
 from headway.rpc import StreamEncoder
 from headway.service._access import AccessChecks, Permissions
@@ -49,9 +50,11 @@ class ConsulService:
         permissions: Permissions | None = None,
         *,
         versions: Versions | None = None,
+        journal: WriteJournal | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry)
-        self._context = Context(backend, access, versions or Versions(registry), recreates=True, as_listed=_listed)
+        versions = versions or Versions(registry)
+        self._context = Context(backend, access, versions, recreates=True, as_listed=_listed, journal=journal)
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path, under Consul's name of the service."""

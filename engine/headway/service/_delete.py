@@ -19,6 +19,7 @@ from headway.service._bounds import check_text
 from headway.service._deletion import check_done, removal_with, tombstone_of
 from headway.service._fences import admit_fence, check_fence
 from headway.service._handlers import Context
+from headway.service._peering import check_copies
 from headway.service._read import checked_version
 from headway.service._refusals import conflict
 from headway.service._writing import attempt, check_deletable, check_store, generation_after
@@ -40,6 +41,7 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
     type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_delete(request.id)
+    check_copies(access, type.kind, key)
     fence = admit_fence(access, request.fence)
     check_text("version", request.version)
     check_deletable(type.kind, request.id.name)
@@ -83,6 +85,8 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
             # belong to another incarnation, which is then returned.
             wanted_uid = stored.id.uid
             position = await _removed(backend, Remove(type.kind, key, wanted_uid, stored.version), stored, fence)
+            if context.journal is not None:
+                context.journal.add(position.revision, type.name, key, "deleted", fence, access.caller_name)
             # No resource has this name at that position.
             return pb.DeleteResponse(position=position.message())
         if is_marked(stored.metadata):
@@ -94,6 +98,8 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
             return pb.DeleteResponse(position=position.message(), resource=seen)
         marked = _marked(stored)
         position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)
+        if context.journal is not None:
+            context.journal.add(position.revision, type.name, key, "marked for deletion", fence, access.caller_name)
         return pb.DeleteResponse(position=position.message(), resource=view(marked))
 
     reply = await attempt(once, blanket=not request.version)

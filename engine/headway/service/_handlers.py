@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from grpclib.const import Cardinality, Handler
 from typing_extensions import override
 
+from headway.journal import WriteJournal
 from headway.resource import pb
 from headway.rpc import ANSWER
 from headway.service._access import AccessChecks
@@ -27,6 +28,7 @@ class Context(NamedTuple):
         versions: converts between versions of a kind.
         recreates: a Write that names the uid of a deleted incarnation creates a new one, as in Consul.
         as_listed: returns the form of a stored resource that lists send; None sends resources as stored.
+        journal: records the committed writes with their writers; None records nothing.
     """
 
     backend: Backend
@@ -34,6 +36,7 @@ class Context(NamedTuple):
     versions: Versions
     recreates: bool = False
     as_listed: Callable[[pb.Resource], pb.Resource] | None = None
+    journal: WriteJournal | None = None
 
 
 class Handlers(Mapping[str, Handler]):

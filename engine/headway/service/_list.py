@@ -16,6 +16,8 @@ from headway.resource import (
     position,
     quoted,
     resource_key,
+    selected,
+    selector_problem,
     type_name,
     type_problem,
 )
@@ -27,7 +29,7 @@ from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
 from headway.service._refusals import invalid, store_errors_refused
 from headway.service._versions import View
-from headway.storage import Backend, Within, in_order
+from headway.storage import Backend, Within, in_order, open_watch
 
 _PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
 _BY_TYPE = "list or watch the types that it owns, and look for its uid in their owners"
@@ -65,6 +67,9 @@ async def list_type(context: Context, stream: Any) -> None:
             tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
             next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, collected)
         else:
+            if selector_problem("metadata_filter", request.metadata_filter) is None:
+                # The store reads less. The terms are compared in any case.
+                within = within._replace(metadata=selected(request.metadata_filter))
             here = await _read_cut(backend, type.kind, within, wanted, collected)
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
@@ -77,7 +82,7 @@ async def _read_cut(
 ) -> Position:
     """Keep all wanted resources of one revision, ordered by key, and return its position."""
     # The start of a watch is a consistent snapshot in chunks, so unwanted resources need not be held in memory.
-    watch = await backend.watch(kind, within)
+    watch = await open_watch(backend, kind, within)
     try:
         while True:
             item = await watch.next()

@@ -49,7 +49,8 @@ class ListReply:
     """The resources collected for a list so far.
 
     Args:
-        stream: the call's. In process nothing is encoded, so the reply has no maximum size.
+        stream: the call's. In process nothing is encoded, so the reply has no maximum size. A stream with
+            ``bounds_lists`` encodes the reply in another format; its maximum is the same.
         instead: what to request instead when the reply would be too large.
         as_listed: as in `Context`.
     """
@@ -59,7 +60,8 @@ class ListReply:
     ) -> None:
         self.resources: list[pb.Resource] = []
         self._stream = stream
-        self._most = MAX_REPLY if getattr(stream, "encodes", False) else None
+        self._encodes = getattr(stream, "encodes", False)
+        self._most = MAX_REPLY if self._encodes or getattr(stream, "bounds_lists", False) else None
         self._instead = instead
         self._as_listed = as_listed
         self._size = 0
@@ -80,7 +82,7 @@ class ListReply:
     async def send(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> None:
         """Send the reply with these resources. One that is too large to encode at once is encoded in pieces."""
         reply.resources = self.resources
-        in_pieces = self._most is not None and (len(self.resources) > TURN or self._size > _AT_ONCE)
+        in_pieces = self._encodes and (len(self.resources) > TURN or self._size > _AT_ONCE)
         await self._stream.send_message(await self._encoded(reply) if in_pieces else reply)
 
     async def _encoded(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> Encoded:

@@ -15,6 +15,8 @@ from headway.service._handlers import Handlers, unary_handlers
 from headway.service._refusals import store_errors_refused
 from headway.storage import Backend, Within
 
+PositionRequest = store_pb.PositionRequest
+
 _SERVICE = "headway.store.v1.StoreService"
 POSITION = f"/{_SERVICE}/Position"
 

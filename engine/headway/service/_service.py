@@ -11,6 +11,7 @@ from typing import Any
 
 from grpclib.const import Cardinality, Handler
 
+from headway.journal import WriteJournal
 from headway.resource import Registry, pb
 from headway.service._access import AccessChecks, Permissions
 from headway.service._delete import delete
@@ -36,6 +37,8 @@ class ResourceService:
     Args:
         permissions: what each caller may do; without them, every caller may do everything.
         versions: converts between versions of a kind; shared by all services over a store. None creates a new one.
+        writes_copies: True for the peerings and Headway's own controllers, which write to partitions with copies.
+        journal: records the committed writes with their writers.
     """
 
     def __init__(
@@ -45,8 +48,11 @@ class ResourceService:
         permissions: Permissions | None = None,
         *,
         versions: Versions | None = None,
+        writes_copies: bool = False,
+        journal: WriteJournal | None = None,
     ) -> None:
-        self._context = Context(backend, AccessChecks(permissions, registry), versions or Versions(registry))
+        access = AccessChecks(permissions, registry, writes_copies=writes_copies)
+        self._context = Context(backend, access, versions or Versions(registry), journal=journal)
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path."""

@@ -208,14 +208,15 @@ class _Served:
         after = self._wanted.resume_after
         if after is None:
             return ""
-        if after.selection and after.selection != self._wanted.selection:
-            return "the subjects, or your rights, are others than those of resume_after"
         known = {each.topic: each for each in after.topics}
         try:
-            if self._store is not None:
-                if after.store is None:
-                    return "resume_after has no position in the store"
+            if self._store is not None and after.store is not None:
+                # First, because even a snapshot must not take the caller to another store, or back.
                 await self._store.resume(after.store)
+            if after.selection and after.selection != self._wanted.selection:
+                return "the subjects, or your rights, have changed since resume_after"
+            if self._store is not None and after.store is None:
+                return "resume_after has no position in the store"
             for source in self._topics:
                 if source.topic.name not in known:
                     return f"resume_after has no position in topic {source.topic.name}"

@@ -13,16 +13,13 @@ from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.resource import MAX_NAME, Key, TypeName, pb, quoted
 from headway.service._access import AccessChecks, Permissions, ask
 from headway.service._admission import Type, admit_id, resolve
-from headway.service._bounds import check_text
+from headway.service._bounds import MAX_SUBJECTS, check_text
 from headway.service._handlers import Context
 from headway.service._list import admit_within
 from headway.service._position import check_position
 from headway.service._refusals import denied, invalid
 from headway.storage import Within
 from headway.subscription import ANY_SUBJECT, MAX_SUBJECT, SubscriptionPosition, Topic, subscription_position
-
-MAX_SUBJECTS = 64
-"""The maximum number of subjects of a subscription. Each commit is compared with all of them."""
 
 LONGEST_INTERVAL_MS = 3_600_000
 _DEFAULT_INTERVAL_MS = 1000
@@ -144,7 +141,7 @@ def _type_part(
         part = Part(admit_within(type, None, "", absent_is_any=True))
     else:
         raise invalid(f"{field}: a part of the type is required: {_PART}")
-    if permissions is not None and not ask(permissions.may_watch, type.name, *part.within):
+    if permissions is not None and not ask(permissions.may_watch, type.name, *part.within[:3]):
         raise denied(f"permission denied: you may not watch {type.name} there ({field})")
     return type, part._replace(within=_any_for_missing(part.within))
 

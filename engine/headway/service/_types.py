@@ -21,36 +21,53 @@ from headway.subscription import Topic
 if TYPE_CHECKING:
     from headway.rpc import DescribedFiles
 
+_SERVICE = "headway.types.v1.TypesService"
+TYPES = f"/{_SERVICE}/List"
+TypesRequest = types_pb.ListRequest
+
 
 class TypesService:
     """List over a registry. Its methods are grpclib handlers.
 
     Args:
+        topics: the topics, by name.
         may_know: returns True if the caller may know of a type; without it, every caller may know all types.
+        may_know_topic: the same for the name of a topic.
     """
 
-    def __init__(self, registry: Registry, may_know: Callable[[TypeName], bool] | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        topics: Mapping[str, Topic[Any]] | None = None,
+        may_know: Callable[[TypeName], bool] | None = None,
+        may_know_topic: Callable[[str], bool] | None = None,
+    ) -> None:
         self._registry = registry
+        self._topics = topics or {}
         self._may_know = may_know
+        self._may_know_topic = may_know_topic
         self._answer: types_pb.ListResponse | None = None
 
     async def list(self, message: types_pb.ListRequest) -> types_pb.ListResponse:  # noqa: ARG002 - it asks nothing
-        """Return the types that the caller may know, and the messages that they contain.
+        """Return the types and topics that the caller may know, and the messages that they contain.
 
-        The types are the same for as long as the server runs.
+        Types and topics are the same for as long as the server runs.
         """
-        may_know = self._may_know
-        if may_know is not None:
-            return describe(type for type in self._registry if may_know(type.name))
         if self._answer is None:
-            self._answer = describe(self._registry)
+            may_know, may_know_topic = self._may_know, self._may_know_topic
+            self._answer = describe(
+                [type for type in self._registry if may_know is None or may_know(type.name)],
+                [
+                    topic.described()
+                    for name, topic in self._topics.items()
+                    if may_know_topic is None or may_know_topic(name)
+                ],
+            )
         return self._answer
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
-        return unary_handlers(
-            "headway.types.v1.TypesService", List=(self.list, types_pb.ListRequest, types_pb.ListResponse)
-        )
+        return unary_handlers(_SERVICE, List=(self.list, types_pb.ListRequest, types_pb.ListResponse))
 
 
 _KEPT = 32
@@ -67,7 +84,7 @@ class DescribedPayloads:
     ) -> None:
         self._registry = registry
         self._services = services
-        self._topics = {name: topic.payload for name, topic in (topics or {}).items() if topic.payload is not None}
+        self._topics = {name: topic.described() for name, topic in (topics or {}).items()}
         self._files: dict[frozenset[TypeName | str], DescribedFiles] = {}
 
     def files(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
-
-import trio
 
 from headway.resource import (
     Bookmark,
@@ -16,6 +14,7 @@ from headway.resource import (
     Changes,
     EndOfSnapshot,
     Position,
+    ScopeConfirmed,
     SnapshotChunk,
     StreamItem,
     pb,
@@ -27,8 +26,10 @@ from headway.service._handlers import Context
 from headway.service._list import admit_within
 from headway.service._position import check_known, check_position, check_versions
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
+from headway.service._scopes import check_selector
+from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._versions import View
-from headway.storage import ending_commits
+from headway.storage import ending_commits, open_watch
 
 
 async def watch_list(context: Context, stream: Any) -> None:
@@ -42,6 +43,7 @@ async def watch_list(context: Context, stream: Any) -> None:
     type = resolve(access, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
     access.check_list(type.name, within, "watch")
+    within = within._replace(metadata=check_selector(request.metadata_filter))
     interval = bookmark_interval(request.bookmark_interval_ms)
     check_position(request.resume_after, "resume_after")
     check_position(request.known, "known")
@@ -53,7 +55,7 @@ async def watch_list(context: Context, stream: Any) -> None:
     resume_after = position(request.resume_after)
     try:
         check_versions(type.name, contained, resume_after)
-        watch = await backend.watch(type.kind, within, resume_after)
+        watch = await open_watch(backend, type.kind, within, resume_after)
         # Check after opening the watch: if the history has been replaced by now, that also ends the watch.
         await check_known(backend, type.kind, position(request.known))
 
@@ -83,6 +85,8 @@ async def watch_list(context: Context, stream: Any) -> None:
             upcoming = SpacedBookmarks(next_visible, interval).next
         snapshot_only, send_message = request.snapshot_only, stream.send_message
         try:
+            if within.metadata:
+                await send_message(ScopeConfirmed(request.metadata_filter))
             while True:
                 item = await upcoming()
                 if not directly or is_of_version(item, version):
@@ -96,60 +100,6 @@ async def watch_list(context: Context, stream: Any) -> None:
             watch.close()
     except STORE_ERRORS as error:
         raise refusal(error) from error
-
-
-LONGEST = 3_600_000
-"""The longest interval in milliseconds: an hour, for callers who want no bookmarks."""
-
-
-def bookmark_interval(milliseconds: int) -> float:
-    """Return the seconds between bookmarks that a request asks for; 0 sends each bookmark at once."""
-    if not 0 <= milliseconds <= LONGEST:
-        raise invalid(
-            f"bookmark_interval_ms {milliseconds} must be from 0 (send each at once) to {LONGEST} (one an hour)"
-        )
-    return milliseconds / 1000
-
-
-class SpacedBookmarks:
-    """The items of a watch. A bookmark that comes too early is held until it is due, or replaced by a newer item.
-
-    Args:
-        upcoming: returns the next item. If it is canceled, no item is lost.
-        seconds: the time between two bookmarks.
-    """
-
-    def __init__(self, upcoming: Callable[[], Awaitable[StreamItem]], seconds: float) -> None:
-        self._upcoming = upcoming
-        self._seconds = seconds
-        self._held: Bookmark | None = None
-        self._due = -float("inf")
-        self._session = ""
-
-    async def next(self) -> StreamItem:
-        """Return the next item that is due. No cancel scope is open when it returns."""
-        while True:
-            item: StreamItem | None = None
-            with trio.CancelScope(deadline=float("inf") if self._held is None else self._due):
-                item = await self._upcoming()
-            if item is None:
-                assert self._held is not None
-                return self._send(self._held)
-            before = self._session
-            if isinstance(item, Bookmark | EndOfSnapshot):
-                self._session = item.position.session
-            if not isinstance(item, Bookmark) or item.resumed or self._session != before:
-                # It supersedes the held bookmark, because it comes after it.
-                self._held = None
-                return item
-            if trio.current_time() >= self._due:
-                return self._send(item)
-            self._held = item
-
-    def _send(self, bookmark: Bookmark) -> Bookmark:
-        self._held = None
-        self._due = trio.current_time() + self._seconds
-        return bookmark
 
 
 # Not a Python function, because it is called for each resource of a snapshot. Stored ids are complete.

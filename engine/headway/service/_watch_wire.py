@@ -12,7 +12,18 @@ from typing import Any
 
 from headway.errors import PayloadError
 from headway.protobuf import copy_message, decode, decoder_of, encode, varint
-from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, pb, position
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Position,
+    ScopeConfirmed,
+    SnapshotChunk,
+    StreamItem,
+    pb,
+    position,
+)
 from headway.rpc import PIECE, framed
 from headway.subscription import Commits, NewSnapshot, Reached, SnapshotComplete, SnapshotPart, SubscriptionEvent
 
@@ -118,7 +129,7 @@ class WatchEncoder:
         encodings = encodings or ResourceEncodings()
         self._of, self._of_scanned = encodings.of, encodings.of_scanned
 
-    def __call__(self, item: StreamItem) -> Iterable[bytes]:
+    def __call__(self, item: StreamItem | ScopeConfirmed) -> Iterable[bytes]:
         """Return the item's events, each as a framed message, in pieces of about PIECE bytes."""
         if isinstance(item, Changes):
             return _pieces(map(self._change, item.changes))
@@ -165,7 +176,9 @@ def _pieces(messages: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _mark(item: EndOfSnapshot | Bookmark) -> pb.WatchEvent:
+def _mark(item: EndOfSnapshot | Bookmark | ScopeConfirmed) -> pb.WatchEvent:
+    if isinstance(item, ScopeConfirmed):
+        return pb.WatchEvent(scoped=pb.WatchEventScoped(metadata_filter=item.selector))
     at = item.position.message()
     if isinstance(item, EndOfSnapshot):
         return pb.WatchEvent(end_of_snapshot=pb.WatchEventEndOfSnapshot(position=at))
@@ -182,9 +195,9 @@ class WatchDecoder:
         self._live = False
         self._resource = decoder_of(pb.Resource)
 
-    def __call__(self, bodies: list[bytes]) -> list[StreamItem]:
+    def __call__(self, bodies: list[bytes]) -> list[StreamItem | ScopeConfirmed]:
         """Return the items of messages that arrived together. Raises PayloadError if a message does not decode."""
-        items: list[StreamItem] = []
+        items: list[StreamItem | ScopeConfirmed] = []
         resources: list[pb.Resource] = []
         changes: list[Change] = []
         for body in bodies:
@@ -200,12 +213,12 @@ class WatchDecoder:
             _hand_over(items, resources, changes)
             resources, changes = [], []
             if change is not None:
-                self._live = True
+                self._live = self._live or not isinstance(change, ScopeConfirmed)
                 items.append(change)
         _hand_over(items, resources, changes)
         return items
 
-    def _event(self, body: bytes) -> Change | EndOfSnapshot | Bookmark | None:
+    def _event(self, body: bytes) -> Change | EndOfSnapshot | Bookmark | ScopeConfirmed | None:
         return self._quick(body) or _slow(decode(pb.WatchEvent, body))
 
     def _quick(self, body: bytes) -> Change | None:
@@ -258,7 +271,7 @@ def _hand_over(items: list[Any], resources: list[pb.Resource], changes: list[Cha
         items.append(Changes(changes))
 
 
-def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | None:
+def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | ScopeConfirmed | None:
     if event.upsert is not None:
         return Change(event.revision, event.upsert.resource or pb.Resource(), False, event.more)
     if event.delete is not None:
@@ -267,6 +280,8 @@ def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | None:
         return EndOfSnapshot(position(event.end_of_snapshot.position) or _NOWHERE)
     if event.bookmark is not None:
         return Bookmark(position(event.bookmark.position) or _NOWHERE, event.bookmark.resumed)
+    if event.scoped is not None:
+        return ScopeConfirmed(event.scoped.metadata_filter)
     # An event of an unknown kind is ignored.
     return None
 
@@ -282,7 +297,7 @@ def copied(sent: Any) -> Any:
     if isinstance(sent, Commits):
         return Commits([each._replace(events=[*map(_copied_event, each.events)]) for each in sent.commits])
     # The others consist of values that cannot be modified.
-    values = EndOfSnapshot | Bookmark | SnapshotComplete | NewSnapshot | Reached
+    values = EndOfSnapshot | Bookmark | ScopeConfirmed | SnapshotComplete | NewSnapshot | Reached
     return sent if isinstance(sent, values) else copy_message(sent)
 
 

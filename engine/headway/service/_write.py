@@ -10,6 +10,7 @@ from grpclib import GRPCError
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
+    PEERING,
     Key,
     Kind,
     Position,
@@ -24,6 +25,7 @@ from headway.service._create import check_created, creation, determined_ending
 from headway.service._deletion import check_frozen, check_marking, removal_after
 from headway.service._fences import check_fence
 from headway.service._handlers import Context
+from headway.service._peering import check_same_role
 from headway.service._read import checked_version
 from headway.service._refusals import STORE_ERRORS, Reason, conflict, invalid, precondition, refusal, taken
 from headway.service._storage_version import StorageVersion
@@ -93,7 +95,9 @@ class _Write:
         if self.request.store_id:
             check_store(context.backend, self.request.store_id)
         units = await check_units(read, key) if needs_units(key) else NO_UNITS
-        stored, at = await read(type.kind, key)
+        # Most reads need no coroutine.
+        read_nowait = None if optimistic else getattr(context.backend, "read_nowait", None)
+        stored, at = await read(type.kind, key) if read_nowait is None else read_nowait(type.kind, key)
         if stored is not None and self.request.create_only:
             if optimistic:
                 # An optimistic read may be stale, so only a read of the store can report that a name is taken.
@@ -123,6 +127,15 @@ class _Write:
             if optimistic:
                 operations = (*units.required, *operations)
         position = await context.backend.commit(operations, self.fence)
+        if context.journal is not None:
+            context.journal.add(
+                position.revision,
+                type.name,
+                key,
+                "created" if stored is None else "written",
+                self.fence,
+                access.caller_name,
+            )
         answer = prepared if self.form is None else self.form.shown(prepared)
         if access.restricted:
             answer = access.answered(answer, self.given)
@@ -228,6 +241,8 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
+    if type.kind == PEERING.kind:
+        check_same_role(stored, resource)
     same_type = stored.id.type.group_version == type.name.version  # type: ignore[union-attr]  # stored ids are whole
     updated = pb.Resource(
         id=stored.id if same_type else new_id(resource.id, stored.id.uid),

@@ -16,6 +16,7 @@ from headway.service._admission import admit_id
 from headway.service._bounds import check_status, check_text, room_problem
 from headway.service._fences import admit_fence, check_fence
 from headway.service._handlers import Context
+from headway.service._peering import check_copies
 from headway.service._read import checked_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
 from headway.service._writing import attempt, check_store, check_units
@@ -31,6 +32,7 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
     wanted = request.id
     assert wanted is not None
     access.check_write(wanted, None)
+    check_copies(access, type.kind, key)
     fence = admit_fence(access, request.fence)
     status = _admitted(access, request, key[:2])
     view = context.versions.view(type)
@@ -61,6 +63,10 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
             return pb.WriteStatusResponse(resource=seen, position=position.message())
         updated = _with_status(stored, request.key, status)
         position = await backend.commit((Put(type.kind, key, updated, stored.version),), fence)
+        if context.journal is not None:
+            context.journal.add(
+                position.revision, type.name, key, f"status {request.key} written", fence, access.caller_name
+            )
         return pb.WriteStatusResponse(resource=view(updated), position=position.message())
 
     reply = await attempt(once, blanket=not request.version)

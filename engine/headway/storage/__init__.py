@@ -7,17 +7,21 @@ Nothing here checks permissions. Read `_backend.py` first (the promises), then `
 from typing import TYPE_CHECKING, Any
 
 from headway.storage._abilities import ChecksItself as ChecksItself
+from headway.storage._abilities import CountsKinds as CountsKinds
+from headway.storage._abilities import FiltersMetadata as FiltersMetadata
 from headway.storage._abilities import ListsFences as ListsFences
 from headway.storage._abilities import OptimisticReads as OptimisticReads
 from headway.storage._abilities import Probed as Probed
 from headway.storage._abilities import Read as Read
 from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
 from headway.storage._abilities import Shared as Shared
+from headway.storage._abilities import filters_metadata as filters_metadata
 from headway.storage._abilities import is_shared as is_shared
 from headway.storage._abilities import last_leases as last_leases
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources
 from headway.storage._backend import Watch as Watch
+from headway.storage._filter import ending_commits as ending_commits
 from headway.storage._lease_table import LeaseTable as LeaseTable
 from headway.storage._leases import Acquired as Acquired
 from headway.storage._leases import CurrentLease as CurrentLease
@@ -35,6 +39,7 @@ from headway.storage._open import mark_unfinished as mark_unfinished
 from headway.storage._open import open_store as open_store
 from headway.storage._open import refuse_unfinished as refuse_unfinished
 from headway.storage._open import store_exists as store_exists
+from headway.storage._operations import MOST_OPERATIONS as MOST_OPERATIONS
 from headway.storage._operations import Fence as Fence
 from headway.storage._operations import FenceLowered as FenceLowered
 from headway.storage._operations import Operation as Operation
@@ -55,6 +60,8 @@ from headway.storage._reads import CutSnapshot as CutSnapshot
 from headway.storage._reads import Snapshot as Snapshot
 from headway.storage._reads import in_order as in_order
 from headway.storage._reads import list_within as list_within
+from headway.storage._resuming import check_resumable as check_resumable
+from headway.storage._scoped import open_watch as open_watch
 from headway.storage._sorted_keys import Cut as Cut
 from headway.storage._sorted_keys import SortedKeys as SortedKeys
 from headway.storage._tables import Effect as Effect
@@ -64,8 +71,6 @@ from headway.storage._tables import refuse_repeated_keys as refuse_repeated_keys
 from headway.storage._tables import version_of as version_of
 from headway.storage._watch import LogWatch as LogWatch
 from headway.storage._watch import Pulse as Pulse
-from headway.storage._watch import check_resumable as check_resumable
-from headway.storage._watch import ending_commits as ending_commits
 from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
 from headway.storage.upkeep._schemas import SchemaPlan as SchemaPlan
 from headway.storage.upkeep._schemas import plan_schemas as plan_schemas
@@ -88,6 +93,7 @@ if TYPE_CHECKING:
     from headway.storage.upkeep._maintain import file_lists as file_lists
     from headway.storage.upkeep._maintain import restore_store as restore_store
     from headway.storage.upkeep._maintain import verify_file as verify_file
+    from headway.storage.upkeep._progress import Progress as Progress
     from headway.storage.upkeep._verify import Verified as Verified
     from headway.storage.upkeep._verify import verify_store as verify_store
 
@@ -99,6 +105,7 @@ _LATER = {
     "EtcdAddress": "etcd",
     "EtcdBackend": "etcd",
     "Finding": "sqlite._check",
+    "Progress": "upkeep._progress",
     "Restored": "sqlite._backup",
     "SqliteBackend": "sqlite",
     "Verified": "upkeep._verify",

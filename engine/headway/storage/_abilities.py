@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from headway.resource import Key, Kind, Position, pb
@@ -38,6 +38,17 @@ def last_leases(backend: Backend, *, lasting: bool) -> bool:
     return last is not None
 
 
+class FiltersMetadata(Protocol):
+    """An optional ability of a store: its watches and lists filter by `Within.metadata`. `open_watch` looks for it."""
+
+    filters_metadata: bool = True
+
+
+def filters_metadata(backend: Backend) -> bool:
+    """Return True if the store filters by metadata itself."""
+    return bool(getattr(backend, "filters_metadata", False))
+
+
 class ReadsAtOnce(Protocol):
     """An optional ability of a store: read without a checkpoint. A Write looks for the method."""
 
@@ -63,6 +74,14 @@ class ListsFences(Protocol):
 
     async def list_fences(self) -> Sequence[Fence]:
         """Return every stored fence, in order of controller and member."""
+        ...
+
+
+class CountsKinds(Protocol):
+    """An optional ability of a store: count its resources without reading them. `copy_store` looks for the method."""
+
+    async def count_kinds(self) -> Mapping[Kind, int]:
+        """Return the number of resources of each kind that has any."""
         ...
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, Kind, pb
@@ -38,6 +38,10 @@ _DROPPED = Change(0, pb.Resource(), False, False)
 LogChange = tuple[Kind, pb.Resource, bool]
 """A change (kind, resource, deleted) as `CommitLog.append` takes it."""
 
+Formers = Mapping[int, pb.Resource]
+"""By the index of a change, the state before it, if its metadata differs. Filters by metadata need it."""
+NO_FORMERS: Formers = {}
+
 
 class _KindLog:
     """The changes of one kind.
@@ -45,7 +49,7 @@ class _KindLog:
     `start` counts the changes deleted from the front. No change up to the revision `gone` is kept.
     """
 
-    __slots__ = ("changes", "dropped", "gone", "kind", "newest", "newest_from", "one", "start")
+    __slots__ = ("changes", "dropped", "formers", "gone", "kind", "newest", "newest_from", "one", "start")
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -55,6 +59,8 @@ class _KindLog:
         # Invariant: these places hold only `_DROPPED`.
         self.dropped = 0
         self.gone = 0
+        # The states before kept changes of metadata, by the number of changes before them, in order.
+        self.formers: dict[int, pb.Resource] = {}
         # The counts of most commits, which have one change. All of them share this object.
         self.one = ((kind, 1),)
         # The changes that a cursor last took up to the end, and the index of their first. Most watchers stand at the
@@ -67,6 +73,8 @@ class _KindLog:
         dropped = self.dropped + count
         for place in range(self.dropped, dropped):
             self.changes[place] = _DROPPED
+        while self.formers and (oldest := next(iter(self.formers))) < self.start + dropped:
+            del self.formers[oldest]
         if dropped > COMPACT_AFTER and dropped * 2 > len(self.changes):
             del self.changes[:dropped]
             self.start += dropped
@@ -99,6 +107,8 @@ class CommitLog:
     def __init__(self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
         self.head = head
         self.floor = head
+        # The states before changes of metadata are kept from this revision on.
+        self.formers_after = head
         # The first revisions of sessions, in order. They have no changes. Invariant: at most the first is not above the
         # floor. A cursor that has missed nothing may stand before it, if no change of its kind was dropped.
         self.marks: list[int] = []
@@ -110,34 +120,38 @@ class CommitLog:
         self._count = 0
         self._pins: dict[object, tuple[int, float]] = {}
 
-    def append(self, revision: int, changes: Sequence[LogChange], now: float) -> None:
+    def append(self, revision: int, changes: Sequence[LogChange], now: float, formers: Formers = NO_FORMERS) -> None:
         """Append the changes of a commit. Raise ValueError if the revision is not above the last one."""
         if revision <= self.head:
             raise ValueError(f"revision must be above {self.head}, the last one appended, got {revision}")
         if len(changes) == 1:
             kind, resource, deleted = changes[0]
             log = self._kind(kind)
+            if formers:
+                log.formers[log.start + len(log.changes)] = formers[0]
             log.changes.append(Change(revision, resource, deleted, False))
             log.newest = None
             counts: tuple[tuple[Kind, int], ...] = log.one
         else:
-            counts = self._append_many(revision, changes)
+            counts = self._append_many(revision, changes, formers)
         self.head = revision
         self._count += len(changes)
         self._commits.append((revision, counts, now, len(changes)))
         if self._count > self._max_changes or self._commits[0][2] + self._max_age < now:
             self._trim(now)
 
-    def _append_many(self, revision: int, changes: Sequence[LogChange]) -> tuple[tuple[Kind, int], ...]:
-        by_kind: dict[Kind, list[tuple[pb.Resource, bool]]] = {}
-        for kind, resource, deleted in changes:
-            by_kind.setdefault(kind, []).append((resource, deleted))
+    def _append_many(
+        self, revision: int, changes: Sequence[LogChange], formers: Formers
+    ) -> tuple[tuple[Kind, int], ...]:
+        by_kind: dict[Kind, list[int]] = {}
+        for index, change in enumerate(changes):
+            by_kind.setdefault(change[0], []).append(index)
         for kind, group in by_kind.items():
-            last = len(group) - 1
             log = self._kind(kind)
-            log.changes.extend(
-                Change(revision, resource, deleted, index < last) for index, (resource, deleted) in enumerate(group)
-            )
+            for index in group:
+                if index in formers:
+                    log.formers[log.start + len(log.changes)] = formers[index]
+                log.changes.append(Change(revision, *changes[index][1:], index < group[-1]))
             log.newest = None
         return tuple((kind, len(group)) for kind, group in by_kind.items())
 
@@ -211,6 +225,15 @@ class CommitLog:
         if log.newest is None or log.newest_from != log.start + first:
             log.newest, log.newest_from = Changes(changes[first:]), log.start + first
         return log.newest
+
+    def formers(self, cursor: Cursor, taken: Changes) -> Formers:
+        """Return the states before the changes that the cursor has just taken."""
+        begin, formers = cursor.index - len(taken.changes), cursor.log.formers
+        if not formers or next(reversed(formers)) < begin:
+            return NO_FORMERS
+        return {
+            index: former for index in range(len(taken.changes)) if (former := formers.get(begin + index)) is not None
+        }
 
     def pin(self, revision: int, until: float) -> object:
         """Keep the changes after ``revision`` until the time ``until`` (by `append`'s clock), or until `release`."""

@@ -12,18 +12,19 @@ from typing_extensions import override
 from headway.base import wall_time
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import ListsFences, ReadsAtOnce
+from headway.storage._abilities import FiltersMetadata, ListsFences, ReadsAtOnce
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
-from headway.storage._log import CommitLog, LogChange
+from headway.storage._log import NO_FORMERS, CommitLog, Formers, LogChange
 from headway.storage._operations import Fence, Operation, Raised, Within
-from headway.storage._reads import CutSnapshot, list_owned, list_within
+from headway.storage._reads import list_owned, list_within, read_snapshot
+from headway.storage._resuming import check_resumable, resume
 from headway.storage._tables import Effect, ResourceTables, changes_of, decide, refuse_repeated_keys
-from headway.storage._watch import LogWatch, Pulse, check_resumable
+from headway.storage._watch import LogWatch, Pulse
 
 
-class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
+class MemoryBackend(Backend, ReadsAtOnce, ListsFences, FiltersMetadata):
     """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
 
     Args:
@@ -105,17 +106,18 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
         revision = self._log.head + 1
         version = str(revision)
         changes: list[LogChange] = []
+        formers: dict[int, pb.Resource] = {}
         for kind, key, old, new in applied:
             if new is not None:
                 new.version = version
                 self._tables.put(kind, key, new)
             else:
                 self._tables.remove(kind, key)
-            changes += changes_of(kind, old, new)
-        self._append(revision, changes)
+            changes += changes_of(kind, old, new, formers, len(changes))
+        self._append(revision, changes, formers)
 
-    def _append(self, revision: int, changes: Sequence[LogChange]) -> None:
-        self._log.append(revision, changes, trio.current_time())
+    def _append(self, revision: int, changes: Sequence[LogChange], formers: Formers = NO_FORMERS) -> None:
+        self._log.append(revision, changes, trio.current_time(), formers)
         self._position = self._at(revision)
         self._pulse.beat()
 
@@ -125,9 +127,9 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
         if resume_after is not None:
             here = self.position
             check_resumable(resume_after, here, {self._session: None})
-            cursor = self._log.cursor(kind, resume_after.revision)
+            cursor = resume(self._log, kind, within, resume_after.revision)
             return LogWatch(self._log, self._pulse, self._at, cursor, within, None)
-        snapshot = CutSnapshot(self._tables.cut(kind, within), within)
+        snapshot = read_snapshot(self._tables, kind, within)
         cursor = self._log.cursor(kind, self._log.head)
         return LogWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
 

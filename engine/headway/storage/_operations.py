@@ -1,4 +1,4 @@
-"""Operations, fences and filters as callers pass them to a store, and the errors of a rejected call. Pure."""
+"""Operations and fences as callers pass them to a store, and the errors of a rejected call. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from headway.errors import HeadwayError
 from headway.resource import Key, Kind, Position, pb
+from headway.resource import Within as Within
 
 
 class Fence(NamedTuple):
@@ -85,27 +86,6 @@ Operation = Put | Remove | Require | RequireOwnsNothing
 
 MOST_OPERATIONS = 32
 """The number of operations in one commit that every store accepts."""
-
-
-class Within(NamedTuple):
-    """A filter for the resources of a kind: an exact partition and namespace, or ``*`` for any, and a name prefix."""
-
-    partition: str = "*"
-    namespace: str = "*"
-    name_prefix: str = ""
-
-    @property
-    def everything(self) -> bool:
-        """True if every key matches."""
-        return self.partition == "*" and self.namespace == "*" and not self.name_prefix
-
-    def matches(self, key: Key) -> bool:
-        """Return True if a key matches."""
-        return (
-            (self.partition in ("*", key[0]))
-            and (self.namespace in ("*", key[1]))
-            and key[2].startswith(self.name_prefix)
-        )
 
 
 class StorageError(HeadwayError):

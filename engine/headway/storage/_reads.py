@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from headway.base import give_way
-from headway.resource import Key, Kind, pb, resource_key
+from headway.resource import Key, Kind, pb
+from headway.storage._metadata_index import MetadataIndex
 from headway.storage._operations import Within
 from headway.storage._sorted_keys import Cut
 from headway.storage._tables import ResourceTables
@@ -44,8 +45,9 @@ async def list_owned(tables: ResourceTables, uid: str) -> Sequence[pb.Resource]:
 async def _read(cut: Cut, within: Within) -> list[pb.Resource]:
     found: list[pb.Resource] = []
     while True:
-        taken = cut.take()
-        found += taken if within.everything else [each for each in taken if within.matches(resource_key(each))]
+        if not within.every_key:
+            cut.skip(within)
+        found += within.select(cut.take())
         if not cut:
             return found
         await give_way()
@@ -84,8 +86,38 @@ class Snapshot(Protocol):
         ...
 
 
+def read_snapshot(tables: ResourceTables, kind: Kind, within: Within) -> Snapshot:
+    """Return the resources of a scope, as they are now."""
+    found = tables.indexes.find(kind, within) if within.metadata else None
+    if found is not None:
+        stored = (tables.get(kind, key) for key in dict.fromkeys(found))
+        return ListedSnapshot(within.select([each for each in stored if each is not None]))
+    made = CutSnapshot(tables.cut(kind, within), within)
+    if within.metadata and within.every_key:
+        made.index = tables.indexes.build(kind, within.metadata[0][0], made)
+    return made
+
+
+class ListedSnapshot(Snapshot):
+    """A `Snapshot` that delivers a list of resources."""
+
+    def __init__(self, resources: list[pb.Resource]) -> None:
+        self._left = resources
+
+    @override
+    async def next(self) -> list[pb.Resource]:
+        chunk, self._left = self._left[:SNAPSHOT_CHUNK], self._left[SNAPSHOT_CHUNK:]
+        return chunk
+
+
 class CutSnapshot(Snapshot):
-    """A `Snapshot` that delivers the matching resources of a cut."""
+    """A `Snapshot` that delivers the matching resources of a cut.
+
+    Attributes:
+        index: the index that it fills with all resources of the cut, if any.
+    """
+
+    index: MetadataIndex | None = None
 
     def __init__(self, cut: Cut, within: Within) -> None:
         self._cut = cut
@@ -95,13 +127,20 @@ class CutSnapshot(Snapshot):
     @override
     async def next(self) -> list[pb.Resource]:
         while len(self._taken) < SNAPSHOT_CHUNK and self._cut:
-            taken = self._cut.take()
             if self._within is None:
-                self._taken += taken
+                self._taken += self._cut.take()
             else:
-                matches = self._within.matches
-                self._taken += [each for each in taken if matches(resource_key(each))]
+                if not self._within.every_key:
+                    self._cut.skip(self._within)
+                keys = self._cut.next_keys() if self.index is not None else []
+                taken = self._cut.take()
+                self._taken += self._within.select(taken)
+                if self.index is not None:
+                    self.index.offer(keys, taken)
                 # Many resources may not match before the next one does. Let other tasks run.
                 await give_way()
+        if self.index is not None and not self._cut:
+            self.index.finish()
+            self.index = None
         chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]
         return chunk

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from headway.resource import pb
+from headway.resource import Key, Within, pb, resource_key
 
 K = TypeVar("K", bound=tuple[Any, ...])
 
@@ -34,6 +34,19 @@ class Part(Generic[K]):
         """Copy the resources as they are now. Call this before the keys or their resources change."""
         if self._kept is None:
             self._kept = self.read()
+
+    def ends(self) -> tuple[Key, Key]:
+        """Return the first and the last key of the resources."""
+        if self._kept is None:
+            return self._keys[0], self._keys[-1]
+        return resource_key(self._kept[0]), resource_key(self._kept[-1])
+
+    def keys(self) -> list[Key]:
+        """Return the keys of the resources in order. The list belongs to the caller."""
+        if self._kept is None:
+            # The keys of the table by owner end with them.
+            return [*self._keys] if len(self._keys[0]) == 3 else [key[-1] for key in self._keys]
+        return list(map(resource_key, self._kept))
 
     def read(self) -> list[pb.Resource]:
         """Return the resources in order of key. The list belongs to the caller."""
@@ -60,6 +73,18 @@ class Cut:
     def __bool__(self) -> bool:
         """Return True while resources may be left to take."""
         return bool(self._parts)
+
+    def skip(self, within: Within) -> None:
+        """Skip the next resources, a few hundred at a time, as long as none of them can match. They are not read."""
+        while self._parts and not within.may_hold(*self._parts[-1].ends()):
+            self._parts.pop()
+            self._skip = 0
+
+    def next_keys(self) -> list[Key]:
+        """Return the keys of the resources that `take` returns next."""
+        if not self._parts:
+            return []
+        return self._parts[-1].keys()[self._skip : self._stop if len(self._parts) == 1 else None]
 
     def take(self) -> list[pb.Resource]:
         """Return the next resources in order of key: a few hundred, or none at the end."""

@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from headway.resource import Key, Kind, pb
+from headway.resource import Key, Kind, Within, pb
 from headway.storage._log import LogChange
+from headway.storage._metadata_index import MetadataIndexes
 from headway.storage._operations import (
     Operation,
     Put,
@@ -15,7 +16,6 @@ from headway.storage._operations import (
     RequireOwnsNothing,
     StillOwns,
     VersionConflict,
-    Within,
     WrongUid,
 )
 from headway.storage._sorted_keys import Cut, Part, SortedKeys
@@ -84,12 +84,13 @@ OwnedKey = tuple[str, Kind, Key]
 class ResourceTables:
     """The resources of one store."""
 
-    __slots__ = ("_owned", "_tables")
+    __slots__ = ("_owned", "_tables", "indexes")
 
     def __init__(self) -> None:
         self._tables: dict[Kind, Table[Key]] = {}
         # Invariant: holds exactly the stored resources that have an owner with a uid.
         self._owned: Table[OwnedKey] = Table()
+        self.indexes = MetadataIndexes(self.get)
 
     def get(self, kind: Kind, key: Key) -> pb.Resource | None:
         """Return the stored resource, or None."""
@@ -102,6 +103,7 @@ class ResourceTables:
         if table is None:
             table = self._tables[kind] = Table()
         old = table.put(key, resource)
+        self.indexes.change(kind, key, old, resource)
         owner = _owner(resource)
         if old is not None and (former := _owner(old)) and former != owner:
             self._owned.remove((former, kind, key))
@@ -112,6 +114,7 @@ class ResourceTables:
         """Remove the stored resource and return it, or None."""
         table = self._tables.get(kind)
         old = table.remove(key) if table else None
+        self.indexes.change(kind, key, old, None)
         if old is not None and (owner := _owner(old)):
             self._owned.remove((owner, kind, key))
         return old
@@ -133,7 +136,7 @@ class ResourceTables:
         first, inclusive = _begin(within, after)
         for looked_at, key in enumerate(table.since(first, inclusive=inclusive), 1):
             if within.matches(key):
-                found.append(table.resources[key])
+                found += within.select([table.resources[key]])
                 if len(found) == limit:
                     return found, None
             elif _is_behind(key, within):
@@ -241,17 +244,24 @@ def decide(tables: ResourceTables, operation: Operation) -> Effect | None:
     return (kind, key, stored, new)
 
 
-def changes_of(kind: Kind, old: pb.Resource | None, new: pb.Resource | None) -> list[LogChange]:
+def changes_of(
+    kind: Kind, old: pb.Resource | None, new: pb.Resource | None, formers: dict[int, pb.Resource], index: int
+) -> list[LogChange]:
     """Return the log entries of a change: one, or two if the resource is now stored as another version of its kind.
 
     The two entries, in one commit, delete the resource as the old version and store it as the new one. A watcher of
     one version therefore gets the deletion of every resource that it has seen, and keeps no record of them itself.
+    If an update changes the metadata, the old state is added to ``formers`` at ``index``.
     """
     if new is None:
         return [] if old is None else [(kind, old, True)]
-    if old is None or version_of(old) == version_of(new):
+    if old is None:
         return [(kind, new, False)]
-    return [(kind, old, True), (kind, new, False)]
+    if version_of(old) != version_of(new):
+        return [(kind, old, True), (kind, new, False)]
+    if old.metadata != new.metadata:
+        formers[index] = old
+    return [(kind, new, False)]
 
 
 def version_of(resource: pb.Resource) -> str:

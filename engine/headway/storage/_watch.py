@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import outcome
 import trio
 from typing_extensions import override
 
-from headway.errors import HeadwayError, HistoryCompacted
-from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, resource_key
+from headway.errors import HeadwayError
+from headway.resource import Bookmark, EndOfSnapshot, Position, SnapshotChunk, StreamItem
 from headway.storage._backend import Watch
+from headway.storage._filter import filtered
 from headway.storage._log import CommitLog, Cursor
-from headway.storage._operations import StoreMismatch, Within
+from headway.storage._operations import Within
 from headway.storage._reads import Snapshot
 
 
@@ -153,7 +154,7 @@ class LogWatch(Watch):
         if log.head > cursor.revision and not unannounced:
             changes = log.take(cursor)
             if changes is not None and self._within is not None:
-                changes = _filtered(changes, self._within)
+                changes = filtered(changes, self._within, log.formers(cursor, changes))
             if changes is not None:
                 self._announced = changes.changes[-1].revision
                 return changes
@@ -165,48 +166,3 @@ class LogWatch(Watch):
     @override
     def close(self) -> None:
         """Do nothing: the watch holds no resources."""
-
-
-def _filtered(changes: Changes, within: Within) -> Changes | None:
-    """Return the matching changes, or None if no change matches."""
-    kept = [change for change in changes.changes if within.matches(resource_key(change.resource))]
-    return Changes(ending_commits(kept)) if kept else None
-
-
-def ending_commits(kept: list[Change]) -> list[Change]:
-    """Return the remaining changes with `more` set anew: it says whether another change of the same commit follows."""
-    for index, change in enumerate(kept):
-        more = index + 1 < len(kept) and kept[index + 1].revision == change.revision
-        if more != change.more:
-            kept[index] = change._replace(more=more)
-    return kept
-
-
-def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int | None], oldest: int = 0) -> None:
-    """Raise an error if a watch cannot resume after ``wanted``.
-
-    A position above the last revision of its session belongs to a history that this store does not have: the file was
-    replaced by an older copy. The same is true for a position of an unknown session, unless it is below all known
-    sessions. Then its session may have been forgotten.
-
-    Args:
-        wanted: the position to resume after.
-        here: the store's current position.
-        sessions: the sessions of the store with the last revision of each, None for the current one. Forgotten
-            sessions are missing.
-        oldest: the first revision of the oldest known session. All sessions before it have been forgotten.
-            0 if none has been.
-
-    Raises:
-        StoreMismatch: the position does not belong to this store.
-        HistoryCompacted: the position's session has been forgotten, or the position is above the store's revision.
-    """
-    if wanted.store_id != here.store_id:
-        raise StoreMismatch(f"position {wanted.revision} is of store {wanted.store_id}, expected store {here.store_id}")
-    left = sessions.get(wanted.session, oldest - 1)
-    if left is not None and wanted.revision > left:
-        raise StoreMismatch(f"position {wanted.revision} is not in the history of this copy of store {here.store_id}")
-    if wanted.session not in sessions:
-        raise HistoryCompacted(f"position {wanted.revision} belongs to a session that the store has forgotten")
-    if wanted.revision > here.revision:
-        raise HistoryCompacted(f"position {wanted.revision} is above {here.revision}, the store's last revision")

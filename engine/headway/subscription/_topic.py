@@ -14,7 +14,7 @@ import trio
 from headway.base import answer_problem, plain_problem
 from headway.errors import DeclarationError, InvalidArgument, PayloadError
 from headway.protobuf import bind_name, decode, encode, field, message
-from headway.resource import AnyMessage, name_problem
+from headway.resource import AnyMessage, DescribedTopic, name_problem
 from headway.storage import Pulse
 from headway.subscription._items import TopicEvent
 from headway.subscription._position import TopicPosition
@@ -124,6 +124,10 @@ class Topic(Generic[T]):
         self._pulse.beat()
 
     # --- called by the service and the client ---
+
+    def described(self) -> DescribedTopic:
+        """Return the description of the topic for clients."""
+        return DescribedTopic(self.name, self.wildcard, self._url.removeprefix(_URL), self.payload)
 
     @property
     def subscribers(self) -> int:

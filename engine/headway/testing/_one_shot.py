@@ -18,7 +18,7 @@ from grpclib import GRPCError
 from headway.client import Client
 from headway.controller import App, Definition
 from headway.engine import Engine, open_engine
-from headway.errors import DeclarationError, InvalidArgument, InvalidResult
+from headway.errors import Closed, DeclarationError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, receives_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
@@ -31,6 +31,7 @@ from headway.resource import (
     ResourceId,
     ResourceType,
     did_you_mean,
+    is_form_of,
     pb,
     resource_id,
 )
@@ -125,6 +126,8 @@ class OneShot:
     ) -> Shot:
         """Call the reconciler once for a resource of the managed type. The resource need not exist.
 
+        If the reconciler adds a watch (`Runtime.watch`), it is called again in the next run, as in production.
+
         The cache is brought up to date with the store first. An exception of the reconciler propagates.
 
         Raises:
@@ -138,15 +141,25 @@ class OneShot:
         if attempt < 1:
             raise InvalidArgument(f"reconcile: attempt is {attempt}; it must be >= 1")
         request = Request(wanted.without_uid(), reasons, attempt)
-        run = self._supervisor.run
-        runtime = self.runtime if run is None else run.runtime_for(wanted.key)
         with reconciling(wanted.key), self._recorder.recorded() as written, trio.fail_after(definition.deadline):
-            result: object = await definition.reconcile(runtime, request)
+            result: object = await self._call(request)
         if result is not None and not isinstance(result, RequeueAfter):
             raise InvalidResult(
                 f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
             )
         return Shot(None if result is None else result.seconds, tuple(written))
+
+    async def _call(self, request: Request) -> object:
+        """Call the reconciler, and call it again in the next run whenever it has added a watch."""
+        while True:
+            run = self._supervisor.run
+            runtime = self.runtime if run is None else run.runtime_for(request.id.key)
+            try:
+                return await self._definition.reconcile(runtime, request)
+            except Closed:
+                if run is None or not run.ends:
+                    raise
+            await self._waiter.wait(self._engine)
 
     def _wanted(self, given: object) -> ResourceId:
         manages = self._definition.manages
@@ -169,7 +182,9 @@ class OneShot:
                 not.
         """
         await self._waiter.wait(self._engine)
-        watch = self._definition.watches.get(type)
+        run = self._supervisor.run
+        watches = (self._definition if run is None else run.definition).watches.values()
+        watch = next((each for each in watches if is_form_of(each.type, type)), None)
         if watch is None:
             raise DeclarationError(f"controller {self._definition.name} doesn't watch {type.name}")
         found: dict[ResourceId, None] = {}

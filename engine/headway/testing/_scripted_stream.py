@@ -24,6 +24,7 @@ from headway.resource import (
     EndOfSnapshot,
     Key,
     Position,
+    ScopeConfirmed,
     SnapshotChunk,
     StreamItem,
     pb,
@@ -73,7 +74,7 @@ class StreamScript:
         self.old_snapshots.clear()
         self.release()
 
-    def holds(self, item: StreamItem) -> bool:
+    def holds(self, item: StreamItem | ScopeConfirmed) -> bool:
         """Return True if this item has to wait."""
         if not self.stalled and self.passes and isinstance(item, Changes | Bookmark):
             self.passes -= 1
@@ -95,7 +96,7 @@ class ScriptedStream:
         self._script = script
         self._inner: Any = None
         self._items: Any = None
-        self._ready: deque[StreamItem] = deque()
+        self._ready: deque[StreamItem | ScopeConfirmed] = deque()
         self._at: Position | None = position(request.resume_after)
         # While an older snapshot is gathered: its revision, and its resources so far.
         self._until: int | None = None
@@ -127,7 +128,7 @@ class ScriptedStream:
     def __aiter__(self) -> ScriptedStream:
         return self
 
-    async def __anext__(self) -> StreamItem:
+    async def __anext__(self) -> StreamItem | ScopeConfirmed:
         await trio.lowlevel.checkpoint()
         while True:
             # Never broken between a false bookmark and the change that it hid: the reader could not find out then.
@@ -140,7 +141,7 @@ class ScriptedStream:
             else:
                 return self._hand_out(self._ready.popleft())
 
-    def _hand_out(self, item: StreamItem) -> StreamItem:
+    def _hand_out(self, item: StreamItem | ScopeConfirmed) -> StreamItem | ScopeConfirmed:
         script = self._script
         if isinstance(item, EndOfSnapshot) and item.position.revision >= script.lied_up_to:
             script.lied_up_to = 0
@@ -172,6 +173,7 @@ class ScriptedStream:
                 type=request.type,
                 tenancy=request.tenancy,
                 name_prefix=request.name_prefix,
+                metadata_filter=request.metadata_filter,
                 resume_after=here._replace(revision=0).message(),
             )
         self._inner = self._channel.stream(self._path, request)
@@ -185,7 +187,10 @@ class ScriptedStream:
         assert at is not None
         return at
 
-    def _receive(self, item: StreamItem) -> None:
+    def _receive(self, item: StreamItem | ScopeConfirmed) -> None:
+        if isinstance(item, ScopeConfirmed):
+            self._ready.append(item)
+            return
         if isinstance(item, Bookmark | EndOfSnapshot):
             self._at = item.position
         if self._until is not None:

@@ -1,6 +1,7 @@
 // resource-client calls a resource service as a stock Go program does: google.golang.org/grpc with its default
 // options, and stubs generated from schema/. It writes and reads by turns on one connection or several, may watch on
 // the first one meanwhile, and prints what came of it as one JSON object. It exits with 1 if anything failed.
+// With -subscribe it follows types instead: see subscribe.go.
 package main
 
 import (
@@ -87,12 +88,16 @@ func transport() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(&tls.Config{RootCAs: pool}), nil
 }
 
-func connect() (pb.ResourceServiceClient, error) {
+func dial() (*grpc.ClientConn, error) {
 	secured, err := transport()
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(*address, grpc.WithTransportCredentials(secured))
+	return grpc.NewClient(*address, grpc.WithTransportCredentials(secured))
+}
+
+func connect() (pb.ResourceServiceClient, error) {
+	conn, err := dial()
 	return pb.NewResourceServiceClient(renamed{conn}), err
 }
 
@@ -104,10 +109,14 @@ func authorized(ctx context.Context) context.Context {
 }
 
 func resourceType() *pb.Type {
-	parts := strings.Split(*typeName, ".")
+	return typeNamed(*typeName)
+}
+
+func typeNamed(name string) *pb.Type {
+	parts := strings.Split(name, ".")
 	last := len(parts) - 1
 	if last < 2 {
-		fmt.Fprintf(os.Stderr, "-type %q: expected GROUP.VERSION.KIND, such as test.v1.Thing\n", *typeName)
+		fmt.Fprintf(os.Stderr, "%q is not a type: expected GROUP.VERSION.KIND, such as test.v1.Thing\n", name)
 		os.Exit(2)
 	}
 	return &pb.Type{Group: strings.Join(parts[:last-1], "."), GroupVersion: parts[last-1], Kind: parts[last]}
@@ -238,6 +247,17 @@ func quantile(sorted []time.Duration, of float64) float64 {
 
 func main() {
 	flag.Parse()
+	if *subscribeTo != "" {
+		connection, err := dial()
+		if err == nil {
+			err = subscribe(connection)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	callers := make([]*caller, *connections)
 	for i := range callers {
 		client, err := connect()

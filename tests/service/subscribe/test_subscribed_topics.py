@@ -1,4 +1,4 @@
-"""Subscribe to topics: their current events, and then what each call publishes. BEHAVIOURS M."""
+"""Subscribe to topics: their current events, and then what each call publishes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_m8_every_subscriber_sees_one_order(in_memory: Subscriber) -> None
     assert seen[0] == seen[1] == seen[2] == seen[3]
 
 
-async def test_failed_snapshot_of_a_topic_is_reported_and_not_kept() -> None:
+async def test_m4_failed_snapshot_of_a_topic_is_reported_and_not_kept() -> None:
     """The subscriber learns no more than that it failed, and the next one calls the function again."""
     fails = [OSError("the secret")]
 

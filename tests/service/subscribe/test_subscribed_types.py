@@ -1,4 +1,4 @@
-"""Subscribe to types: a snapshot, its end, and then whole commits. BEHAVIOURS M and Q."""
+"""Subscribe to types: a snapshot, its end, and then whole commits."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ async def test_position_of_other_subjects_is_answered_by_a_new_snapshot(in_memor
     async with in_memory.open(everything(NOTE), everything(CHILD), after=position) as items:
         item = await anext(items)
         assert isinstance(item, NewSnapshot)
-        assert item.reason == "the subjects, or your rights, are others than those of resume_after"
+        assert item.reason == "the subjects, or your rights, have changed since resume_after"
         assert (await a_snapshot(items))[0] == ["Child one=", "Note one="]
     async with in_memory.open(everything(CHILD), everything(NOTE), everything(NOTE), after=None) as items:
         _, ordered = await a_snapshot(items)
@@ -306,16 +306,18 @@ async def test_position_of_another_store_is_refused(in_memory: Subscriber) -> No
     """A snapshot would take the subscriber to another state without its knowing."""
     other = MemoryBackend()
     await commit(other, put("one"))
-    wrong = SubscriptionPosition(other.position)
-    async with in_memory.open(everything(), after=wrong) as items:
-        await refused(anext(items), Status.DATA_LOSS, "is of store")
+    for selection in ("", "of other subjects"):
+        wrong = SubscriptionPosition(other.position, (), selection)
+        async with in_memory.open(everything(), after=wrong) as items:
+            await refused(anext(items), Status.DATA_LOSS, "is of store")
 
 
 async def test_server_that_lags_does_not_take_a_subscriber_back(in_memory: Subscriber) -> None:
     """It refuses a position above its own, so that the subscriber tries again."""
     above = in_memory.backend.position._replace(revision=10)
-    async with in_memory.open(everything(), after=SubscriptionPosition(above)) as items:
-        await refused(anext(items), Status.UNAVAILABLE, "below resume_after 10")
+    for selection in ("", "of other subjects"):
+        async with in_memory.open(everything(), after=SubscriptionPosition(above, (), selection)) as items:
+            await refused(anext(items), Status.UNAVAILABLE, "below resume_after 10")
 
 
 @pytest.mark.parametrize("subject", [everything(), of_topic("rates")])

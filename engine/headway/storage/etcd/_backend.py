@@ -13,13 +13,14 @@ import trio
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import ListsFences, OptimisticReads, Probed, Shared
+from headway.storage._abilities import FiltersMetadata, ListsFences, OptimisticReads, Probed, Shared
 from headway.storage._backend import Backend
 from headway.storage._leases import Acquired, CurrentLease
 from headway.storage._operations import Fence, Operation, Raised, Within
-from headway.storage._reads import CutSnapshot, list_owned, list_within
+from headway.storage._reads import list_owned, list_within, read_snapshot
+from headway.storage._resuming import check_resumable, resume
 from headway.storage._tables import refuse_repeated_keys
-from headway.storage._watch import LogWatch, check_resumable
+from headway.storage._watch import LogWatch
 from headway.storage.etcd import _commit, _lease
 from headway.storage.etcd._address import EtcdAddress, etcd_address
 from headway.storage.etcd._client import open_client
@@ -52,9 +53,11 @@ class EtcdBackend:
 
     Attributes:
         shared: True, because several engines may have the store open.
+        filters_metadata: True, because its watches and lists filter by metadata.
     """
 
     shared = True
+    filters_metadata = True
 
     def __init__(
         self,
@@ -225,10 +228,10 @@ class EtcdBackend:
         mirror = session.mirror
         if resume_after is None:
             cursor = mirror.log.cursor(kind, mirror.log.head)
-            snapshot = CutSnapshot(mirror.tables.cut(kind, within), within)
+            snapshot = read_snapshot(mirror.tables, kind, within)
             return LogWatch(mirror.log, session.pulse, mirror.at, cursor, within, snapshot)
         check_resumable(resume_after, mirror.position, mirror.timeline.lefts(), mirror.timeline.oldest)
-        cursor = mirror.log.cursor(kind, resume_after.revision)
+        cursor = resume(mirror.log, kind, within, resume_after.revision)
         return LogWatch(mirror.log, session.pulse, mirror.at, cursor, within, None)
 
 
@@ -263,5 +266,6 @@ async def _session(
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-def _meets_the_protocol() -> tuple[Backend, Shared, OptimisticReads, ListsFences, Probed]:
-    return EtcdBackend(""), EtcdBackend(""), EtcdBackend(""), EtcdBackend(""), EtcdBackend("")
+def _meets_the_protocol() -> tuple[Backend, Shared, OptimisticReads, ListsFences, Probed, FiltersMetadata]:
+    made = EtcdBackend("")
+    return made, made, made, made, made, made

@@ -253,13 +253,14 @@ class Mirror:
                 self._put(segment, rest, event.kv)  # type: ignore[arg-type]  # as above
         for revision, changes in commits:
             entries: list[LogChange] = []
+            formers: dict[int, pb.Resource] = {}
             for kind, key, old, new in changes:
                 if new is None:
                     self.tables.remove(kind, key)
                 else:
                     self.tables.put(kind, key, new)
-                entries += changes_of(kind, old, new)
-            self.log.append(revision, entries, now)
+                entries += changes_of(kind, old, new, formers, len(entries))
+            self.log.append(revision, entries, now, formers)
         self.head = head
         self.version += 1
         if self.timeline.eras[-1][0] == head.revision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import NamedTuple, Self
@@ -15,14 +15,15 @@ from typing_extensions import override
 
 from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import ChecksItself, ListsFences, Probed
+from headway.storage._abilities import ChecksItself, CountsKinds, FiltersMetadata, ListsFences, Probed
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
 from headway.storage._log import CommitLog
 from headway.storage._operations import Fence, Operation, Raised, Within
+from headway.storage._resuming import check_resumable, resume
 from headway.storage._tables import refuse_repeated_keys
-from headway.storage._watch import LogWatch, Pulse, check_resumable
+from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
 from headway.storage.sqlite._connect import check_room
 from headway.storage.sqlite._file import OpenedFile, open_file
@@ -30,6 +31,7 @@ from headway.storage.sqlite._reader import (
     GatheredReads,
     Readers,
     connect_readers,
+    count_kinds,
     read_fences,
     read_kinds,
     read_log,
@@ -50,7 +52,7 @@ from headway.storage.sqlite._requests import (
 from headway.storage.sqlite._writer import GroupWriter
 
 
-class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
+class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, FiltersMetadata):
     """A `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
 
     An acknowledged commit survives any end of the process. It also survives a loss of power, as far as the disk keeps
@@ -90,7 +92,14 @@ class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
             for connection in connections:
                 undo.callback(connection.close)
             try:
-                log = read_log(file.writer, file.floor, self._max_changes, self._max_age, (now, time.time()))
+                log = read_log(
+                    file.writer,
+                    file.floor,
+                    file.formers_floor,
+                    self._max_changes,
+                    self._max_age,
+                    (now, time.time()),
+                )
                 leases = read_leases(file.writer)
             except Exception as error:
                 raise StoreUnusable(f"{file.path} is damaged: its history or leases cannot be read: {error}") from error
@@ -139,6 +148,10 @@ class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
     @override
     async def kinds(self) -> Sequence[Kind]:
         return await self._use().readers.run(read_kinds)
+
+    @override
+    async def count_kinds(self) -> Mapping[Kind, int]:
+        return await self._use().readers.run(count_kinds)
 
     @override
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
@@ -223,7 +236,7 @@ class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
         if resume_after is not None:
             known = await opened.readers.run(partial(read_session, session=resume_after.session))
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
-            cursor = log.cursor(kind, resume_after.revision)
+            cursor = resume(log, kind, within, resume_after.revision)
             return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
         # The snapshot is read at the log's head or later. Pin what follows the head, so that the snapshot's tail stays
         # available.

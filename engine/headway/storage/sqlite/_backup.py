@@ -44,6 +44,13 @@ Hold = Callable[[sqlite3.Connection], None]
 """A callback that receives each connection before it is used, so that it can be interrupted."""
 
 
+OnBytes = Callable[[str, int, int | None], object]
+"""A function that receives a step, the bytes done in it, and all bytes of it, or None. It must not block."""
+
+_INSTRUCTIONS = 100_000
+"""The instructions of SQLite's machine between two reports of progress: some milliseconds."""
+
+
 class BackedUp(NamedTuple):
     """A finished backup.
 
@@ -75,7 +82,7 @@ class Restored(NamedTuple):
     replaced: str
 
 
-def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp:
+def backup_file(store: str, file: str, *, replace: bool, hold: Hold, wrote: OnBytes | None = None) -> BackedUp:
     """Back up ``store`` to ``file``. A server may have the store open and write to it."""
     source, target = os.path.realpath(store), os.path.realpath(file)
     _refuse_no_folder(target)
@@ -86,11 +93,13 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp
     if os.path.lexists(target) and not replace:
         raise FailedPrecondition(f"{file} already exists; give another path, or replace it (--replace)")
     with _building(target) as building:
-        _copy(source, building, hold)
+        _copy(source, building, hold, wrote)
         with _changing(building, hold) as connection:
             connection.execute(f"PRAGMA application_id = {sql.BACKUP_ID}")
             connection.execute(sql.REPLACE_META, ("backup_at", time.time()))
             meta = sql.read_meta(connection)
+        if wrote is not None:
+            wrote("checking the backup", 0, None)
         found = check_file(building).findings
         if found:
             raise StoreUnusable(
@@ -152,15 +161,36 @@ def _building(target: str) -> Iterator[str]:
         remove_file(building)
 
 
-def _copy(source: str, building: str, hold: Hold) -> None:
+def _copy(source: str, building: str, hold: Hold, wrote: OnBytes | None = None) -> None:
     # A single transaction reads everything, so the copy is at one revision whatever is written at the same time.
     # Copying rows leaves out free or torn pages of the source.
     try:
         with closing(open_to_read(source)) as connection:
             hold(connection)
+            if wrote is not None:
+                _report_bytes(connection, building, wrote)
             connection.execute("VACUUM INTO ?", (building,))
+            if wrote is not None:
+                size = os.path.getsize(building)
+                wrote("copying", size, size)
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"{source} could not be copied: {explained(error)}") from error
+
+
+def _report_bytes(connection: sqlite3.Connection, building: str, wrote: OnBytes) -> None:
+    """Report the size of the copy while the connection works. The estimate of the whole leaves out free pages."""
+    (pages,), (free,), (size,) = (
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
+    )
+    total = (pages - free) * size
+
+    def report() -> None:
+        # An exception here would interrupt SQLite.
+        with contextlib.suppress(OSError):
+            wrote("copying", min(os.path.getsize(building), total), total)
+
+    wrote("copying", 0, total)
+    connection.set_progress_handler(report, _INSTRUCTIONS)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def _findings(connection: sqlite3.Connection) -> list[Finding]:
             return [*found, Finding("meta", "", problem)]
     except sqlite3.Error:
         pass  # SQLite's check has reported the cause. Check everything else.
-    for check in (_sessions, _resources_and_history, _fences_and_leases):
+    for check in (_sessions, _resources_and_history, _formers, _fences_and_leases):
         found += _run_check(check, connection)
     return found
 
@@ -223,6 +223,22 @@ def _history(
         if place[:2] != (group, kind):
             yield Finding("history", where, f"it is under {group}.{kind}, but holds {'/'.join(place)}")
         last[place] = _Last(revision, bool(deleted))
+
+
+def _formers(connection: sqlite3.Connection) -> Iterator[Finding]:
+    for revision, seq, version, sealed, body, place in connection.execute(
+        "SELECT f.revision, f.seq, f.version, f.seal, f.body, h.revision FROM formers f"
+        " LEFT JOIN history h ON h.revision = f.revision AND h.seq = f.seq ORDER BY f.revision, f.seq"
+    ):
+        where = f"{revision}/{seq}"
+        if place is None:
+            yield Finding("former", where, "history has no change that it precedes")
+        if version >= revision:
+            yield Finding("former", where, f"it has version {version}, at or above the change that it precedes")
+        try:
+            resource_from(version, sealed, body)
+        except StoreUnusable as error:
+            yield Finding("former", where, str(error))
 
 
 def _place(resource: pb.Resource) -> tuple[str, ...]:

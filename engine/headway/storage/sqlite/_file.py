@@ -36,6 +36,7 @@ class OpenedFile:
         path: its path, with links resolved.
         inode: (device, inode) of the open file; another one at the path means that it was replaced.
         floor: the last revision before the file's history; older changes are compacted.
+        formers_floor: the last revision of which the history lacks the states before changes.
         oldest: the first revision of the oldest remembered session; 0 if none was forgotten.
     """
 
@@ -47,6 +48,7 @@ class OpenedFile:
     store_id: str
     session: str
     floor: int
+    formers_floor: int
     oldest: int
 
     @property
@@ -128,7 +130,7 @@ def _fill(path: str) -> None:
         connection.execute(f"PRAGMA user_version = {sql.FORMAT}")
         for statement in sql.TABLES:
             connection.execute(statement)
-        meta = {"store_id": uuid.uuid4().hex, "head": 0, "history_floor": 0, "term_floor": 0}
+        meta = {"store_id": uuid.uuid4().hex, "head": 0, "history_floor": 0, "formers_floor": 0, "term_floor": 0}
         connection.executemany(sql.INSERT_META, meta.items())
         connection.execute("COMMIT")
 
@@ -179,6 +181,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
             meta["store_id"],
             session,
             meta["history_floor"],
+            meta["formers_floor"],
             oldest,
         )
     except (OSError, sqlite3.Error) as error:

@@ -157,6 +157,8 @@ def missing_rows(connection: sqlite3.Connection) -> str:
     wanted = {"store_id": str, "head": int, "history_floor": int}
     if sql.format_of(connection) >= 2:
         wanted["term_floor"] = int
+    if sql.format_of(connection) >= 3:
+        wanted["formers_floor"] = int
     for key, kind in wanted.items():
         if not isinstance(meta.get(key), kind):
             return f"its table meta has no {key}"

@@ -6,21 +6,22 @@ Every read is one transaction that also reads the revision, so the data and its 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TypeVar
 
 import trio
 
 from headway.errors import StoreUnusable
+from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
-from headway.storage._log import CommitLog, LogChange
+from headway.storage._log import NO_FORMERS, CommitLog, LogChange
 from headway.storage._operations import Fence, Within
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import connect, explained
-from headway.storage.sqlite._rows import Rows, resource_from
+from headway.storage.sqlite._rows import Row, Rows, resource_from
 
 R = TypeVar("R")
 
@@ -211,7 +212,11 @@ def read_many(
 ) -> tuple[Rows, int]:
     """Return the rows within a range and behind ``after``, ordered by key, and the revision of the read."""
     statement = sql.LIST_RESOURCES
-    values: list[str | int] = list(kind)
+    values: list[str | int | bytes] = list(kind)
+    if within.partition == "*" and within.namespace != "*" and len(some := _some_partitions(connection, kind)) <= _FEW:
+        # With the partitions, SQLite reads only the namespace in each of them.
+        statement += f" AND partition IN ({', '.join('?' * len(some))})"
+        values += some
     for column, wanted in (("partition", within.partition), ("namespace", within.namespace)):
         if wanted != "*":
             statement += f" AND {column} = ?"
@@ -220,15 +225,35 @@ def read_many(
         # The comparison lets SQLite find the start in the primary key; the second term is the actual condition.
         statement += f" AND name >= ? AND substr(name, 1, {len(within.name_prefix)}) = ?"
         values += [within.name_prefix, within.name_prefix]
+    for key, value in within.metadata:
+        # Any other part of the body may hold the same bytes. `Rows` decides.
+        statement += " AND instr(body, ?)"
+        values.append(encode(pb.Resource(metadata={key: value})))
     if after is not None:
         statement += sql.AFTER_KEY
         values += after
     statement += sql.IN_ORDER_OF_KEY
-    if limit:
-        statement += " LIMIT ?"
-        values.append(limit)
-    rows = Rows(connection.execute(statement, values))
-    return rows, read_head(connection)
+    rows: Iterable[Row] = connection.execute(statement, values)
+    if limit and within.metadata:
+        rows = (row for row in rows if within.admits(resource_from(*row)))
+    return Rows(islice(rows, limit or None), within), read_head(connection)
+
+
+_FEW = 1000
+"""The number of partitions that a read names."""
+
+
+def _some_partitions(connection: sqlite3.Connection, kind: Kind) -> list[str]:
+    """Return the partitions of a kind, or one more than a few. It takes one step through the primary key for each."""
+    found: list[str] = []
+    last: tuple[str] | None = ("",)
+    if connection.execute(f"{sql.LIST_RESOURCES} AND partition = '' LIMIT 1", kind).fetchone() is not None:
+        found.append("")
+    while last is not None and len(found) <= _FEW:
+        last = connection.execute(sql.NEXT_PARTITION, (*kind, *last)).fetchone()
+        if last is not None:
+            found.append(last[0])
+    return found
 
 
 def read_owned(connection: sqlite3.Connection, owner_uid: str) -> tuple[Rows, int]:
@@ -244,6 +269,11 @@ def read_kinds(connection: sqlite3.Connection) -> list[Kind]:
         last = (row[0], row[1])
         kinds.append(last)
     return kinds
+
+
+def count_kinds(connection: sqlite3.Connection) -> dict[Kind, int]:
+    """Return the number of rows of each kind."""
+    return {(group, kind): count for group, kind, count in connection.execute(sql.COUNT_KINDS)}
 
 
 def read_head(connection: sqlite3.Connection) -> int:
@@ -264,7 +294,12 @@ def read_session(connection: sqlite3.Connection, session: str) -> dict[str, int 
 
 
 def read_log(
-    connection: sqlite3.Connection, floor: int, max_changes: int, max_age: float, clock: tuple[float, float]
+    connection: sqlite3.Connection,
+    floor: int,
+    formers_floor: int,
+    max_changes: int,
+    max_age: float,
+    clock: tuple[float, float],
 ) -> CommitLog:
     """Return the commit log from the file's history. ``clock`` is now by the log's clock and by the wall clock."""
     newest_not_kept = connection.execute(sql.NEWEST_NOT_KEPT, (max_changes,)).fetchone()
@@ -272,6 +307,12 @@ def read_log(
         floor = max(floor, newest_not_kept[0])
     now, wall = clock
     commits: list[tuple[int, list[LogChange], float]] = []
+    formers: dict[int, dict[int, pb.Resource]] = {}
+    for revision, seq, *row in connection.execute(sql.READ_FORMERS, (floor,)):
+        try:
+            formers.setdefault(revision, {})[seq] = resource_from(*row)
+        except StoreUnusable:
+            formers_floor = max(formers_floor, revision)
     for revision, group in groupby(connection.execute(sql.READ_HISTORY, (floor,)), key=lambda row: row[0]):
         rows = list(group)
         try:
@@ -281,8 +322,9 @@ def read_log(
             # new snapshot, and misses nothing.
             commits, floor = [], revision
     log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
+    log.formers_after = max(floor, formers_floor)
     for revision, changes, at in commits:
-        log.append(revision, changes, at)
+        log.append(revision, changes, at, formers.get(revision, NO_FORMERS))
     head = read_head(connection)
     if head > log.head:
         # The last revisions may belong to fences, which have no changes and no rows.

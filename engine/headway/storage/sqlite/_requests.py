@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from headway.errors import InvalidArgument
+from headway.errors import InvalidArgument, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Kind, pb
 from headway.storage._lease_table import LeaseTable
@@ -32,7 +32,7 @@ from headway.storage._operations import (
 )
 from headway.storage._tables import version_of
 from headway.storage.sqlite import _schema as sql
-from headway.storage.sqlite._rows import resource_from, seal
+from headway.storage.sqlite._rows import metadata_bytes, resource_from, seal
 
 HIGHEST = 2**63 - 1
 """The highest number that a file can hold."""
@@ -60,12 +60,13 @@ class Request:
         error: the error for its caller if it failed.
     """
 
-    __slots__ = ("changes", "error", "made_revision", "revision")
+    __slots__ = ("changes", "error", "formers", "made_revision", "revision")
 
     def __init__(self) -> None:
         self.revision = 0
         self.made_revision = False
         self.changes: list[LogChange] = []
+        self.formers: dict[int, pb.Resource] = {}
         self.error: BaseException | None = None
 
     def check(self, connection: sqlite3.Connection) -> bool:
@@ -95,8 +96,8 @@ class WriteRequest(Request):
         # Encoded here, in the caller's task, while another batch may be on its way to the disk. A resource that cannot
         # be encoded is rejected before it can fail the others' batch. By operation; None if it is not a put.
         self._rows = [_row(each.resource) if isinstance(each, Put) else None for each in operations]
-        # Each change that `check` has allowed: the operation, the row of a put, and the row that is deleted. A put
-        # deletes a row if that is stored as another version of its kind (`changes_of`).
+        # Each change that `check` has allowed: the operation, the row of a put, and the row that it replaces, if that
+        # matters. A put deletes a row that is stored as another version of its kind (`changes_of`).
         self._changes: list[tuple[Put | Remove, _Row | None, _Stored | None]] = []
 
     @override
@@ -120,7 +121,10 @@ class WriteRequest(Request):
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
         for operation, row, removed in self._changes:
             place = (*operation.kind, *operation.key)
-            if removed is not None:
+            if removed is not None and row is not None and version_of(removed[3]) == version_of(row.resource):
+                version, sealed, body, self.formers[len(self.changes)] = removed
+                connection.execute(sql.INSERT_FORMER, (self.revision, len(self.changes), version, sealed, body))
+            elif removed is not None:
                 self._log(connection, operation.kind, removed, now, deleted=True)
             if row is None:
                 connection.execute(sql.DELETE_RESOURCE, place)
@@ -219,19 +223,34 @@ def _row(resource: pb.Resource) -> _Row:
 
 
 def _check_put(connection: sqlite3.Connection, operation: Put, row: _Row) -> _Stored | None:
-    """Check a put. Return the row that it replaces if that is stored as another version of the kind."""
+    """Check a put. Return the row that it replaces if that has other metadata, or is another version of the kind."""
     place = (*operation.kind, *operation.key)
-    begins = _id_of(row.body)
-    stored = connection.execute(sql.CHECK_PUT, (len(begins), begins, *place)).fetchone()
-    if stored is not None and stored[0] != row.uid:
-        raise WrongUid(f"{operation.key[2]} is stored with another uid")
-    if (str(stored[1]) if stored is not None else "") != operation.expected:
-        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-    if stored is None or stored[2]:
+    stored = connection.execute(sql.CHECK_PUT, place).fetchone()
+    if stored is None:
+        if operation.expected:
+            raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
         return None
-    replaced = connection.execute(sql.READ_RESOURCE, place).fetchone()
-    former = resource_from(*replaced)
-    return (*replaced, former) if version_of(former) != version_of(row.resource) else None
+    uid, *replaced = stored
+    if uid != row.uid:
+        raise WrongUid(f"{operation.key[2]} is stored with another uid")
+    if str(replaced[0]) != operation.expected:
+        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+    body = replaced[2]
+    # A damaged row may hold a value of another type.
+    same_id = isinstance(body, bytes) and body.startswith(_id_of(row.body))
+    # Comparing the bytes is far cheaper than decoding them.
+    if same_id and metadata_bytes(body) == metadata_bytes(row.body):
+        return None
+    try:
+        former = resource_from(*replaced)
+    except StoreUnusable:
+        if same_id:
+            # The write replaces the damaged resource.
+            return None
+        raise
+    if version_of(former) == version_of(row.resource) and former.metadata == row.resource.metadata:
+        return None
+    return (*replaced, former)
 
 
 def _id_of(body: bytes) -> bytes:

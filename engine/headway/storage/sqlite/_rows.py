@@ -5,18 +5,18 @@ SQLite detects damage to the structure of its pages, but not to their contents.
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import trio
 from typing_extensions import override
 
 from headway.errors import StoreUnusable
 from headway.protobuf import decode
-from headway.resource import pb
+from headway.resource import Within, pb
 from headway.storage._reads import SNAPSHOT_CHUNK, Snapshot
 
 
@@ -39,6 +39,33 @@ def resource_from(version: int, sealed: int, body: bytes) -> pb.Resource:
     return resource
 
 
+_METADATA = 0x2A
+
+
+def metadata_bytes(body: bytes) -> bytes:
+    """Return the part of a body that holds its metadata. Fields are in order of their numbers, as they are encoded."""
+    at, end = 0, len(body)
+    while at < end and body[at] < _METADATA:
+        at = _behind(body, at)
+    begin = at
+    while at < end and body[at] == _METADATA:
+        at = _behind(body, at)
+    return body[begin:at]
+
+
+def _behind(body: bytes, at: int) -> int:
+    """Return the index behind a field with a length."""
+    size = shift = 0
+    while True:
+        at += 1
+        # A damaged body may end anywhere.
+        byte = body[at] if at < len(body) else 0
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return at + 1 + size
+
+
 def _describe(body: bytes) -> str:
     try:
         id = decode(pb.Resource, body).id
@@ -48,6 +75,8 @@ def _describe(body: bytes) -> str:
         return ""
     return f" ({id.type.kind} {id.name!r}, as far as it can be read)"
 
+
+_EVERYTHING = Within()
 
 Row = tuple[int, int, bytes]
 """(revision, seal, body) of a stored resource."""
@@ -86,20 +115,32 @@ def _is_whole(row: tuple[object, object, object]) -> bool:
 
 
 class Rows(Snapshot):
-    """The rows of a read, in chunks. They are decoded in worker threads. Each chunk is released when it is decoded."""
+    """The rows of a read, in chunks. They are decoded in worker threads. Each chunk is released when it is decoded.
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
+    Args:
+        rows: the rows. They may include some whose metadata does not match.
+        within: the filter of the read.
+    """
+
+    def __init__(self, rows: Iterable[Row], within: Within = _EVERYTHING) -> None:
         self.chunks: deque[RowChunk] = deque()
-        while rows := cursor.fetchmany(SNAPSHOT_CHUNK):
-            self.chunks.append(RowChunk(rows))
+        self._within = within
+        rest = iter(rows)
+        while chunk := list(islice(rest, SNAPSHOT_CHUNK)):
+            self.chunks.append(RowChunk(chunk))
 
     @override
     async def next(self) -> list[pb.Resource]:
-        if not self.chunks:
-            return []
-        chunk = await trio.to_thread.run_sync(self.chunks[0].decode)
-        self.chunks.popleft()
-        return chunk
+        while self.chunks:
+            chunk = await trio.to_thread.run_sync(self._decode)
+            self.chunks.popleft()
+            if chunk:
+                return chunk
+        return []
+
+    def _decode(self) -> list[pb.Resource]:
+        decoded = self.chunks[0].decode()
+        return self._within.select(decoded) if self._within.metadata else decoded
 
     async def all(self) -> list[pb.Resource]:
         """Return the resources of all remaining chunks."""

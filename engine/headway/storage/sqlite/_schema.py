@@ -5,7 +5,7 @@ change of the tables, or of the meaning of their rows, increases `FORMAT`, and `
 
 `migrate` upgrades a file of an earlier format. All steps and the new number are one transaction, so a file always has
 one format or the other. tests/storage/formats has files written by programs of the time. Format 1 has no seals, no
-floor for terms, and in its first form no table of leases. Format 2 has them.
+floor for terms, and in its first form no table of leases. Format 2 has no states before changes of metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headway.storage.sqlite._rows import seal
 APPLICATION_ID = int.from_bytes(b"HdWy", "big")
 BACKUP_ID = int.from_bytes(b"HdWb", "big")
 """The value in place of `APPLICATION_ID` in a backup, so that nothing opens it as the original store."""
-FORMAT = 2
+FORMAT = 3
 
 # A body never holds its version: the row's revision is the version, known only inside the transaction. A seal is the
 # checksum of both. Bodies are last in their rows, so that reading the other columns touches no overflow page.
@@ -49,6 +49,15 @@ HISTORY_TABLE = """CREATE TABLE history (
     body BLOB NOT NULL,
     PRIMARY KEY (revision, seq)
 ) WITHOUT ROWID"""
+# The states before those changes in history that changed the metadata. Watches by metadata need them.
+FORMERS_TABLE = """CREATE TABLE formers (
+    revision INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    seal INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (revision, seq)
+) WITHOUT ROWID"""
 # Keyed by the fence that a lease governs.
 LEASES_TABLE = """CREATE TABLE IF NOT EXISTS leases (
     controller TEXT NOT NULL,
@@ -61,8 +70,9 @@ LEASES_TABLE = """CREATE TABLE IF NOT EXISTS leases (
     PRIMARY KEY (controller, member)
 ) WITHOUT ROWID"""
 TABLES = (
-    # store_id; head, the last revision; history_floor, up to which history is compacted; term_floor, above which the
-    # terms of fences without a row begin. In a backup, or a store restored from one: facts about it.
+    # store_id; head, the last revision; history_floor, up to which history is compacted; formers_floor, up to which it
+    # lacks the states before changes; term_floor, above which the terms of fences without a row begin. In a backup, or
+    # a store restored from one: facts about it.
     "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     """CREATE TABLE incarnations (
         incarnation TEXT NOT NULL PRIMARY KEY,
@@ -73,6 +83,7 @@ TABLES = (
     RESOURCES_TABLE,
     RESOURCES_BY_OWNER,
     HISTORY_TABLE,
+    FORMERS_TABLE,
     """CREATE TABLE fences (
         controller TEXT NOT NULL,
         member TEXT NOT NULL,
@@ -106,8 +117,7 @@ READ_SESSION = "SELECT incarnation, last_revision FROM incarnations WHERE incarn
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
 
 CHECK_RESOURCE = f"SELECT uid, revision FROM resources WHERE {_WHERE_KEY}"
-# True if the stored body begins like the new one: with the same id, and so with the same version of its kind.
-CHECK_PUT = f"SELECT uid, revision, substr(body, 1, ?) = ? FROM resources WHERE {_WHERE_KEY}"
+CHECK_PUT = f"SELECT uid, revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 CHECK_REMOVED = f"SELECT uid, revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 PUT_RESOURCE = """
     INSERT INTO resources (type_group, kind, partition, namespace, name, uid, owner_uid, revision, seal, body)
@@ -121,6 +131,9 @@ READ_RESOURCE = f"SELECT revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 LIST_RESOURCES = "SELECT revision, seal, body FROM resources WHERE type_group = ? AND kind = ?"
 COUNT_KINDS = "SELECT type_group, kind, count(*) FROM resources GROUP BY type_group, kind ORDER BY type_group, kind"
 NEXT_KIND = "SELECT type_group, kind FROM resources WHERE (type_group, kind) > (?, ?) ORDER BY type_group, kind LIMIT 1"
+NEXT_PARTITION = """
+    SELECT partition FROM resources WHERE type_group = ? AND kind = ? AND partition > ? ORDER BY partition LIMIT 1
+"""
 AFTER_KEY = " AND (partition, namespace, name) > (?, ?, ?)"
 IN_ORDER_OF_KEY = " ORDER BY partition, namespace, name"
 LIST_OWNED = (
@@ -133,7 +146,10 @@ INSERT_HISTORY = """
     INSERT INTO history (revision, seq, type_group, kind, deleted, version, time, seal, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+INSERT_FORMER = "INSERT INTO formers (revision, seq, version, seal, body) VALUES (?, ?, ?, ?, ?)"
+READ_FORMERS = "SELECT revision, seq, version, seal, body FROM formers WHERE revision > ? ORDER BY revision, seq"
 TRIM_HISTORY = "DELETE FROM history WHERE revision <= ?"
+TRIM_FORMERS = "DELETE FROM formers WHERE revision <= ?"
 NEWEST_NOT_KEPT = "SELECT revision FROM history ORDER BY revision DESC, seq DESC LIMIT 1 OFFSET ?"
 READ_HISTORY = (
     "SELECT revision, type_group, kind, deleted, version, time, seal, body FROM history"
@@ -200,4 +216,10 @@ def _seal_rows(connection: sqlite3.Connection) -> None:
     connection.execute(INSERT_META, ("term_floor", 0))
 
 
-_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _seal_rows}
+def _keep_formers(connection: sqlite3.Connection) -> None:
+    """Upgrade from 2 to 3."""
+    connection.execute(FORMERS_TABLE)
+    connection.execute(INSERT_META, ("formers_floor", read_meta(connection)["head"]))
+
+
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _seal_rows, 2: _keep_formers}

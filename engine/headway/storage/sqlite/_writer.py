@@ -185,7 +185,7 @@ class GroupWriter:
         for request in requests:
             if request.made_revision and request.error is None:
                 request.publish()
-                self._log.append(request.revision, request.changes, now)
+                self._log.append(request.revision, request.changes, now, request.formers)
         if head > self._head:
             self._head = head
             self._pulse.beat()
@@ -246,6 +246,7 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
         revision = _perform(connection, requests, head)
         if floor is not None:
             connection.execute(sql.TRIM_HISTORY, (floor,))
+            connection.execute(sql.TRIM_FORMERS, (floor,))
             connection.execute(sql.WRITE_FLOOR, (floor,))
         if revision > head:
             connection.execute(sql.WRITE_HEAD, (revision,))

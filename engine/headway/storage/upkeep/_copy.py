@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
@@ -11,6 +11,7 @@ from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage._backend import Backend
 from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._operations import MOST_OPERATIONS, Fence, FenceLowered, Operation, Put, Remove, Within
+from headway.storage.upkeep._progress import OnProgress, Progress
 from headway.storage.upkeep._schemas import SCHEMA_KIND
 from headway.storage.upkeep._verify import follow, named, place_of
 
@@ -38,9 +39,7 @@ class Copied:
     fences: int = 0
 
 
-async def copy_store(
-    source: Backend, target: Backend, *, progress: Callable[[Kind, int], object] | None = None
-) -> Copied:
+async def copy_store(source: Backend, target: Backend, *, progress: OnProgress | None = None) -> Copied:
     """Copy a store into an empty one, and compare the two.
 
     Uids, generations, owners, statuses, metadata, finalizers and deletion marks are kept. The target assigns its own
@@ -53,7 +52,8 @@ async def copy_store(
     Args:
         source: an open store.
         target: another open store. It must be empty or hold an unfinished copy of this source.
-        progress: called with the kind being copied and the number of its resources copied so far.
+        progress: called at the beginning of each step, after each page of resources, and at the end of the step. Each
+            kind is copied in one step, and compared in another. With it, the resources are counted first.
 
     Raises:
         FailedPrecondition: the target holds something else, the source was written to during the copy, or the stores
@@ -70,15 +70,49 @@ async def copy_store(
     for fence in await list_fences():
         copied.fences += await _raise(target, fence)
     kinds = await source.kinds()
+    steps = _Steps(progress, {} if progress is None else await _totals(source, kinds))
     for kind in sorted({*kinds, *(await target.kinds())} - {UNFINISHED_KIND}):
-        written, count = await _copy_kind(source, target, kind, progress or (lambda *_: None))
+        written, count = await _copy_kind(source, target, kind, steps)
         copied.written += written
         copied.resources[kind] = count
     await _refuse_if_written_to(source, copied.source, kinds)
-    await _compare(source, target, kinds)
+    await _compare(source, target, kinds, steps)
     await unmark(target)
     copied.target = target.position
     return copied
+
+
+class _Steps:
+    """The reports about the steps of a copy."""
+
+    def __init__(self, report: OnProgress | None, totals: Mapping[Kind, int]) -> None:
+        self._report = report
+        self._totals = totals
+        self._last: Progress | None = None
+
+    def at(self, verb: str, kind: Kind, done: int, *, ended: bool = False) -> None:
+        """Report how many resources of a kind are done. At the end of a step, that is all of them."""
+        if self._report is not None:
+            # Others may write in the meantime, so that there are more than have been counted.
+            total = done if ended else max(done, self._totals.get(kind, 0))
+            progress = Progress(f"{verb} {named(kind)}", done, total)
+            if progress != self._last:
+                self._report(progress)
+            self._last = progress
+
+
+async def _totals(source: Backend, kinds: Sequence[Kind]) -> Mapping[Kind, int]:
+    """Return the number of resources of each kind. A store that cannot count them is listed."""
+    count_kinds: Callable[[], Awaitable[Mapping[Kind, int]]] | None = getattr(source, "count_kinds", None)
+    if count_kinds is not None:
+        return await count_kinds()
+    totals = dict.fromkeys(kinds, 0)
+    for kind in kinds:
+        after: Key | None = None
+        while page := (await source.list(kind, Within(), after=after, limit=PAGE))[0]:
+            totals[kind] += len(page)
+            after = resource_key(page[-1])
+    return totals
 
 
 async def _begin(source: Backend, target: Backend) -> None:
@@ -111,11 +145,10 @@ async def _raise(target: Backend, fence: Fence) -> int:
     return 1
 
 
-async def _copy_kind(
-    source: Backend, target: Backend, kind: Kind, report: Callable[[Kind, int], object]
-) -> tuple[int, int]:
+async def _copy_kind(source: Backend, target: Backend, kind: Kind, steps: _Steps) -> tuple[int, int]:
     """Copy a kind page by page. Return the numbers of resources changed in the target, and present in the source."""
     count, written, after = 0, 0, None
+    steps.at("copying", kind, 0)
     while True:
         page, _ = await source.list(kind, Within(), after=after, limit=PAGE)
         until = resource_key(page[-1]) if len(page) == PAGE else None
@@ -126,7 +159,7 @@ async def _copy_kind(
                 await target.commit(operations[start : start + MOST_OPERATIONS])
         written += len(removed) + len(put)
         count += len(page)
-        report(kind, count)
+        steps.at("copying", kind, count, ended=until is None)
         if until is None:
             return written, count
         after = until
@@ -181,19 +214,24 @@ async def _refuse_if_written_to(source: Backend, begun: Position, kinds: Sequenc
             raise FailedPrecondition(problem)
 
 
-async def _compare(source: Backend, target: Backend, kinds: Sequence[Kind]) -> None:
+async def _compare(source: Backend, target: Backend, kinds: Sequence[Kind], steps: _Steps) -> None:
     """Raise FailedPrecondition unless both stores list the same resources by kind and by owner. Versions may differ."""
     there = [kind for kind in await target.kinds() if kind != UNFINISHED_KIND]
     if there != list(kinds):
         raise FailedPrecondition(f"the copy has the kinds {[*map(named, there)]}, expected {[*map(named, kinds)]}")
     for kind in kinds:
+        count = 0
         after: Key | None = None
+        steps.at("comparing", kind, 0)
         while page := (await source.list(kind, Within(), after=after, limit=PAGE))[0]:
             copies, _ = await target.list(kind, Within(), after=after, limit=PAGE)
             _compare_pages(kind, page, copies)
             for owner in {each.owner.uid for each in page if each.owner is not None and each.owner.uid}:
                 await _compare_owned(source, target, owner)
             after = resource_key(page[-1])
+            count += len(page)
+            steps.at("comparing", kind, count)
+        steps.at("comparing", kind, count, ended=True)
 
 
 def _compare_pages(kind: Kind, page: Sequence[pb.Resource], copies: Sequence[pb.Resource]) -> None:

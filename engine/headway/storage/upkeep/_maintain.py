@@ -15,14 +15,17 @@ from headway.errors import InvalidArgument
 from headway.storage._backend import ListsResources
 from headway.storage._open import UNFINISHED, UNFINISHED_KIND
 from headway.storage.sqlite._backend import parse_url
-from headway.storage.sqlite._backup import BackedUp, Hold, Restored, backup_file, restore_file
+from headway.storage.sqlite._backup import BackedUp, Hold, OnBytes, Restored, backup_file, restore_file
 from headway.storage.sqlite._check import Checked, FileLists, Finding, check_file
+from headway.storage.upkeep._progress import OnProgress, Progress
 from headway.storage.upkeep._verify import Verified
 
 R = TypeVar("R")
 
 
-async def backup_store(url: str, file: str | os.PathLike[str], *, replace: bool = False) -> BackedUp:
+async def backup_store(
+    url: str, file: str | os.PathLike[str], *, replace: bool = False, progress: OnProgress | None = None
+) -> BackedUp:
     """Write a backup of the store at ``url`` to ``file``, and check it.
 
     The backup contains the whole store at one revision. Any process, including this one, may have the store open and
@@ -32,6 +35,7 @@ async def backup_store(url: str, file: str | os.PathLike[str], *, replace: bool 
         url: ``sqlite:PATH``.
         file: the file to write.
         replace: replace an existing file, atomically, once the backup is complete.
+        progress: called in the worker thread, with the bytes written so far and the bytes in the store.
 
     Raises:
         StoreUnusable: no store exists at ``url``, it is damaged, or the file cannot be written.
@@ -41,7 +45,16 @@ async def backup_store(url: str, file: str | os.PathLike[str], *, replace: bool 
     An error leaves the file as it was.
     """
     path = _path(url)
-    return await _interruptibly(lambda hold: backup_file(path, os.fspath(file), replace=replace, hold=hold))
+    wrote: OnBytes | None = None
+    if progress is not None:
+        report = progress
+
+        def wrote(step: str, done: int, total: int | None) -> None:
+            report(Progress(step, done, total, "bytes"))
+
+    return await _interruptibly(
+        lambda hold: backup_file(path, os.fspath(file), replace=replace, hold=hold, wrote=wrote)
+    )
 
 
 async def restore_store(file: str | os.PathLike[str], url: str, *, replace: bool = False) -> Restored:

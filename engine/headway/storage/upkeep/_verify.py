@@ -29,8 +29,12 @@ from headway.resource import (
 from headway.storage._backend import Backend, Watch
 from headway.storage._open import UNFINISHED, source_of
 from headway.storage._operations import Within
+from headway.storage.upkeep._progress import OnProgress, Progress
 
 Place = tuple[Kind, Key]
+
+_OFTEN = 100
+"""The number of resources between two reports of progress."""
 
 _ATTEMPTS = 5
 """The number of attempts at a watch that falls behind the kept history because others write."""
@@ -53,7 +57,7 @@ class Verified:
     problems: list[str] = field(default_factory=list)
 
 
-async def verify_store(backend: Backend, *, progress: Callable[[str], object] | None = None) -> Verified:
+async def verify_store(backend: Backend, *, progress: OnProgress | None = None) -> Verified:
     """Compare the reads, lists, owners, watches and history of a store, and find differences.
 
     Every resource is read by its key, and the resources that it owns are listed. This takes a while for a large store.
@@ -61,35 +65,34 @@ async def verify_store(backend: Backend, *, progress: Callable[[str], object] | 
 
     Args:
         backend: an open store.
-        progress: called with a description of each step when it begins.
+        progress: called at the beginning of each step, and often while it goes on.
 
     Raises:
         FailedPrecondition: others write so much that history is compacted before it can be checked.
     """
     found = Verified(backend.position, await _oldest_kept(backend))
-    verification = _Verification(backend, found)
     progress = progress or (lambda _: None)
+    verification = _Verification(backend, found, progress)
     kinds = await backend.kinds()
     if list(kinds) != sorted(set(kinds)):
         found.problems.append(f"the list of kinds is not in order, or repeats a kind: {[*map(named, kinds)]}")
     if await source_of(backend) is not None:
         found.problems.append(UNFINISHED)
     for kind in kinds:
-        progress(f"{named(kind)}: list, reads, watch and history")
         await verification.check_kind(kind)
-    progress("ownership")
     await verification.check_owners()
     own: Callable[[], Awaitable[Sequence[str]]] | None = getattr(backend, "check_itself", None)
     if own is not None:
-        progress("the store's own check")
+        progress(Progress("the store's own check"))
         found.problems += await own()
     return found
 
 
 class _Verification:
-    def __init__(self, backend: Backend, found: Verified) -> None:
+    def __init__(self, backend: Backend, found: Verified, progress: OnProgress) -> None:
         self._backend = backend
         self._found = found
+        self._progress = progress
         self._places: dict[str, Place] = {}
         # The resources that each owner owns according to the lists, with their versions.
         self._owned: dict[str, dict[Place, str]] = {}
@@ -99,6 +102,8 @@ class _Verification:
 
     async def check_kind(self, kind: Kind) -> None:
         """Compare the list of a kind with its reads, its watch and its history."""
+        step = f"checking {named(kind)}"
+        self._progress(Progress(step))
         listed, at, there = await self._list_and_watch(kind)
         self._found.resources[kind] = len(listed)
         here = {resource_key(each): each for each in listed}
@@ -115,9 +120,12 @@ class _Verification:
                 )
         for key, problem in await _replay(self._backend, kind, self._found.oldest, at, here):
             self._report(f"{named(kind, key)} {problem}")
-        for resource in listed:
+        for done, resource in enumerate(listed):
+            if done % _OFTEN == 0:
+                self._progress(Progress(step, done, len(listed)))
             self._check_resource(kind, resource, at)
             await self._check_read(kind, resource, at)
+        self._progress(Progress(step, len(listed), len(listed)))
 
     async def _list_and_watch(self, kind: Kind) -> tuple[Sequence[pb.Resource], Position, Mapping[Key, pb.Resource]]:
         """Return a list of the kind, its position, and the state there according to a watch opened before."""
@@ -157,7 +165,11 @@ class _Verification:
 
     async def check_owners(self) -> None:
         """Compare the list of each owner with the owners in the lists of the kinds."""
-        for uid in [*self._places, *(self._owned.keys() - self._places.keys())]:
+        step = "checking owners"
+        uids = [*self._places, *(self._owned.keys() - self._places.keys())]
+        for done, uid in enumerate(uids):
+            if done % _OFTEN == 0:
+                self._progress(Progress(step, done, len(uids), "owners"))
             wanted = self._owned.get(uid, {})
             owned, at = await self._backend.list_by_owner(uid)
             found = {place_of(each): each for each in owned}
@@ -169,6 +181,7 @@ class _Verification:
                     self._report(f"{named(*place)} is owned by uid {uid} but missing from the list by that owner")
                 elif read is None or read.owner is None or read.owner.uid != uid:
                     self._report(f"{named(*place)} is in the list by owner of uid {uid} but not owned by it")
+        self._progress(Progress(step, len(uids), len(uids), "owners"))
 
 
 def _changed_since(at: Position, read: pb.Resource | None, read_at: Position) -> bool:

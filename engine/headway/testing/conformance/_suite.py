@@ -25,6 +25,7 @@ from headway.testing.conformance import (
     leases,
     reads,
     restarts,
+    scopes,
     watches,
 )
 from headway.testing.conformance._tools import NEEDED, SHORT_HISTORY, BackendCheck, Capability
@@ -77,7 +78,7 @@ def checks_of(module: ModuleType) -> list[BackendCheck]:
 
 BACKEND_CHECKS: list[BackendCheck] = [
     check
-    for module in (commits, reads, watches, grammar, history, concurrency, fences, leases, restarts)
+    for module in (commits, reads, watches, scopes, grammar, history, concurrency, fences, leases, restarts)
     for check in checks_of(module)
 ]
 """Every check. The order is such that the first failure says most."""

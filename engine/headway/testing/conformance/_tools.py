@@ -47,6 +47,9 @@ class Capability(enum.Enum):
     HISTORY_BOUND = "a bound of history"
     """The number of changes to keep can be set."""
 
+    METADATA = "scopes by metadata"
+    """The store implements `headway.storage.FiltersMetadata`: its watches and lists filter by metadata."""
+
     FENCE_LIST = "a list of fences"
     """The store implements `headway.storage.ListsFences`, so that it can be copied."""
 

@@ -15,6 +15,10 @@ Times = tuple[float, float]
 """The times at which a call was sent and answered, by a clock that all the processes share."""
 
 
+Entries = tuple[tuple[str, str], ...]
+"""Metadata entries, as pairs of a key and a value."""
+
+
 class DeliveredResource(NamedTuple):
     """A resource, as delivered by a watch or a reply.
 
@@ -22,6 +26,7 @@ class DeliveredResource(NamedTuple):
         revision: the revision of the change; for a resource in a snapshot, its version.
         digest: a digest of its content; empty for a deletion.
         more: true if the watch delivers more of the same commit after it.
+        metadata: its metadata entries, sorted; empty for a deletion.
     """
 
     revision: int
@@ -30,6 +35,7 @@ class DeliveredResource(NamedTuple):
     digest: str
     deleted: bool = False
     more: bool = False
+    metadata: Entries = ()
 
 
 class WatchOpened(NamedTuple):
@@ -38,12 +44,14 @@ class WatchOpened(NamedTuple):
     Attributes:
         watch: a name that is unique within the history.
         within: the partition and namespace, or ``*`` for any, and a prefix of the name.
+        metadata: the metadata entries by which the watch is filtered.
     """
 
     watch: str
     kind: Kind
     within: tuple[str, str, str]
     after: int | None
+    metadata: Entries = ()
 
 
 class SnapshotDelivered(NamedTuple):
@@ -222,7 +230,13 @@ def digest_of(resource: pb.Resource) -> str:
 def delivered_resource(resource: pb.Resource) -> DeliveredResource:
     """Return the form of a stored resource in a fact."""
     uid = resource.id.uid if resource.id is not None else ""
-    return DeliveredResource(int(resource.version), resource_key(resource), uid, digest_of(resource))
+    return DeliveredResource(
+        int(resource.version),
+        resource_key(resource),
+        uid,
+        digest_of(resource),
+        metadata=tuple(sorted(resource.metadata.items())),
+    )
 
 
 def delivered_change(change: Change) -> DeliveredResource:
@@ -230,4 +244,4 @@ def delivered_change(change: Change) -> DeliveredResource:
     delivered = delivered_resource(change.resource)._replace(more=change.more)
     if not change.deleted:
         return delivered
-    return delivered._replace(revision=change.revision, digest="", deleted=True)
+    return delivered._replace(revision=change.revision, digest="", deleted=True, metadata=())

@@ -29,6 +29,7 @@ HISTORY_RULES: Mapping[str, str] = MappingProxyType(
         "bookmarkable": "everything up to a bookmark is delivered before it",
         "snapshot": "a snapshot has what was stored at its revision, and nothing else",
         "gapless": "no change is left out between a snapshot and the first change after it",
+        "selected": "a watch by metadata delivers what it selects, and deletes only what it has delivered",
         "agreed": "all readers get the same for a revision",
         "one store": "all positions have the same store id",
         "witnessed": "for every kind that was written, some watch reaches the last acknowledged write",

@@ -12,7 +12,17 @@ from grpclib import GRPCError
 
 from headway.client import client_error
 from headway.errors import OutcomeUnknown
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, SnapshotChunk, pb
+from headway.resource import (
+    Bookmark,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Kind,
+    ScopeConfirmed,
+    SnapshotChunk,
+    pb,
+    selected,
+)
 from headway.rpc import Channel, Metadata
 from headway.testing.history._facts import (
     BookmarkDelivered,
@@ -117,7 +127,10 @@ class RecordingChannel:
     def stream(
         self, path: str, request: Any, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a stream, and record it if it is a watch."""
+        """Open a stream, and record it if it is a watch.
+
+        A watch by metadata is recorded once the server has confirmed its filter. Its reader accepts nothing before.
+        """
         opened = self._inner.stream(path, request, metadata=metadata)
         if path.rpartition("/")[2] != "WatchList":
             return opened
@@ -137,15 +150,21 @@ class _RecordedStream:
         self._request = request
         self._watch = watch
         self._record = record
+        self._recorded = False
 
     async def __aenter__(self) -> AsyncIterator[Any]:
         self._items = await self._opened.__aenter__()
+        if not self._request.metadata_filter:
+            self._note_opened()
+        return self
+
+    def _note_opened(self, selector: str = "") -> None:
         request, tenancy = self._request, self._request.tenancy or pb.Tenancy()
         type = request.type or pb.Type()
         after = None if request.resume_after is None else request.resume_after.revision
         within = (tenancy.partition, tenancy.namespace, request.name_prefix)
-        self._record(WatchOpened(self._watch, (type.group, type.kind), within, after))
-        return self
+        self._record(WatchOpened(self._watch, (type.group, type.kind), within, after, selected(selector)))
+        self._recorded = True
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -158,6 +177,10 @@ class _RecordedStream:
     async def __anext__(self) -> Any:
         item = await self._items.__anext__()
         match item:
+            case ScopeConfirmed(selector) if not self._recorded and selector == self._request.metadata_filter:
+                self._note_opened(selector)
+            case _ if not self._recorded:
+                pass
             case SnapshotChunk(resources):
                 self._record(SnapshotDelivered(self._watch, tuple(map(delivered_resource, resources))))
             case EndOfSnapshot(position):

@@ -50,14 +50,17 @@ class Truth:
         self._sorted: dict[Kind, dict[Key, list[int]]] = {}
         self._changes: dict[Kind, list[tuple[int, Key]]] = {}
         self.acknowledged: dict[tuple[Kind, Key, int], str] = {}
-        kinds: dict[str, Kind] = {}
+        watches: dict[str, WatchOpened] = {}
         for fact in facts:
             match fact:
-                case WatchOpened(watch, kind):
-                    kinds[watch] = kind
+                case WatchOpened(watch):
+                    watches[watch] = fact
                 case SnapshotDelivered(watch, delivered) | ChangesDelivered(watch, delivered):
                     for change in delivered:
-                        self._add(kinds[watch], change, f"watch {watch}")
+                        # To a watch by metadata, a deletion may be a resource that leaves what it selects. `WatchJudge`
+                        # compares it with what the others say.
+                        if not (change.deleted and watches[watch].metadata):
+                            self._add(watches[watch].kind, change, f"watch {watch}")
         answers = [fact for fact in facts if isinstance(fact, WriteAnswered) and fact.outcome == "acknowledged"]
         for answer in answers:
             if answer.stored is not None:

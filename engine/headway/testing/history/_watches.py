@@ -29,6 +29,7 @@ class WatchJudge:
     def __init__(self, opened: WatchOpened, blame: Blame) -> None:
         self._name = f"watch {opened.watch}"
         self._within = opened.within
+        self._selected = opened.metadata
         self._after = opened.after
         self._blame = blame
         self.kind: Kind = opened.kind
@@ -38,6 +39,8 @@ class WatchJudge:
         self._snapshot_at: int | None = None
         self._snapshot: dict[Key, DeliveredResource] = {}
         self._delivered: set[tuple[int, Key]] = set()
+        # For a watch by metadata: the delivered changes of each key, in order.
+        self._of_key: dict[Key, list[DeliveredResource]] = {}
         self._bookmark = 0
         self._open_commit = 0
         # The advances of the watch: (revision, "change" or "bookmark").
@@ -66,6 +69,10 @@ class WatchJudge:
         partition, namespace, prefix = self._within
         return _is(partition, key[0]) and _is(namespace, key[1]) and key[2].startswith(prefix)
 
+    def selects(self, change: DeliveredResource) -> bool:
+        """Return True if a change is a state that has the metadata that the watch selects."""
+        return not change.deleted and set(self._selected) <= set(change.metadata)
+
     def _add_snapshot(self, resources: tuple[DeliveredResource, ...]) -> None:
         if self.upto is not None:
             self._blame("snapshot", f"{self._name} delivered a part of a snapshot, but was already live")
@@ -73,6 +80,7 @@ class WatchJudge:
             if change.key in self._snapshot:
                 self._blame("unique", f"{self._name} delivered {place(self.kind, change.key)} twice in its snapshot")
             self._snapshot[change.key] = change
+            self._note_selected(change)
 
     def _add_change(self, change: DeliveredResource) -> None:
         where = f"{self._name} delivered {place(self.kind, change.key)} at {change.revision}"
@@ -91,10 +99,22 @@ class WatchJudge:
             rule = "atomic" if change.revision == self.upto and self._steps else "ordered"
             self._blame(rule, f"{where} after everything up to {self.upto}")
         self._delivered.add((change.revision, change.key))
+        self._note_selected(change)
         self._open_commit = change.revision if change.more else 0
         if not change.more and change.revision > self.upto:
             self.upto = change.revision
             self._steps.append((change.revision, "change"))
+
+    def _note_selected(self, change: DeliveredResource) -> None:
+        if not self._selected:
+            return
+        where = f"{self._name} delivered {place(self.kind, change.key)} at {change.revision}"
+        before = self._of_key.setdefault(change.key, [])
+        if not change.deleted and not self.selects(change):
+            self._blame("selected", f"{where}, which does not have the metadata that it selects")
+        elif change.deleted and (before[-1].deleted if before else self._snapshot_at is not None):
+            self._blame("selected", f"{where} as deleted, but had not delivered it before")
+        before.append(change)
 
     def _add_bookmark(self, revision: int, resumed: bool) -> None:
         if self.upto is None:
@@ -125,8 +145,28 @@ class WatchJudge:
         if self._begun_at is None or self.upto is None:
             return
         for revision, key in truth.changes(self.kind, self._begun_at, self.upto):
-            if (revision, key) not in self._delivered and self.covers(key):
-                self._blame_missing(truth, revision, key)
+            if self.covers(key):
+                self._compare_change(truth, revision, key)
+        for key, changes in self._of_key.items():
+            for change in changes:
+                known = truth.at(self.kind, key, change.revision)
+                if change.deleted and known is not None and self.selects(known.change):
+                    where = f"{place(self.kind, key)} at {change.revision}"
+                    self._blame("agreed", f"{where}: {self._name} says that it is deleted, {known.by} has it")
+
+    def _compare_change(self, truth: Truth, revision: int, key: Key) -> None:
+        """Report a change that the watch left out.
+
+        The truth may lack changes. So a state that the watch does not select must only not be what its reader has.
+        """
+        if (revision, key) in self._delivered:
+            return
+        known = truth.at(self.kind, key, revision)
+        assert known is not None
+        before = [each for each in self._of_key.get(key, ()) if each.revision < revision]
+        has_it = bool(before) and not max(before, key=lambda each: each.revision).deleted
+        if not self._selected or self.selects(known.change) or has_it:
+            self._blame_missing(truth, revision, key)
 
     def _blame_missing(self, truth: Truth, revision: int, key: Key) -> None:
         known = truth.at(self.kind, key, revision)
@@ -148,7 +188,7 @@ class WatchJudge:
             if not self.covers(key):
                 continue
             latest = truth.latest(self.kind, key, at)
-            there = 0 if latest is None or latest.change.deleted else latest.change.revision
+            there = latest.change.revision if latest is not None and self.selects(latest.change) else 0
             change = self._snapshot.get(key)
             if (change.revision if change is not None else 0) == there:
                 continue

@@ -6,10 +6,12 @@
 Start with `_explore.py`, then read `_world.py`. A module imports only those before it:
 
     _fault_base, faults, _trace  the faults of a plan; what happened in a run
+    _peer_faults                 the faults of peerings
     _oracles, _contents          what is wrong with a run by itself; the fields of its resources
     _times                       the times in them, which differ from run to run
     _allowed, _compared          what may differ between two runs; what does
     _plans, _schedules           the faults and schedules to try
+    _peer_oracles, _peer_plans   the rules of peerings; the faults of peerings to try
     _always, _late_writes        what must hold at all times; writes when all work is done
     _causes, _excerpt            the entries that findings are about; the part of a trace that is shown
     _blind                       changes that a write has destroyed
@@ -22,8 +24,10 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams
     _waits                       what a program waits for by its own clock
+    _peer, _peer_network         the other engine of a peering; the link between the two
+    _peerings                    the peerings, their faults and their judgement
     _upgrade                     the programs that replace each other
-    _pace                        how fast users are
+    _pace, _rival, _free_shards  how fast users are; another writer; shards without a process
     _world, _run                 all of it together; one run from its beginning to its end
     _twins, _late                what a correct program may be asked; the right results at a later time
     _reference, _measure         a run without faults; all of them
@@ -39,12 +43,15 @@ from headway.testing.simulation._explore import explored as explored
 from headway.testing.simulation._explore import same_end as same_end
 from headway.testing.simulation._oracles import Finding as Finding
 from headway.testing.simulation._oracles import Result as Result
+from headway.testing.simulation._peer import Peer as Peer
+from headway.testing.simulation._process import Beside as Beside
 from headway.testing.simulation._process import MakeApp as MakeApp
 from headway.testing.simulation._process import OutsideUnreachable as OutsideUnreachable
 from headway.testing.simulation._process import Process as Process
 from headway.testing.simulation._reference import Refuted as Refuted
 from headway.testing.simulation._report import Explored as Explored
 from headway.testing.simulation._run import run as run
+from headway.testing.simulation._setting import Setting as Setting
 from headway.testing.simulation._trace import Committed as Committed
 from headway.testing.simulation._trace import Delivered as Delivered
 from headway.testing.simulation._trace import Happened as Happened
@@ -55,7 +62,6 @@ from headway.testing.simulation._trace import Trace as Trace
 from headway.testing.simulation._world import GivenUp as GivenUp
 from headway.testing.simulation._world import Invariant as Invariant
 from headway.testing.simulation._world import Scenario as Scenario
-from headway.testing.simulation._world import Setting as Setting
 from headway.testing.simulation._world import World as World
 from headway.testing.simulation.faults import Fault as Fault
 from headway.testing.simulation.faults import Plan as Plan

@@ -96,6 +96,11 @@ Always = Callable[[Stored], None]
 """A check that raises AssertionError if something is wrong that must be right at all times."""
 
 
+def name_of(always: Always) -> str:
+    """Return the name under which the failures of a check are reported."""
+    return getattr(always, "__name__", "always")
+
+
 def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequence[Always]) -> list[Finding]:
     """Return a finding for each check that fails, about its first failure.
 
@@ -124,10 +129,9 @@ def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequen
                 asked(Stored(revision, now, types, outside))
             except AssertionError as error:
                 left.remove(asked)
-                name = getattr(asked, "__name__", "always")
                 said = error_text(error) or "it did not hold"
                 text = f"when the store was at {revision}{where}: {said}"
-                findings.append(Finding(name, text, entries=moment))
+                findings.append(Finding(name_of(asked), text, entries=moment))
     return findings
 
 

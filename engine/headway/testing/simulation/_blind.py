@@ -88,9 +88,9 @@ def _writes(trace: Trace, writers: dict[int, Step]) -> Iterator[tuple[Committed,
     """Yield the changes that reconciles made, each with the version that their controller had last read or written."""
     reads = sorted(
         (
-            (at, each.process, each.controller, kind, key, version)
+            (seen.at, each.process, each.controller, seen.kind, seen.key, seen.version)
             for each in {id(step.by): step.by for step in writers.values()}.values()
-            for kind, key, version, _, at in each.seen
+            for seen in each.seen
         ),
         key=lambda read: read[0],
     )

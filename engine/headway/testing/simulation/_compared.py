@@ -59,6 +59,9 @@ def compared(
     allowed = allowed or Allowed()
     findings: list[Finding] = []
     told: set[Place] = set()
+    for side, theirs in result.peers.items():
+        found = compared(theirs, [each.peers[side] for each in rights], counts=counts, allowed=allowed)
+        findings += [Finding(each.oracle, f"{side}: {each.text}") for each in found]
     for each in _differences(result, rights, allowed):
         if each.place is None:
             oracle = "outside" if each.declared.startswith("outside") else "end state"
@@ -84,7 +87,12 @@ def differences(
     slow: Result | None = None,
 ) -> list[Difference]:
     """Return the differences of a result from every right run, without the allowed ones. Arguments as in `compared`."""
-    return _differences(*all_aligned(got, references, patient, slow), allowed)
+    got, rights = all_aligned(got, references, patient, slow)
+    found = _differences(got, rights, allowed)
+    for side, theirs in got.peers.items():
+        of_peer = differences(theirs, [each.peers[side] for each in rights], allowed)
+        found += [dataclasses.replace(each, place=None, what=f"{side}: {each.what}") for each in of_peer]
+    return found
 
 
 def _differences(got: Result, rights: Sequence[Result], allowed: Allowed) -> list[Difference]:

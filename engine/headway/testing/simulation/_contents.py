@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb, resource_id
-from headway.testing.simulation._oracles import Contents, shown
+from headway.resource import FINALIZERS, pb, resource_id
+from headway.testing.simulation._oracles import VARIES, Contents, shown
 
 OWN_PARTS = ("owner", "metadata", "status")
 """The parts of a resource beside its payload."""
+CURRENT, OUTDATED = "of this generation", "of an earlier generation"
 
 
 def contents(resource: pb.Resource, payload: object) -> Contents:
@@ -39,10 +40,10 @@ def _own_fields(resource: pb.Resource) -> Iterator[tuple[str, str]]:
     if resource.owner is not None:
         yield "owner", str(resource_id(resource.owner).without_uid())
     for name, text in sorted(resource.metadata.items()):
-        if name.lower() != DELETION_TIMESTAMP.lower():
+        if name not in VARIES:
             yield f"metadata.{name}", " ".join(sorted(text.split())) if name == FINALIZERS else text
     for key, status in sorted(resource.status.items()):
         current = status.observed_generation == resource.generation
-        yield f"status.{key}", "of this generation" if current else "of an earlier generation"
+        yield f"status.{key}", CURRENT if current else OUTDATED
         for each in sorted(status.conditions, key=lambda condition: condition.type):
             yield f"status.{key}.{each.type}", f"{each.state.name} {each.reason} {each.message}"

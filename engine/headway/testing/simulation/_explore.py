@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, TypedDict
 
@@ -21,16 +21,19 @@ from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._causes import located
 from headway.testing.simulation._measure import Measure
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._plans import LeftOut, at_another_pace, handovers, merges, single_faults
+from headway.testing.simulation._peer import Peer
+from headway.testing.simulation._peer_plans import peer_faults
+from headway.testing.simulation._plans import LeftOut, at_another_pace, handovers, interims, merges, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
-from headway.testing.simulation._process import MakeApp
+from headway.testing.simulation._process import Beside, MakeApp
 from headway.testing.simulation._reference import Refuted, noted, reference
 from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
 from headway.testing.simulation._schedules import calls_before_a_change, in_turns, slow_calls
+from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._shrink import Refutation, simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
-from headway.testing.simulation._world import Invariant, Scenario, Setting
+from headway.testing.simulation._world import Invariant, Scenario
 from headway.testing.simulation.faults import (
     FAULTS,
     ChangeDuring,
@@ -38,6 +41,7 @@ from headway.testing.simulation.faults import (
     Fault,
     HandOver,
     Hurried,
+    Interim,
     Plan,
     Relay,
     Replaced,
@@ -52,6 +56,7 @@ class ExploreSettings(TypedDict, total=False):
     outside: Callable[[], Any] | None
     holds: Iterable[Invariant]
     always: Iterable[Always]
+    beside: Iterable[Beside]
     pairs: int
     seconds: float
     quiet: float | None
@@ -59,6 +64,7 @@ class ExploreSettings(TypedDict, total=False):
     may_differ: Iterable[str]
     without: Iterable[str]
     own_services: bool
+    peers: Mapping[str, Peer]
 
 
 def explore(
@@ -69,6 +75,7 @@ def explore(
     outside: Callable[[], Any] | None = None,
     holds: Iterable[Invariant] = (),
     always: Iterable[Always] = (),
+    beside: Iterable[Beside] = (),
     pairs: int = 0,
     seconds: float = 60.0,
     quiet: float | None = 120.0,
@@ -76,6 +83,7 @@ def explore(
     may_differ: Iterable[str] = (),
     without: Iterable[str] = (),
     own_services: bool = False,
+    peers: Mapping[str, Peer] | None = None,
 ) -> Explored:
     """Run a scenario without faults in several schedules, then once under every fault that can matter.
 
@@ -105,6 +113,8 @@ def explore(
             AssertionError for what is wrong.
         always: functions that are called with the `Stored` resources after each commit and raise AssertionError for
             what must never be. They are not called in runs that restore the store from a backup.
+        beside: async functions of the program that run beside its controllers, such as one that serves from a cache.
+            Each is called with the `Process` in each of its lives, and canceled with it.
         pairs: the number of plans with two faults to try as well.
         seconds: a limit of the process's CPU time in seconds. No run starts after it; the report lists what was not
             tried.
@@ -118,6 +128,7 @@ def explore(
         own_services: if true, every process opens the store itself, as engines on one etcd do, and its own program
             serves it. Use it for a store that several programs share, as in a rolling upgrade. The client is served by
             the program of the first process's first life.
+        peers: other engines by name, each with a store and a program of its own, which peerings connect with this one.
 
     Raises:
         Refuted: for the first run that is wrong, or for a simpler plan that is wrong in the same way. Up to twelve
@@ -136,8 +147,10 @@ def explore(
         outside=outside,
         holds=tuple(holds),
         always=tuple(always),
+        beside=tuple(beside),
         quiet=quiet,
         own_services=own_services,
+        peers=peers or {},
     )
     left = _left_out(without)
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
@@ -258,9 +271,12 @@ def _plans(
         )
     kinds = {place[0] for place in first.end} | {each.kind for each in first.trace.commits} - RESERVED_KINDS
     singles, left_out = single_faults(first.trace, kinds, processes)
-    singles = [each for each in singles if each.name not in without]
     pruned: LeftOut = defaultdict(list, left_out)
-    schedules = [*slow_calls(first, pruned), *_changes_during(measure, kinds, pruned)]
+    if first.peers:
+        of_peerings = peer_faults(first, pruned)
+        singles = [each for pair in zip_longest(of_peerings, singles) for each in pair if each is not None]
+    singles = [each for each in singles if each.name not in without]
+    schedules = [*slow_calls(first, pruned), *_changes_during(measure, kinds, pruned, without)]
     slower = [Plan(each) for each in schedules if each.name not in without]
     paced = [
         each
@@ -274,7 +290,8 @@ def _plans(
         # After the first of each kind of fault, so that they are tried when the time is short.
         kinds_of_faults = len({fault.name for plan in plans for fault in plan})
         relay = [Plan(Relay())] if Relay.name not in without and len(first.asked) > 1 else []
-        plans[kinds_of_faults:kinds_of_faults] = [*relay, *handovers(first.trace)]
+        visits = [] if Interim.name in without else interims(len(first.asked))
+        plans[kinds_of_faults:kinds_of_faults] = [*relay, *visits, *handovers(first.trace)]
     skipped = {why: of for why, of in measure.skipped.items() if any(each.name != Hurried.name for each in of)}
     return [*plans, *pairs_of(singles, pairs)], {**pruned, **skipped}
 
@@ -289,12 +306,13 @@ def _spread(setting: Setting) -> Setting:
     return setting
 
 
-def _changes_during(measure: Measure, kinds: set[Kind], left_out: LeftOut) -> list[Fault]:
+def _changes_during(measure: Measure, kinds: set[Kind], left_out: LeftOut, without: Sequence[str]) -> list[Fault]:
     """Return the plans that let users change something before the work on their last change is done."""
     found: list[Fault] = []
     if len(measure.first.asked) > 1:
         during = calls_before_a_change(measure.settled)
         found = [each for pair in zip_longest(merges(measure.first.trace, kinds), during) for each in pair if each]
+    found = [each for each in found if each.name not in without]
     why = measure.hurried() if found else ""
     if why:
         left_out[why] += found

@@ -62,6 +62,19 @@ class Relay(Fault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Interim(Fault):
+    """From a change of the users on, another process leads in place of the suspended leader, which leads again later.
+
+    Attributes:
+        away, back: the numbers of the first change that the other one handles, and of the first one after its lead.
+    """
+
+    name = "interim"
+    away: int
+    back: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hurried(Fault):
     """Users never wait until work is done."""
 

@@ -19,6 +19,10 @@ from headway.testing.simulation import faults
 from headway.testing.simulation._trace import Happened, Reconcile, Step, Trace
 
 
+class GivenUp(Exception):
+    """A run has gone on for so long that it is taken to be endless."""
+
+
 class Injector:
     """The faults of one run.
 

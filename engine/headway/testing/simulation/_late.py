@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.testing.simulation._oracles import Result
 from headway.testing.simulation._run import run
-from headway.testing.simulation._world import Setting
+from headway.testing.simulation._setting import Setting
 from headway.testing.simulation.faults import Plan
 
 _SLOW_LOOK = 1_700_000_000

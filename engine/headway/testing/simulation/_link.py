@@ -13,15 +13,17 @@ from grpclib.const import Status
 
 from headway.base import error_text
 from headway.protobuf import copy_message
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
+from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata
+from headway.service import SUBSCRIBE, WATCH_LIST
 from headway.testing._scripted_channel import ScriptedChannel
 from headway.testing.simulation import faults
 from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._readers import Readers, SubscriptionStream
 from headway.testing.simulation._server import Server
 from headway.testing.simulation._trace import Delivered, Reconcile, Step
 from headway.testing.simulation._traced_app import RECONCILE
-from headway.testing.simulation._wire import Wire, WireBroken, WireStream
+from headway.testing.simulation._wire import ListCall, Wire, WireBroken, WireStream
 
 _WRITES = {"Write": "write", "WriteStatus": "write the status of", "Delete": "delete"}
 _READS = {"Read": "read", "List": "list", "ListByOwner": "list what belongs to"}
@@ -34,6 +36,7 @@ class Link(Wire):
     Attributes:
         script: the script of the process's streams.
         dead: true once the process has been killed.
+        readers: the caches and subscriptions that the program has open.
         passed: the number of messages in either direction that are not steps: the engine's own calls, and items of
             streams.
 
@@ -63,11 +66,13 @@ class Link(Wire):
         self._hand_over = hand_over
         self._kill = kill
         self.script = ScriptedChannel()
+        self._services = services
         self._over = self.script.over(services)
         self.dead = False
         # The number of cuts in force. The link works again when the last one has ended.
         self._cuts = 0
         self.passed = 0
+        self.readers = Readers()
 
     def cut(self, *, dead: bool = False) -> None:
         """Break everything under way and let nothing through, for good if ``dead``."""
@@ -235,10 +240,35 @@ class Link(Wire):
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a stream over the wire, and record the items that the process receives."""
+        """Open a stream over the wire, and record the items that the process receives.
+
+        A list of the client is streamed too, but it is one call, and a step if a reconciler makes it.
+        """
         sent: Any = request
-        kind = (sent.type.group, sent.type.kind) if path.endswith("/WatchList") else ("", "")
+        if path == WATCH_LIST and sent.snapshot_only:
+            return ListCall(partial(self._list, path, copy_message(sent), metadata))
+        if path == SUBSCRIBE:
+            return SubscriptionStream(self, self._over.stream(path, request, metadata=metadata), self.readers)
+        kind = (sent.type.group, sent.type.kind) if path == WATCH_LIST else ("", "")
+        if kind == PAUSE.kind:
+            # No scenario pauses a controller. Faults in this stream would only be spent in vain.
+            return WireStream(self, self._services.stream(path, request, metadata=metadata), lambda _: None)
         return WireStream(self, self._over.stream(path, request, metadata=metadata), partial(self._note_item, kind))
+
+    async def _list(self, path: str, sent: Any, metadata: Metadata | None) -> list[Any]:
+        """Return the items of a list, which is not affected by the faults of the type's watches."""
+
+        async def call() -> list[Any]:
+            async with self._services.stream(path, sent, metadata=metadata) as items:
+                return [item async for item in items]
+
+        reconcile = RECONCILE.get()
+        items: list[Any] = (
+            await self.beside(call)
+            if reconcile is None
+            else await self.step(reconcile, _READS["List"], *_about("List", sent), call, write=False)
+        )
+        return items
 
     def note(self, text: str) -> None:
         """Add an action of the process that is not a step to the trace."""

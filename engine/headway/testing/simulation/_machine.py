@@ -31,10 +31,12 @@ from headway.testing.simulation import faults
 from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._oracles import Finding
 from headway.testing.simulation._own_modules import own_clocks
+from headway.testing.simulation._process import Beside
 from headway.testing.simulation._report import timeline
 from headway.testing.simulation._run import end, judged
+from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._story_file import save_page
-from headway.testing.simulation._world import GivenUp, Invariant, Setting, World
+from headway.testing.simulation._world import GivenUp, Invariant, World
 
 T = TypeVar("T", bound=Payload)
 
@@ -51,7 +53,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     faults to compare with, so check the end state in ``holds``.
 
     Attributes:
-        app: as for `explore`, like ``processes``, ``outside``, ``holds``, ``always`` and ``quiet``.
+        app: as for `explore`, like ``processes``, ``outside``, ``holds``, ``always``, ``beside`` and ``quiet``.
         world: the world, with ``client`` and ``wait_idle()``.
     """
 
@@ -60,6 +62,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     outside: ClassVar[Callable[[], Any] | None] = None
     holds: ClassVar[Sequence[Invariant]] = ()
     always: ClassVar[Sequence[Always]] = ()
+    beside: ClassVar[Sequence[Beside]] = ()
     quiet: ClassVar[float | None] = 120.0
 
     world: World
@@ -79,6 +82,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
             outside=type(self).outside,
             holds=tuple(self.holds),
             always=tuple(self.always),
+            beside=tuple(self.beside),
             quiet=self.quiet,
         )
         self._clocks = own_clocks(*self._setting.owners)

@@ -13,6 +13,7 @@ from headway.resource import Kind
 from headway.testing.simulation import _twins as twins
 from headway.testing.simulation import faults
 from headway.testing.simulation._allowed import Allowed, check_declared, check_names
+from headway.testing.simulation._always import name_of
 from headway.testing.simulation._blind import overwrites
 from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
@@ -20,8 +21,8 @@ from headway.testing.simulation._late import Late
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._reference import Refuted, long_enough, patient, reference
 from headway.testing.simulation._run import run
-from headway.testing.simulation._trace import Step
-from headway.testing.simulation._world import Setting
+from headway.testing.simulation._setting import Setting
+from headway.testing.simulation._trace import Committed, Step
 from headway.testing.simulation.faults import Plan
 
 _SEEDS = 3
@@ -129,7 +130,7 @@ class Measure:
             return f"the scenario must wait: otherwise it raises {type(error).__name__}"
         if self._asks_otherwise(plan, result):
             return "the scenario must wait: otherwise users ask for something else"
-        wrong = [each for each in result.findings if each.oracle in _AT_ANY_PACE]
+        wrong = [each for each in result.findings if self._is_wrong_at_any_pace(each)]
         if wrong:
             raise Refuted(plan, located(wrong, result, self.references), result)
         if result.findings:
@@ -140,6 +141,18 @@ class Measure:
             return "the end is another one if users don't wait at all"
         self._try_hurried_and_spaced()
         return ""
+
+    def _is_wrong_at_any_pace(self, finding: Finding) -> bool:
+        """Return True if a program must not do this, however fast users are.
+
+        What must hold at all times may be broken by users who don't wait, but not by the program.
+        """
+        if finding.oracle in _AT_ANY_PACE:
+            return True
+        always = {name_of(each) for each in self.setting.always}
+        return finding.oracle in always and not any(
+            isinstance(each, Committed) and not each.by for each in finding.entries
+        )
 
     def _try_hurried_and_spaced(self) -> None:
         """Try the pace of users who pause, but don't wait until work is done, for the runs with faults."""
@@ -217,6 +230,8 @@ class Measure:
 
     def judged(self, plan: Plan, result: Result) -> list[Finding]:
         """Return what is wrong with a run, by itself and compared with the right ones."""
+        if faults.changes_the_end(plan):
+            return list(result.findings)
         return [*self._overwritten(plan, result), *self._judged(plan, result)]
 
     def _overwritten(self, plan: Plan, result: Result) -> list[Finding]:

@@ -8,11 +8,17 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from headway.resource import FINALIZERS, Key, Kind, ResourceType, is_marked, pb, resource_id
+from headway.resource import FINALIZERS, Key, Kind, ResourceType, Within, is_marked, pb, resource_id
 from headway.testing.simulation._trace import Committed, Entry, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
+
+ROLLED_BACK = "restored: an older copy of the store is in its place"
+"""The entry of a trace before which processes may have seen newer states than after it."""
+
+VARIES = ("deletionTimestamp", "originDeletionTimestamp", "originUid", "originVersion")
+"""The keys of metadata whose values differ from run to run."""
 
 Place = tuple[Kind, Key]
 Contents = Mapping[str, str]
@@ -45,6 +51,16 @@ def _nothing(_kind: Kind, _resource: pb.Resource) -> Contents:
     return {}
 
 
+class Message(NamedTuple):
+    """A message between the engines of a peering: its number, its time, the two sides, and what it is."""
+
+    number: int
+    at: float
+    sender: str
+    receiver: str
+    content: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """The result of a run.
@@ -63,6 +79,9 @@ class Result:
         wall: the lowest and the highest time of the wall clock, in seconds since 1970.
         waits: the seconds that the program had still to wait by its own clock when the quiet time began.
         upgraded_to: the program of the last upgrade; None without an upgrade.
+        peers: the results of the peers, by name.
+        messages: the messages between the engines of peerings during the scenario, without heartbeats and
+            acknowledgements.
     """
 
     trace: Trace
@@ -80,6 +99,8 @@ class Result:
     wall: tuple[float, float] = (0.0, 0.0)
     waits: float = 0.0
     upgraded_to: Any = dataclasses.field(default=None, repr=False, compare=False)
+    peers: Mapping[str, Result] = dataclasses.field(default_factory=dict, repr=False)
+    messages: tuple[Message, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:
@@ -94,7 +115,7 @@ def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kin
 def described(resource: pb.Resource, payload: object) -> str:
     """Return a resource as text, without what differs from run to run: uids, versions, generations and times."""
     owner = "" if resource.owner is None else str(resource_id(resource.owner).without_uid())
-    metadata = {key: value for key, value in sorted(resource.metadata.items()) if key.lower() != "deletiontimestamp"}
+    metadata = {key: value for key, value in sorted(resource.metadata.items()) if key not in VARIES}
     if FINALIZERS in metadata:
         metadata[FINALIZERS] = " ".join(sorted(metadata[FINALIZERS].split()))
     statuses = {
@@ -118,18 +139,26 @@ def described(resource: pb.Resource, payload: object) -> str:
 def reads_rolled_back(trace: Trace) -> list[Finding]:
     """Check that no controller reads an older state of a resource than it has read or written before.
 
-    Absence counts as a state, too, from the revision of the deletion on, if the resource existed before.
+    Absence counts as a state, too, from the revision of the deletion on, if the resource existed before. In a cache of
+    a scope, a resource is also absent while its state does not match the scope, and only then.
     """
     # Sorted by the time of the read, not by the end of the reconcile: several reconciles may run at once.
     ended = [entry.began for entry in trace.entries if isinstance(entry, Reconciled)]
-    reads = sorted(((each[4], at, began, each) for at, began in enumerate(ended) for each in began.seen), key=_when)
+    reads = sorted(((each.at, at, began, each) for at, began in enumerate(ended) for each in began.seen), key=_when)
     history = _History(trace)
     seen: dict[tuple[str, Kind, Key], tuple[int, str]] = {}
     findings: list[Finding] = []
-    for when, _, began, (kind, key, version, how, _) in reads:
+    rolled_back = _rolled_back(trace)
+    for when, _, began, (kind, key, version, how, _, within) in reads:
+        if when > rolled_back:
+            # The processes have begun anew, on an older copy of the store.
+            seen, rolled_back = {}, len(trace.entries)
         who = f"{began.controller} in {began.process}"
         before, how_before = seen.get((who, kind, key), (0, ""))
-        gone = 0 if version else history.gone(kind, key, before, when)
+        gone = 0 if version else history.gone(kind, key, before, when, within)
+        if version and how == "read" and history.excludes(kind, key, version, within):
+            text = f"{who} reads {named(kind, key)} at {version}, which is outside the scope of its cache"
+            findings.append(Finding("reads", text, (kind, key), (began,)))
         what = f"at {version}" if version else "as absent"
         if (version or before) < before or gone is None:
             text = f"{who} reads {named(kind, key)} {what} after it has {how_before} at {before}"
@@ -137,8 +166,15 @@ def reads_rolled_back(trace: Trace) -> list[Finding]:
         elif version:
             seen[who, kind, key] = (version, f"{how} it")
         elif gone:
-            seen[who, kind, key] = (gone, "read that it was deleted")
+            left = "" if within.everything else " or had left the scope"
+            seen[who, kind, key] = (gone, f"read that it was deleted{left}")
     return findings
+
+
+def _rolled_back(trace: Trace) -> int:
+    """Return the place where the store was replaced by an older copy of itself; the end of the trace if it was not."""
+    places = (at for at, each in enumerate(trace.entries) if isinstance(each, Happened) and each.text == ROLLED_BACK)
+    return next(places, len(trace.entries))
 
 
 class _History:
@@ -147,16 +183,23 @@ class _History:
     def __init__(self, trace: Trace) -> None:
         # A restored store loses resources without a deletion in the trace: after a restore, any resource may be absent.
         self._restored = len(trace.entries)
-        self._changes: dict[Place, list[tuple[int, int, bool]]] = {}
+        self._changes: dict[Place, list[tuple[int, int, pb.Resource | None]]] = {}
         for at, entry in enumerate(trace.entries):
             if isinstance(entry, Committed):
-                change = (entry.revision, at, entry.new is not None)
+                change = (entry.revision, at, entry.new)
                 self._changes.setdefault((entry.kind, entry.key), []).append(change)
-            elif isinstance(entry, Happened) and entry.fault and entry.text.startswith("restore("):
+            elif isinstance(entry, Happened) and entry.fault and entry.text.startswith("restore"):
                 self._restored = min(self._restored, at)
 
-    def gone(self, kind: Kind, key: Key, before: int, when: int) -> int | None:
-        """Return the revision of a resource's absence: ``before`` or the first one after it.
+    def excludes(self, kind: Kind, key: Key, version: int, within: Within) -> bool:
+        """Return True if the state of a resource at a version does not match a scope."""
+        if within.everything:
+            return False
+        states = [new for revision, _, new in self._changes.get((kind, key), ()) if revision == version]
+        return bool(states) and not any(new is not None and within.admits(new) for new in states)
+
+    def gone(self, kind: Kind, key: Key, before: int, when: int, within: Within) -> int | None:
+        """Return the revision of a resource's absence from a scope: ``before`` or the first one after it.
 
         Only entries of the trace before position ``when`` count. Returns 0 if the resource may be absent without a
         deletion, because it did not exist yet or the store was restored. Returns None if it existed from ``before`` on.
@@ -166,10 +209,10 @@ class _History:
         changes = [each for each in self._changes.get((kind, key), ()) if each[1] < when]
         if not any(revision <= before for revision, _, _ in changes):
             return 0
-        was_there = [there for revision, _, there in changes if revision <= before][-1]
-        return (
-            before if not was_there else next((each[0] for each in changes if each[0] > before and not each[2]), None)
-        )
+        there = [(revision, new is not None and within.admits(new)) for revision, _, new in changes]
+        if not [is_there for revision, is_there in there if revision <= before][-1]:
+            return before
+        return next((revision for revision, is_there in there if revision > before and not is_there), None)
 
 
 def _when(read: tuple[int, int, Reconcile, Any]) -> tuple[int, int]:

@@ -5,6 +5,7 @@ Only the pace of a plan is applied here. Without one, users are as fast as the s
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,7 +25,7 @@ _AFTERWARDS = 1.0
 _EARLY = 3
 """How often in a row users may go on before the world is idle. A scenario that waits in a loop must not spin."""
 
-_OF_USERS = (faults.Spaced, faults.Settled, faults.Hurried, faults.Relay)
+_OF_USERS = (faults.Spaced, faults.Settled, faults.Hurried, faults.Relay, faults.Interim)
 Wait = Callable[[], Awaitable[None]]
 
 
@@ -34,11 +35,12 @@ class Pace:
     Attributes:
         asked: the changes that users made, each with the number of calls that reconcilers had begun before.
         waited: true if the scenario has waited for idleness between two changes.
-        lead: lets a process lead, by a number that is counted up.
+        lead: lets a process lead, by its number, which may be counted up. If ``begins``, it waits until the process
+            leads, otherwise it suspends the others.
         restore: restores the store's backup of a revision.
     """
 
-    lead: Callable[[int], Awaitable[None]]
+    lead: Callable[[int, bool], Awaitable[None]]
     restore: Callable[[int], Awaitable[None]]
 
     def __init__(self, injector: Injector, plan: faults.Plan) -> None:
@@ -47,6 +49,11 @@ class Pace:
         self._restores = [each for each in plan if isinstance(each, faults.Restore) and not each.step]
         self._during = any(isinstance(each, faults.ChangeDuring) for each in plan)
         self._relays = any(isinstance(each, faults.Relay) for each in plan)
+        # The process that leads from a change of the users on, by the number of changes before it.
+        self._turns: dict[int, int] = {}
+        for each in plan:
+            if isinstance(each, faults.Interim):
+                self._turns |= {0: 0, each.away - 1: 1, each.back - 1: 0}
         self._hurried = any(isinstance(each, faults.Hurried) for each in plan)
         # Set when the call begins that a change is to fall into, and when that change has been made.
         self._begun = trio.Event()
@@ -77,8 +84,9 @@ class Pace:
 
     async def before_change(self) -> None:
         """Let the next process lead, if the plan says so."""
-        if self._relays and not self._over:
-            await self.lead(len(self.asked))
+        turn = len(self.asked) if self._relays else self._turns.get(len(self.asked))
+        if turn is not None and not self._over:
+            await self.lead(turn, not self.asked)
 
     async def after_change(self, what: str, idle: Wait) -> None:
         """Wait for as long as the plan says."""
@@ -108,6 +116,8 @@ class Pace:
             await idle()
             self._injector.strike(each)
             await self.restore(each.revision)
+            # The store may have lost a record of what a deletion must undo, until the program stores it again.
+            await idle()
 
     async def wait_idle(self, idle: Wait) -> None:
         """Wait for idleness as the scenario asks, unless users go on earlier by the plan."""
@@ -145,28 +155,37 @@ _CHANGES = frozenset(("apply", "create", "delete", "write", "write_status"))
 
 
 class PacedClient:
-    """A `Client` of users who wait after each change, and before it too if ``before`` is given."""
+    """A `Client` of users who wait after each change, and before it too if ``before`` is given.
 
-    def __init__(self, client: Client, pace: Pace, idle: Wait, before: Wait | None = None) -> None:
-        self._client = client
+    It outlasts restarts of the server: ``up`` waits until there is one, and ``current`` returns its client.
+    """
+
+    def __init__(
+        self, current: Callable[[], Client], up: Wait, pace: Pace, idle: Wait, before: Wait | None = None
+    ) -> None:
+        self._current = current
+        self._up = up
         self._pace = pace
         self._idle = idle
         self._before = before
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if name not in _CHANGES:
-            return found
+        if not inspect.iscoroutinefunction(getattr(Client, name, None)):
+            return getattr(self._current(), name)
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            await self._up()
+            return await getattr(self._current(), name)(*arguments, **named)
 
         async def change(*arguments: Any, **named: Any) -> Any:
             if self._before is not None:
                 await self._before()
             await self._pace.before_change()
-            result = await found(*arguments, **named)
+            result = await call(*arguments, **named)
             await self._pace.after_change(_text(name, arguments), self._idle)
             return result
 
-        return change
+        return change if name in _CHANGES else call
 
 
 def _text(method: str, arguments: tuple[Any, ...]) -> str:

@@ -30,6 +30,7 @@ _KINDS_AT_A_PACE = (
     faults.Outage,
 )
 _HANDOVERS = 12
+_INTERIMS = 6
 _MERGES = 8
 _CHECKPOINTS = 16
 _LOOKS = 8
@@ -99,6 +100,16 @@ def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
         for away, back in zip(numbers, numbers[apart:], strict=False)
     ]
     return found[:count]
+
+
+def interims(changes: int) -> list[Plan]:
+    """Return plans in which another process leads between two changes of the users, the shortest times first."""
+    found = [
+        Plan(faults.Interim(away, away + length))
+        for length in range(1, changes - 1)
+        for away in range(2, changes - length + 1)
+    ]
+    return found[:_INTERIMS]
 
 
 def at_another_pace(

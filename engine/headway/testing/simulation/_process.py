@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any
@@ -16,15 +16,21 @@ from headway.base import error_text, story
 from headway.controller import App
 from headway.engine import Engine, open_workers
 from headway.errors import Closed, RemoteError
+from headway.resource import Position
 from headway.run import ControllerStatus
+from headway.testing.simulation._beside import Besides
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
+from headway.testing.simulation._readers import Readers
+from headway.testing.simulation._tasks import all_tasks
 from headway.testing.simulation._trace import OutsideChanged
 from headway.testing.simulation._traced_app import RECONCILE, traced_app
 from headway.testing.simulation._wire import WireBroken
 
 MakeApp = Callable[["Process"], App]
+Beside = Callable[["Process"], Awaitable[object]]
+"""A function of the program that runs beside its controllers, such as a proxy that reads from a cache."""
 
 LEASE_TTL = 15.0
 _DOWN = 1.0
@@ -49,8 +55,8 @@ _IN_THE_STORY = (
 class Process:
     """A process, which may be killed and started again.
 
-    A program that is built for a `Process` uses its ``name`` and ``outside``. Everything else is for the simulation
-    itself, and may change.
+    A program that is built for a `Process` uses its ``name`` and ``outside``, and `wait_running` for its engine.
+    Everything else is for the simulation itself, and may change.
 
     Attributes:
         name: the process's name, as its engine uses it.
@@ -67,6 +73,7 @@ class Process:
         new_link: returns the connection of a life to the server.
         outside: the outside world.
         watches_outside: record the state of the outside world after each call of it.
+        beside: the functions that run beside the controllers in each life.
     """
 
     link: Link
@@ -82,9 +89,12 @@ class Process:
         outside: object,
         *,
         watches_outside: bool = False,
+        beside: Sequence[Beside] = (),
     ) -> None:
         self._injector = injector
         self._watch_outside = outside if watches_outside else None
+        self._besides = Besides(beside, injector)
+        self._readers = Readers()
         self.name = name
         self.make_app = make_app
         self._new_link = new_link
@@ -148,9 +158,10 @@ class Process:
         """True if the process is dead until it is upgraded."""
         return not self._may_begin.is_set() and not self.life
 
-    async def wait_running(self) -> None:
-        """Wait until a life has begun."""
+    async def wait_running(self) -> Engine:
+        """Wait until a life has begun, and return its engine."""
         await self._running.wait()
+        return self.engine
 
     async def stop(self) -> None:
         """Shut the process down in an orderly way, and wait until it has ended."""
@@ -176,6 +187,7 @@ class Process:
         self._ended = trio.Event()
         self.app = self.make_app(self)
         self.link = self._new_link(self)
+        self._readers = self.link.readers
         self.lives += 1
         self._scope = trio.CancelScope()
         try:
@@ -192,8 +204,9 @@ class Process:
                 )
                 async with opened as self.engine:
                     self.life = self.lives
+                    self._readers.watch_caches(self.engine)
                     self._running.set()
-                    await trio.sleep_forever()
+                    await self._besides.run(self)
         finally:
             self._end_life()
             self._ended.set()
@@ -220,6 +233,18 @@ class Process:
                     continue
             if self.life == life:
                 return
+
+    async def wait_shown(self, position: Position) -> None:
+        """Wait until the caches and subscriptions that the program has opened show a position of the store."""
+        # Reconcilers end, so only other functions keep a cache or a subscription open.
+        others = self._besides or any(each.sources for each in self.app.controllers.values())
+        if self.life and others:
+            with trio.CancelScope() as self._waiting:
+                await self._readers.wait_shown(position, self._count_subscriptions)
+
+    def _count_subscriptions(self) -> int:
+        tasks = (each for each in all_tasks() if each.name == "subscription")
+        return sum(each.context.get(PROCESS) is self for each in tasks)
 
     def status(self) -> list[ControllerStatus]:
         """Return the status of its controllers."""

@@ -9,8 +9,8 @@ from headway.errors import DeclarationError
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._report import replay_line
 from headway.testing.simulation._run import run
+from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._story_file import told
-from headway.testing.simulation._world import Setting
 from headway.testing.simulation.faults import Plan
 
 

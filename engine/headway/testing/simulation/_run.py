@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -23,12 +24,15 @@ from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._late_writes import late_writes
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._own_modules import own_clocks
+from headway.testing.simulation._rival import Rival
+from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._trace import Trace
 from headway.testing.simulation._waits import longest_wait
-from headway.testing.simulation._world import GivenUp, Rival, Setting, World
-from headway.testing.simulation.faults import Plan, Restore
+from headway.testing.simulation._world import GivenUp, World
+from headway.testing.simulation.faults import HOME, AtPeer, PeerRestored, PeerRolledBack, Plan, Restore
 
 _STEPS_ALLOWED = 2000
+_STORE_GOES_BACK = (Restore, PeerRestored, PeerRolledBack)
 _ROUNDS = 5
 """How often a program may do something at a time of its own, and wait again, before it should be quiet."""
 _TASK_STEPS = 1_000_000
@@ -42,7 +46,7 @@ def run(
     most_steps: int = _STEPS_ALLOWED,
     patient: bool = False,
     draw: int = 0,
-    rival: Rival | None = None,
+    rival: Rival[World] | None = None,
     look: int = LOOK,
     more: float = 0.0,
 ) -> Result:
@@ -69,14 +73,24 @@ def run(
 def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
     """Return the result of a run that has ended. Adds to ``findings`` what its trace shows."""
     findings[:0] = oracles.fights(world.trace)
-    if world.injector.gave_up and not any(each.oracle == "converges" for each in findings):
-        findings.append(Finding("converges", world.injector.gave_up))
-    if not any(isinstance(fault, Restore) for fault in world.struck):
+    for each in world.everyone:
+        if each.injector.gave_up and not any(found.oracle == "converges" for found in findings):
+            findings.append(_of(each, Finding("converges", each.injector.gave_up)))
+    if not any(isinstance(fault, _STORE_GOES_BACK) for fault in world.struck):
         findings += always_held(world.trace, world.types, setting.always)
-    return _result(world, findings)
+    peers = {side: _result(each, oracles.fights(each.trace)) for side, each in world.peers.items()}
+    findings += [_of(world.peers[side], found) for side, result in peers.items() for found in result.findings]
+    return dataclasses.replace(_result(world, findings), peers=peers, messages=tuple(world.network.sent))
 
 
-async def _live(world: World, setting: Setting, findings: list[Finding], rival: Rival | None, more: float) -> None:
+def _of(world: World, finding: Finding) -> Finding:
+    """Return a finding that says which side it is about. Only the program's own is named by place and entries."""
+    return finding if world.side == HOME else Finding(finding.oracle, f"{world.side}: {finding.text}")
+
+
+async def _live(
+    world: World, setting: Setting, findings: list[Finding], rival: Rival[World] | None, more: float
+) -> None:
     try:
         async with world.opened():
             await _phases(world, setting, findings, rival, more)
@@ -84,7 +98,9 @@ async def _live(world: World, setting: Setting, findings: list[Finding], rival: 
         findings.append(Finding("converges", str(_first(group))))
 
 
-async def _phases(world: World, setting: Setting, findings: list[Finding], rival: Rival | None, more: float) -> None:
+async def _phases(
+    world: World, setting: Setting, findings: list[Finding], rival: Rival[World] | None, more: float
+) -> None:
     await setting.scenario(world)
     world.pace.end()
     if more:
@@ -104,9 +120,11 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     Raises:
         GivenUp: if the world does not become idle.
     """
-    world.injector.note("the scenario is over; no more faults")
-    world.injector.heal()
-    world.release()
+    for each in world.everyone:
+        each.injector.note("the scenario is over; no more faults")
+        each.injector.heal()
+        each.release()
+    world.network.heal()
     await world.wait_idle()
     await world.catch_up()
     world.waits = longest_wait(world.processes)
@@ -114,30 +132,34 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     if setting.quiet is not None and setting.long:
         after = await _let_timers_end(world, setting.quiet)
     await _hold_invariants(world, setting, findings)
-    writes, outside = len(_of_controllers(world)), _outside(world)
+    writes, outside = _writes(world), _outside(world)
     if setting.quiet is not None:
         due = world.scheduled()
         await world.sleep(max(setting.quiet, longest_wait(world.processes)) if setting.long else setting.quiet)
         await world.wait_idle()
         _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s {after}", due)
-        writes = len(_of_controllers(world))
+        writes = _writes(world)
     due = world.scheduled()
     # Without a quiet period, keys may have a reason to wait, so they are not checked.
     waiting = due if setting.quiet is not None else set()
-    for process in world.processes:
-        process.kill()
+    for each in world.everyone:
+        for process in each.processes:
+            process.kill()
     await world.wait_idle()
     # A controller that writes by the clock may write after a restart, too. But it creates and deletes nothing again.
     by_the_clock = setting.quiet is None
     _none_since(world, writes, findings, "again", "after a restart", due, changes=not by_the_clock)
     if not by_the_clock:
-        findings += oracles.stuck_deletions(world.store.now, world.trace.commits)
+        for each in world.everyone:
+            findings += [_of(each, found) for found in oracles.stuck_deletions(each.store.now, each.trace.commits)]
+    findings += world.findings()
     findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
     if not by_the_clock and (now := _outside(world)) != outside:
         was, is_now = oracles.shown(outside), oracles.shown(now)
         findings.append(Finding("again", f"the outside world was {was}; after a restart it is {is_now}"))
     before = trio.current_time()
-    await world.stop_processes()
+    for each in world.everyone:
+        await each.stop_processes()
     took = trio.current_time() - before
     if took > 10:
         findings.append(Finding("shutdown", f"the processes took {took:.0f} s to end"))
@@ -180,9 +202,14 @@ def _of_controllers(world: World) -> list[Any]:
     return [each for each in world.trace.commits if each.by]
 
 
+def _writes(world: World) -> list[int]:
+    """Return the number of writes by the controllers of each side."""
+    return [len(_of_controllers(each)) for each in world.everyone]
+
+
 def _none_since(
     world: World,
-    count: int,
+    counts: Sequence[int],
     findings: list[Finding],
     oracle: str,
     when: str,
@@ -191,9 +218,10 @@ def _none_since(
     changes: bool = True,
 ) -> None:
     """Check that controllers have written nothing since a number of writes, or at least created and deleted nothing."""
-    late = [each for each in _of_controllers(world)[count:] if changes or each.what != "changed"]
-    if late:
-        findings.append(late_writes(oracle, when, late, world.trace, due))
+    for each, count in zip(world.everyone, counts, strict=True):
+        late = [write for write in _of_controllers(each)[count:] if changes or write.what != "changed"]
+        if late:
+            findings.append(_of(each, late_writes(oracle, when, late, each.trace, due)))
 
 
 def _result(world: World, findings: list[Finding]) -> Result:
@@ -222,7 +250,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         oracles.counted(trace.commits, set(types)),
         _outside(world),
         tuple(findings),
-        tuple(world.struck),
+        (*world.struck, *(AtPeer(each.side, fault) for each in world.peers.values() for fault in each.struck)),
         {place: contents(stored[place], each.data) for place, each in seen.items()},
         tuple(world.pace.asked),
         contents_of,

@@ -15,13 +15,15 @@ from headway.controller import App
 from headway.engine import Engine, open_engine
 from headway.events import ignore
 from headway.protobuf import copy_message
-from headway.resource import Key, Kind, Registry, is_marked, pb, type_name
+from headway.resource import TOMBSTONE, Key, Kind, Registry, is_marked, pb, type_name
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService, StoreService, TypesService
 from headway.storage import Backend, Fence, Put
 from headway.testing.simulation import faults
 from headway.testing.simulation._injector import Injector
-from headway.testing.simulation._store import CREATING, SimulatedStore, asked_again
+from headway.testing.simulation._peer_network import PeerEnd
+from headway.testing.simulation._peer_oracles import is_of_peering
+from headway.testing.simulation._store import CREATING, OnCommit, SimulatedStore, asked_again
 from headway.testing.simulation._trace import Committed
 
 ANOTHER_WRITER = "another-writer"
@@ -43,7 +45,10 @@ class Server:
         types: the types that it serves.
         on_restart: called when the server restarts, to break the connections to it.
         harm_streams: called with the fault of a change that was committed.
-        users: returns the client of the users, who have a pace of their own, for the server's client.
+        name: the name of its store.
+        peer_links: connects it with its peers.
+        on_commit: called with each change of the store.
+        on_replaced: called when the store was replaced, with the new one and the id of the old one.
     """
 
     knows_outcomes = False
@@ -56,14 +61,19 @@ class Server:
         *,
         on_restart: Callable[[], None],
         harm_streams: Callable[[Kind, faults.ChangeFault], None],
-        users: Callable[[Client], Client],
+        name: str = "store",
+        peer_links: PeerEnd | None = None,
+        on_commit: OnCommit = lambda *_: None,
+        on_replaced: Callable[[SimulatedStore, str], None] = lambda *_: None,
     ) -> None:
-        self.store = SimulatedStore(self._committed)
+        self.store = SimulatedStore(self._committed, name=name)
+        self._peer_links = peer_links
+        self._on_commit = on_commit
+        self._on_replaced = on_replaced
         self._injector = injector
         self._types = types
         self._on_restart = on_restart
         self._harm_streams = harm_streams
-        self._users = users
         self._channel: Channel | None = None
         self._engine: Engine | None = None
         self._scope = trio.CancelScope()
@@ -80,9 +90,11 @@ class Server:
             app.registry = self._types
             self._scope = trio.CancelScope()
             with self._scope:
-                async with open_engine(self.store, app, report=ignore, wrap_channel=self._take) as self._engine:
+                async with open_engine(
+                    self.store, app, report=ignore, wrap_channel=self._take, peer_links=self._peer_links
+                ) as self._engine:
                     assert self._channel is not None
-                    self.client = self._users(Client(self._channel, self._types))
+                    self.client = Client(self._channel, self._types)
                     self._up.set()
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED
@@ -110,7 +122,13 @@ class Server:
         self._restarts += 1
         self._scope.cancel()
         self._waiting.cancel()
+        if self._peer_links is not None:
+            self._peer_links.drop()
         self._on_restart()
+        await self._is_up()
+
+    async def wait_up(self) -> None:
+        """Wait until the server is up, which takes a moment after a restart."""
         await self._is_up()
 
     async def _is_up(self) -> Engine:
@@ -132,7 +150,15 @@ class Server:
 
     async def restore(self, revision: int) -> None:
         """Replace the store by a backup of itself. Then users ask again for what is lost."""
-        self.store = await self.store.restored(revision)
+        await self._replace(await self.store.restored(revision))
+
+    async def roll_back(self, revision: int) -> None:
+        """Replace the store by an older copy of itself. Then users ask again for what is lost."""
+        await self._replace(self.store.rolled_back(revision))
+
+    async def _replace(self, store: SimulatedStore) -> None:
+        before, self.store = self.store.position.store_id, store
+        self._on_replaced(store, before)
         await self.restart()
         client = (await self._is_up()).client
         for (kind, key), wish in self._wishes.items():
@@ -167,13 +193,21 @@ class Server:
     ) -> None:
         by, term, member = "", 0, ""
         if fence is None:
-            self._wishes[kind, key] = None if new is not None and is_marked(new.metadata) else new
+            if is_of_peering(kind, key):
+                # Written by Headway, for a peering.
+                term = 1
+            else:
+                self._wishes[kind, key] = None if new is not None and is_marked(new.metadata) else new
         else:
             app, _, by = fence.controller.partition("/")
-            by, term, member = by if app != _OF_HEADWAY else "", fence.term, fence.member
+            # Headway's own fences may be of no term.
+            by, term = (by, fence.term) if app != _OF_HEADWAY else ("", fence.term or 1)
+            member = fence.member
             if (step := self._injector.writer_of(kind, key)) is not None:
                 step.revision = revision
-        self._injector.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term, member))
+        if kind[0] != "internal" or kind == TOMBSTONE.kind:
+            self._injector.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term, member))
+        self._on_commit(revision, kind, key, old, new, fence)
         self._injector.reach(revision)
         fault = self._injector.strike_change(kind, revision)
         if fault is not None:

@@ -10,10 +10,11 @@ from contextvars import ContextVar
 import trio
 
 from headway.protobuf import copy_message
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb, peering_of
 from headway.storage import (
     SCHEMA_KIND,
     Acquired,
+    CommitLog,
     Fence,
     MemoryBackend,
     Operation,
@@ -22,6 +23,7 @@ from headway.storage import (
     RequireOwnsNothing,
     Within,
 )
+from headway.testing.simulation._peer_oracles import HEADWAYS_OWN, is_of_peering
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
 CREATING: ContextVar[bool] = ContextVar("headway.simulation.creating", default=False)
@@ -39,10 +41,11 @@ class SimulatedStore(MemoryBackend):
     The call happens in the same task step as the change. Ids that are random elsewhere are the same in every run here.
     """
 
-    def __init__(self, on_commit: OnCommit, number: int = 1) -> None:
+    def __init__(self, on_commit: OnCommit, number: int = 1, name: str = "store") -> None:
         super().__init__(max_changes=1_000_000, max_age=1e12)
+        self._name = name
         self._number = number
-        self._store_id, self._session = (_hex(name, number) for name in ("store", "session"))
+        self._store_id, self._session = _hex(name, number), _hex("session", name, number)
         self._position = self._at(0)
         self._on_commit = on_commit
         # The processes that are to acquire leases next, by the lease's name.
@@ -94,11 +97,15 @@ class SimulatedStore(MemoryBackend):
             if isinstance(operation, Put):
                 place, made = (operation.kind, operation.key), operation.resource
                 stored = self._now.get(place)
+                if is_of_peering(operation.kind, operation.key) and operation.kind[0] in HEADWAYS_OWN:
+                    # No reader compares their uids.
+                    continue
                 if stored is None and made.id is not None:
                     uid = _ulid(self._taken[place] + 1, "uid", *place[0], *place[1])
                     # A creation's token determines the end of the uid, so that its client recognizes the resource.
                     made.id.uid = uid[:10] + made.id.uid[10:] if CREATING.get() else uid
-                if stored is None or made.generation != stored.generation:
+                # A copy has the generation of its original.
+                if (stored is None or made.generation != stored.generation) and not peering_of(operation.key[0]):
                     made.generation = _ulid(self._generations[place] + 1, "generation", *place[0], *place[1])
 
     def _note(self, revision: int, operations: Sequence[Operation], fence: Fence | None) -> None:
@@ -164,7 +171,7 @@ class SimulatedStore(MemoryBackend):
 
     async def restored(self, revision: int) -> SimulatedStore:
         """Return a new store, with another id and higher revisions, that holds what this one held at a revision."""
-        other = SimulatedStore(self._on_commit, self._number + 1)
+        other = SimulatedStore(self._on_commit, self._number + 1, self._name)
         other._fences = dict(self._fences)
         other._records = dict(self._records)
         other._taken, other._generations = self._taken, self._generations
@@ -179,6 +186,28 @@ class SimulatedStore(MemoryBackend):
             other._now = {(put.kind, put.key): put.resource for put in puts}
             other._history = [(other.position.revision, dict(other._now))]
         return other
+
+    def rolled_back(self, revision: int) -> SimulatedStore:
+        """Return an older copy of this store, with the same id and another session. It has no history."""
+        other = SimulatedStore(self._on_commit, self._number + 1, self._name)
+        other._store_id = self._store_id
+        other._fences, other._records = dict(self._fences), dict(self._records)
+        other._taken, other._generations = self._taken, self._generations
+        other._log = CommitLog(revision, max_changes=1_000_000, max_age=1e12)
+        other._position = other._at(revision)
+        for (kind, key), resource in self.at(revision).items():
+            copied = copy_message(resource)
+            other._tables.put(kind, key, copied)
+            other._now[kind, key] = copied
+        other._history = [(revision, dict(other._now))]
+        return other
+
+    def compact(self) -> None:
+        """Drop the history, as if much had happened since."""
+        kept, self._log._max_age = self._log._max_age, -1.0
+        for _ in range(2):
+            self._append(self._log.head + 1, ())
+        self._log._max_age = kept
 
 
 def _hex(*of: object) -> str:

@@ -6,9 +6,11 @@ Times are virtual seconds since the start of the run.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from headway.resource import Key, Kind, pb
+from headway.resource import Key, Kind, Within, pb
+
+_EVERYTHING = Within()
 
 
 def named(kind: Kind, key: Key) -> str:
@@ -63,14 +65,30 @@ class Delivered:
         return f"{self.process} receives {self.kind[1]}: {self.what} at {self.revision}"
 
 
+class Seen(NamedTuple):
+    """A resource that a function has read from its cache, or written.
+
+    Attributes:
+        version: its version; 0 if it was absent.
+        at: the number of entries in the trace at that time.
+        within: the part of the type that the cache has.
+    """
+
+    kind: Kind
+    key: Key
+    version: int
+    how: Literal["read", "written"]
+    at: int
+    within: Within = _EVERYTHING
+
+
 @dataclasses.dataclass(slots=True)
 class Reconcile:
     """A call of a function of the program: a reconcile, with the cache's revisions at its start, or another function.
 
     Attributes:
         key: the key that is reconciled, or the daemon's resource. Empty for a function of the whole controller.
-        seen: what it has read from the cache and what it has written, in order, as (kind, key, version or 0, "read" or
-            "written", the number of entries in the trace at that time).
+        seen: what it has read from the cache and what it has written, in order.
         steps: the number of steps that the run had taken before.
         function: the function, such as ``the daemon`` or ``the initializer``, if it is not the reconciler.
     """
@@ -83,21 +101,24 @@ class Reconcile:
     reasons: str
     term: int
     revisions: dict[str, int]
-    seen: list[tuple[Kind, Key, int, str, int]] = dataclasses.field(default_factory=list)
+    seen: list[Seen] = dataclasses.field(default_factory=list)
     steps: int = 0
     trace: list[Entry] = dataclasses.field(default_factory=list, repr=False)
     function: str = ""
 
-    def saw(self, kind: Kind, key: Key, version: int, how: str) -> None:
+    def saw(
+        self, kind: Kind, key: Key, version: int, how: Literal["read", "written"], within: Within = _EVERYTHING
+    ) -> None:
         """Record that the reconcile has read or written a resource."""
-        self.seen.append((kind, key, version, how, len(self.trace)))
+        self.seen.append(Seen(kind, key, version, how, len(self.trace), within))
 
     @property
     def about(self) -> str:
         """The resource that it is called for, or the function."""
         if not self.function:
             return named(self.kind, self.key)
-        return f"{self.function} of {named(self.kind, self.key) if self.key[2] else self.controller}"
+        of = named(self.kind, self.key) if self.key[2] else self.controller
+        return f"{self.function} of {of}" if of else self.function
 
     def __str__(self) -> str:
         if self.function:
@@ -116,9 +137,9 @@ class Reconciled:
 
     def __str__(self) -> str:
         read = {
-            f"{named(kind, key)} {f'at {version}' if version else 'absent'}"
-            for kind, key, version, how, _ in self.began.seen
-            if how == "read"
+            f"{named(each.kind, each.key)} {f'at {each.version}' if each.version else 'absent'}"
+            for each in self.began.seen
+            if each.how == "read"
         }
         seen = f", having read {', '.join(sorted(read))}" if read else ""
         return f"{self.began.process} ends {self.began.about}: {self.result}{seen}"
@@ -206,3 +227,19 @@ class Trace:
             self.steps.append(entry)
         elif isinstance(entry, Reconcile) and not entry.function:
             self.reconciles.append(entry)
+
+
+class PeersTrace(Trace):
+    """The trace of a peer. Its commits and the other events are in the story of the program's side, too."""
+
+    def __init__(self, side: str, of: Trace) -> None:
+        super().__init__()
+        self._side = side
+        self._of = of
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+        super().add(entry)
+        if isinstance(entry, Committed | Happened):
+            text = entry.text if isinstance(entry, Happened) else str(entry)
+            self._of.add(Happened(entry.at, f"{self._side}: {text}", isinstance(entry, Happened) and entry.fault))

@@ -18,7 +18,7 @@ import trio
 from headway.cache import Cache, Content
 from headway.controller import App, Daemons, Definition, Source
 from headway.reconcile import RequeueAfter, Runtime
-from headway.resource import Key, Kind, pb
+from headway.resource import Key, Kind, Within, pb
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._trace import Reconcile, Reconciled
 
@@ -144,14 +144,17 @@ class _TracedCache(Cache):
 
     def _content(self, type: Any) -> Content:
         content, reconcile = super()._content(type), RECONCILE.get()
-        return content if reconcile is None else _TracedContent(content, type.kind, reconcile)
+        if reconcile is None:
+            return content
+        return _TracedContent(content, type.kind, reconcile, self.range_of(type))
 
 
 class _TracedContent:
     """A `Content` that records reads for a call of the program."""
 
-    def __init__(self, content: Content, kind: Kind, reconcile: Reconcile) -> None:
+    def __init__(self, content: Content, kind: Kind, reconcile: Reconcile, within: Within) -> None:
         self._content = content
+        self._within = within
         self._kind = kind
         self._reconcile = reconcile
         self.revision = content.revision
@@ -159,13 +162,13 @@ class _TracedContent:
 
     def find(self, key: Key) -> pb.Resource | None:
         found = self._content.find(key)
-        self._reconcile.saw(self._kind, key, int(found.version) if found is not None else 0, "read")
+        self._reconcile.saw(self._kind, key, int(found.version) if found is not None else 0, "read", self._within)
         return found
 
     def everything(self) -> Mapping[Key, pb.Resource]:
         found = self._content.everything()
         for key, each in found.items():
-            self._reconcile.saw(self._kind, key, int(each.version), "read")
+            self._reconcile.saw(self._kind, key, int(each.version), "read", self._within)
         return found
 
 

@@ -19,11 +19,13 @@ from headway.resource import Key, Kind, Registry
 from headway.testing.simulation import faults
 from headway.testing.simulation._blind import Overwrite
 from headway.testing.simulation._compared import Difference
+from headway.testing.simulation._contents import CURRENT, OUTDATED
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._run import run
 from headway.testing.simulation._server import ANOTHER_WRITER
+from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._trace import Committed, Step, named
-from headway.testing.simulation._world import Setting, World
+from headway.testing.simulation._world import World
 from headway.testing.simulation.faults import Plan
 
 _DELIVERED = 1.0
@@ -110,12 +112,29 @@ def is_kept_if_read(setting: Setting, plan: Plan, result: Result, found: Overwri
 
 
 def without_entry(result: Result) -> Result:
-    """Return a result without the entry that another writer adds to the metadata of a resource."""
+    """Return a result without the entry that another writer adds to the metadata of a resource.
+
+    Its removal makes a new generation in which nothing else is new, so the statuses of the one before count as current.
+    """
+    removed = {
+        (each.kind, each.key)
+        for each in result.trace.commits
+        if each.old is not None and each.new is not None
+        if ANOTHER_WRITER in each.old.metadata and ANOTHER_WRITER not in each.new.metadata
+    }
     contents = {
-        place: {path: text for path, text in fields.items() if path.replace("(metadata)", "metadata") != _ENTRY}
+        place: {
+            path: CURRENT if place in removed and text == OUTDATED and _is_status(path) else text
+            for path, text in fields.items()
+            if path.replace("(metadata)", "metadata") != _ENTRY
+        }
         for place, fields in result.contents.items()
     }
     return dataclasses.replace(result, contents=contents)
+
+
+def _is_status(path: str) -> bool:
+    return path.partition(".")[0].strip("()") == "status"
 
 
 def has_lost_entry(result: Result, step: Step) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import trio
 
 from headway.testing.simulation._process import PROCESS, Process
+from headway.testing.simulation._tasks import all_tasks
 from headway.testing.simulation._traced_app import RECONCILE
 
 LONGEST = 7200.0
@@ -25,11 +26,7 @@ def longest_wait(processes: Iterable[Process]) -> float:
 
 
 def _of_tasks(alive: set[Process]) -> Iterator[float]:
-    root = trio.lowlevel.current_root_task()
-    left = [root] if root is not None else []
-    while left:
-        task = left.pop()
-        left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    for task in all_tasks():
         process = task.context.get(PROCESS)
         if task.context.get(RECONCILE) is not None and process is not None and process in alive:
             # Trio has no public way to ask another task for its deadline. The innermost scope belongs to a sleep.

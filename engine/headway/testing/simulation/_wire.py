@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -108,3 +108,26 @@ class WireStream:
             raise StopAsyncIteration
         self._note(item)
         return item
+
+
+class ListCall:
+    """A stream whose items are read at once when it is opened, by a call that returns them all."""
+
+    def __init__(self, read: Callable[[], Awaitable[list[Any]]]) -> None:
+        self._read = read
+        self._items: Iterator[Any] = iter(())
+
+    async def __aenter__(self) -> AsyncIterator[Any]:
+        self._items = iter(await self._read())
+        return self
+
+    async def __aexit__(self, *why: Any) -> bool | None:
+        return None
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        for item in self._items:
+            return item
+        raise StopAsyncIteration

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import trio
 from trio.testing import MockClock
 
-from headway.base import check_plain
 from headway.client import Client
-from headway.controller import App, Sharded
+from headway.controller import App
 from headway.resource import Key, Kind, Registry, ResourceType
 from headway.rpc import Channel
 from headway.testing.simulation import faults
-from headway.testing.simulation._always import Always, type_of
+from headway.testing.simulation._always import type_of
 from headway.testing.simulation._clocks import LOOK, Clocks
+from headway.testing.simulation._free_shards import FreeShards
+from headway.testing.simulation._injector import GivenUp as GivenUp
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
-from headway.testing.simulation._oracles import Scheduled
-from headway.testing.simulation._pace import Pace, PacedClient, Wait
+from headway.testing.simulation._oracles import Finding, Scheduled
+from headway.testing.simulation._pace import Pace, PacedClient
+from headway.testing.simulation._peer_network import PeerNetwork
+from headway.testing.simulation._peerings import Peerings
 from headway.testing.simulation._process import PROCESS, Checkpoints, MakeApp, Process
+from headway.testing.simulation._rival import Rival
 from headway.testing.simulation._server import OwnServices, Server
+from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._store import SimulatedStore
 from headway.testing.simulation._streams import Streams
+from headway.testing.simulation._trace import PeersTrace, Trace
 from headway.testing.simulation._upgrade import Upgrades, merged
+from headway.testing.simulation.faults import HOME
 
 Scenario = Callable[["World"], Awaitable[None]]
 Invariant = Callable[["World"], Awaitable[None] | None]
 """A check of the end state that raises AssertionError if something is wrong."""
-
-
-class Rival(Protocol):
-    """Another writer, who acts before a reconcile begins, or when the scenario is over."""
-
-    async def before_reconcile(self, world: World) -> None:
-        """Act before a reconcile begins."""
-
-    async def at_the_end(self, world: World) -> None:
-        """Act when the scenario is over and all work is done."""
 
 
 _SUSPENDED = 40.0
@@ -51,40 +46,6 @@ _SHARDS_MOVE = 1.0
 """The number of seconds between two looks at who holds the shards."""
 _PATIENCE = 120.0
 """A number of seconds longer than any fault lasts."""
-
-
-class GivenUp(Exception):
-    """A run has gone on for so long that it is taken to be endless."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """The settings of a run, apart from its plan."""
-
-    app: App | MakeApp
-    scenario: Scenario
-    processes: int = 1
-    outside: Callable[[], Any] | None = None
-    holds: Sequence[Invariant] = ()
-    always: Sequence[Always] = ()
-    quiet: float | None = 900.0
-    own_services: bool = False
-    long: bool = False
-    """Whether the quiet time begins only when the program has done what it waits for by its own clock."""
-    salt: str = ""
-    """The end of each process's name. Shards are spread by the names."""
-    new_from_start: Registry | None = None
-    """The types of an older program. If it is given, ``app`` is the newest one already, and upgrades do nothing."""
-
-    @property
-    def owners(self) -> Sequence[object]:
-        """The functions and classes of the program and its scenario."""
-        return (self.app, self.scenario, self.outside, *self.holds, *self.always)
-
-    def __post_init__(self) -> None:
-        for each in self.always:
-            # A coroutine function would never be awaited, and so never fail.
-            check_plain("always", each, 1, "the stored resources", "always=[lambda stored: ...]")
 
 
 class World:
@@ -101,7 +62,16 @@ class World:
         trace: everything that has happened.
         waits: the seconds that the program had still to wait by its own clock when the quiet time began.
         struck: the faults that have struck.
+        side: ``home``, or the name of a peer.
+        peers: the worlds of the peers, by name. Each has a ``client`` and processes of its own.
+        network: what connects the engines of the peerings.
+        server: the server, with the store.
     """
+
+    trace: Trace
+    clocks: Clocks
+    network: PeerNetwork
+    _peerings: Peerings
 
     def __init__(
         self,
@@ -111,14 +81,21 @@ class World:
         most_steps: int = 2000,
         patient: bool = False,
         clock: MockClock | None = None,
-        rival: Rival | None = None,
+        rival: Rival[World] | None = None,
         look: int = LOOK,
+        side: str = HOME,
+        of: World | None = None,
     ) -> None:
         self._setting = setting
+        self.side = side
         self.clock = clock or MockClock(autojump_threshold=0)
         self.injector = Injector(plan, self.clock, most_steps=most_steps)
-        self.clocks = Clocks(self.injector, self.clock, _current_process, look=look)
+        if of is not None:
+            self.injector.trace = PeersTrace(side, of.trace)
+        self.clocks = Clocks(self.injector, self.clock, _current_process, look=look) if of is None else of.clocks
         self.trace = self.injector.trace
+        self.network = PeerNetwork(self.injector, plan) if of is None else of.network
+        self._peerings = Peerings(setting.peers, self.network, self.injector) if of is None else of._peerings
         self.struck = self.injector.struck
         self.pace = Pace(self.injector, plan)
         self.pace.lead, self.pace.restore = self._lead_in_turn, self.restore
@@ -135,36 +112,51 @@ class World:
                 self._new_link,
                 self.outside,
                 watches_outside=bool(setting.always),
+                beside=setting.beside,
             )
             for at in range(setting.processes)
         ]
         with self.clocks.in_force():
             app = self._make_app(self.processes[0])
         types = merged(app.registry, setting.new_from_start)
-        self._note_shards(app)
+        self._shards = FreeShards(app)
         self._streams = Streams(self.injector, self.processes, lambda: len(self.pace.asked))
         self._patient = patient
         self.waits = 0.0
-        self._server = Server(
+        server = self.server = Server(
             self.injector,
             types,
             on_restart=self._break_links,
             harm_streams=self._streams.harm,
-            users=partial(self._users, self._wait_for_everything if patient else None),
+            name="store" if of is None else side,
+            peer_links=self.network.end(side, "1") if setting.peers or of is not None else None,
+            on_commit=partial(self._peerings.committed, side),
+            on_replaced=partial(self._peerings.replaced, side),
         )
-        self._upgrades = Upgrades(self.injector, self._server, self.processes, types)
+        # All users have one pace.
+        home = of or self
+        before = home._wait_for_everything if home._patient else None
+        users = PacedClient(lambda: server.client, server.wait_up, home.pace, home._wait_idle, before)
+        self._client = cast("Client", users)
+        self._upgrades = Upgrades(self.injector, server, self.processes, types)
+        self.peers = {
+            name: World(
+                setting.of_peer(peer), plan.at(name), most_steps=most_steps, clock=self.clock, side=name, of=self
+            )
+            for name, peer in setting.peers.items()
+        }
 
     # --- for scenarios ---
 
     @property
     def client(self) -> Client:
         """Reads and writes as a user, without faults."""
-        return self._server.client
+        return self._client
 
     @property
     def store(self) -> SimulatedStore:
         """The store of the server. A restore replaces it."""
-        return self._server.store
+        return self.server.store
 
     async def wait_idle(self, within: float = 1800.0) -> None:
         """Wait until no late call is pending and every controller is idle.
@@ -177,16 +169,28 @@ class World:
         await self.pace.wait_idle(partial(self._wait_idle, within))
 
     async def _wait_idle(self, within: float = 1800.0) -> None:
+        if not self.peers:
+            await self._wait_idle_here(within)
+            return
+        await self._peerings.wait_copied(partial(self._wait_everyone_idle, within))
+
+    async def _wait_everyone_idle(self, within: float) -> None:
+        for each in self.everyone:
+            await each._wait_idle_here(within)
+
+    async def _wait_idle_here(self, within: float) -> None:
         with trio.move_on_after(within):
             while True:
                 revision, lives = self.store.position, [process.life for process in self.processes]
                 await self.injector.wait_nothing_pending()
                 for process in self.processes:
                     await process.wait_idle()
-                await self._server.wait_idle()
+                await self.server.wait_idle()
+                for process in self.processes:
+                    await process.wait_shown(self.store.position)
                 now = [process.life for process in self.processes]
                 if (self.injector.pending, self.store.position, now) == (0, revision, lives):
-                    if not self._has_free_shard():
+                    if not self._shards.are_left(self.processes):
                         return
                     # A shard whose lease was lost belongs to no process for some seconds, and no process owes its work.
                     await trio.sleep(_SHARDS_MOVE)
@@ -197,22 +201,6 @@ class World:
             if not status.settled
         )
         raise GivenUp(f"the world is not idle after {within:.0f} s: {owing or 'no process is running'}")
-
-    def _note_shards(self, app: App) -> None:
-        # The number of shards of each sharded controller.
-        self._shards = {
-            name: each.placement.shards for name, each in app.controllers.items() if isinstance(each.placement, Sharded)
-        }
-
-    def _has_free_shard(self) -> bool:
-        """Return True if a shard of a sharded controller is held by no process, although no process is dead."""
-        if any(process.held for process in self.processes):
-            return False
-        held: Counter[str] = Counter()
-        for process in self.processes:
-            for status in process.status():
-                held[status.name] += len(status.shards or ())
-        return any(held[name] < shards for name, shards in self._shards.items())
 
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
@@ -246,7 +234,7 @@ class World:
         await self.pace.before_change()
         if self._setting.new_from_start is None:
             await self._upgrades.upgrade(app, partial(_made, app), chosen)
-            self._note_shards(chosen[0].app)
+            self._shards.note(chosen[0].app)
         await self.pace.after_change(f"upgrade {' '.join(each.name for each in chosen)}", self._wait_idle)
 
     def crash(self, process: int = 0, *, checkpoints: int = 0) -> None:
@@ -273,10 +261,10 @@ class World:
             return
         raise GivenUp(f"{leader} did not become the leader within {_PATIENCE:.0f} s")
 
-    async def _lead_in_turn(self, turn: int) -> None:
-        """Let the next process lead. The others are suspended for a while, so they handle nothing in between."""
+    async def _lead_in_turn(self, turn: int, begins: bool) -> None:
+        """Let a process lead. The others are suspended for a while, so they handle nothing in between."""
         leader = self.processes[turn % len(self.processes)]
-        if not turn:
+        if begins:
             await self.lead(self.processes.index(leader))
             return
         self.injector.note(f"{leader.name} is to lead, and the others are suspended", fault=True)
@@ -304,17 +292,26 @@ class World:
 
     async def restore(self, revision: int) -> None:
         """Restore the store's backup of a revision, and let users ask again for what is lost."""
-        await self._server.restore(revision)
+        await self.server.restore(revision)
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
         """Change a resource as another writer. Returns False if it does not exist."""
-        return await self._server.overtake(kind, key)
+        return await self.server.overtake(kind, key)
 
     async def restart_server(self) -> None:
         """Restart the server on the same store."""
-        await self._server.restart()
+        await self.server.restart()
 
     # --- for the runner ---
+
+    @property
+    def everyone(self) -> list[World]:
+        """This world, and those of its peers."""
+        return [self, *self.peers.values()]
+
+    def findings(self) -> list[Finding]:
+        """Return what was wrong with the peerings."""
+        return self._peerings.findings + self._peerings.problems() if self.peers else []
 
     @property
     def upgraded_to(self) -> App | MakeApp | None:
@@ -335,16 +332,21 @@ class World:
         if self.injector.counts_checkpoints:
             trio.lowlevel.add_instrument(Checkpoints())
         with self.clocks.in_force(), self._upgrades.clocks:
-            async with self._run():
+            async with AsyncExitStack() as stack:
+                for each in self.everyone:
+                    await stack.enter_async_context(each._run())
+                if self.peers:
+                    self.network.nursery = self.injector.nursery
+                    await self._peerings.establish({each.side: each for each in self.everyone})
+                self.pace.begin()
                 yield
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
         async with trio.open_nursery() as self.injector.nursery:
-            await self.injector.nursery.start(self._server.serve)
+            await self.injector.nursery.start(self.server.serve)
             self.processes[0].note_outside("the start")
             self.start_processes()
-            self.pace.begin()
             yield
             self.injector.nursery.cancel_scope.cancel()
 
@@ -368,11 +370,11 @@ class World:
         return _made(self._setting.app, process)
 
     def _new_link(self, process: Process) -> Link:
-        services: Channel = self._server
+        services: Channel = self.server
         if self._setting.own_services:
-            services = OwnServices(self._server, process.app.registry)
+            services = OwnServices(self.server, process.app.registry)
         after = self.processes[(self.processes.index(process) + 1) % len(self.processes)]
-        link = Link(self.injector, self._server, services, process.name, lambda: self._hand_over(after), process.kill)
+        link = Link(self.injector, self.server, services, process.name, lambda: self._hand_over(after), process.kill)
         self._streams.begin(process, link.script)
         return link
 
@@ -385,9 +387,6 @@ class World:
         """Wait until any fault would have ended and all work is done."""
         await trio.sleep(_PATIENCE)
         await self._wait_idle()
-
-    def _users(self, before: Wait | None, client: Client) -> Client:
-        return cast("Client", PacedClient(client, self.pace, self._wait_idle, before))
 
 
 def _made(given: App | MakeApp, process: Process) -> App:

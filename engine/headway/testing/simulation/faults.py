@@ -23,12 +23,26 @@ from headway.testing.simulation._fault_base import ChangeDuring as ChangeDuring
 from headway.testing.simulation._fault_base import DoneAgain as DoneAgain
 from headway.testing.simulation._fault_base import Fault as Fault
 from headway.testing.simulation._fault_base import Hurried as Hurried
+from headway.testing.simulation._fault_base import Interim as Interim
 from headway.testing.simulation._fault_base import NewFromStart as NewFromStart
 from headway.testing.simulation._fault_base import Relay as Relay
 from headway.testing.simulation._fault_base import Settled as Settled
 from headway.testing.simulation._fault_base import Slow as Slow
 from headway.testing.simulation._fault_base import Spaced as Spaced
 from headway.testing.simulation._fault_base import StepFault as StepFault
+from headway.testing.simulation._peer_faults import HOME as HOME
+from headway.testing.simulation._peer_faults import MESSAGE_FAULTS as MESSAGE_FAULTS
+from headway.testing.simulation._peer_faults import AtPeer as AtPeer
+from headway.testing.simulation._peer_faults import EngineKilled as EngineKilled
+from headway.testing.simulation._peer_faults import MessageFault as MessageFault
+from headway.testing.simulation._peer_faults import PeerCut as PeerCut
+from headway.testing.simulation._peer_faults import PeerHistoryLost as PeerHistoryLost
+from headway.testing.simulation._peer_faults import PeeringDeleted as PeeringDeleted
+from headway.testing.simulation._peer_faults import PeerRestored as PeerRestored
+from headway.testing.simulation._peer_faults import PeerRolledBack as PeerRolledBack
+from headway.testing.simulation._peer_faults import PeerSlow as PeerSlow
+from headway.testing.simulation._peer_faults import SideFault as SideFault
+from headway.testing.simulation._peer_faults import changes_the_end as changes_the_end
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -279,8 +293,10 @@ FAULTS: tuple[type[Fault], ...] = (
     *CHANGE_FAULTS,
     CrashAt,
     Relay,
+    Interim,
     WallJump,
     *SCHEDULES,
+    *MESSAGE_FAULTS,
     NewFromStart,
     DoneAgain,
 )
@@ -316,6 +332,10 @@ class Plan(Sequence[Fault]):
     def __repr__(self) -> str:
         return f"Plan.parse({str(self)!r})"
 
+    def at(self, side: str) -> Plan:
+        """Return the faults in the world of a peer."""
+        return Plan(*(each.fault for each in self if isinstance(each, AtPeer) and each.side == side))
+
     @classmethod
     def parse(cls, line: str) -> Plan:
         """Parse a line such as ``crash_after(3); stall('staff.v1.Account', 12, 60.0)``. ``none`` is the plan without
@@ -329,20 +349,27 @@ class Plan(Sequence[Fault]):
         for part in filter(None, (part.strip() for part in line.split(";"))):
             if part == "none":
                 continue
-            name, arguments = _called(part)
+            side, of, rest = part.partition(":")
+            at_peer = bool(of) and "(" not in side
+            name, arguments = _called(rest.strip() if at_peer else part)
             if name == "seed":
                 seed = int(*arguments)
                 continue
-            kind = _BY_NAME.get(name)
-            if kind is None:
-                hint = did_you_mean(name, _BY_NAME)
-                raise DeclarationError(f"plan: unknown fault {name!r}{hint}: use one of {', '.join(_BY_NAME)}")
-            try:
-                faults.append(kind(*arguments))
-            except TypeError:
-                fields = ", ".join(field.name for field in dataclasses.fields(kind))
-                raise DeclarationError(f"plan: {part!r} should be {name}({fields})") from None
+            fault = _fault(part, name, arguments)
+            faults.append(AtPeer(side.strip(), fault) if at_peer else fault)
         return cls(*faults, seed=seed)
+
+
+def _fault(part: str, name: str, arguments: list[Any]) -> Fault:
+    kind = _BY_NAME.get(name)
+    if kind is None:
+        hint = did_you_mean(name, _BY_NAME)
+        raise DeclarationError(f"plan: unknown fault {name!r}{hint}: use one of {', '.join(_BY_NAME)}")
+    try:
+        return kind(*arguments)
+    except TypeError:
+        fields = ", ".join(field.name for field in dataclasses.fields(kind))
+        raise DeclarationError(f"plan: {part!r} should be {name}({fields})") from None
 
 
 def _called(part: str) -> tuple[str, list[Any]]:

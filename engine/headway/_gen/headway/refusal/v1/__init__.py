@@ -53,6 +53,11 @@ class Reason(betterproto2.Enum):
     FAILED_PRECONDITION: a write names another uid than the stored resource has.
     """
 
+    COPIES = 7
+    """
+    FAILED_PRECONDITION: only a peering writes to the partition of its copies.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -63,6 +68,7 @@ class Reason(betterproto2.Enum):
             4: "REASON_WRITE_REJECTED",
             5: "REASON_NOTHING_WRITTEN",
             6: "REASON_WRONG_UID",
+            7: "REASON_COPIES",
         }
 
     @classmethod
@@ -75,6 +81,7 @@ class Reason(betterproto2.Enum):
             "REASON_WRITE_REJECTED": 4,
             "REASON_NOTHING_WRITTEN": 5,
             "REASON_WRONG_UID": 6,
+            "REASON_COPIES": 7,
         }
 
 

@@ -29,6 +29,7 @@ __all__ = (
     "WatchEventBookmark",
     "WatchEventDelete",
     "WatchEventEndOfSnapshot",
+    "WatchEventScoped",
     "WatchEventUpsert",
     "WatchListRequest",
     "WriteRequest",
@@ -412,6 +413,8 @@ class WatchEvent(betterproto2.Message):
         100, betterproto2.TYPE_MESSAGE, optional=True, group="event"
     )
 
+    scoped: "WatchEventScoped | None" = betterproto2.field(103, betterproto2.TYPE_MESSAGE, optional=True, group="event")
+
     revision: "int" = betterproto2.field(101, betterproto2.TYPE_UINT64)
     """
     The revision of this change; a delete has one of its own.
@@ -464,6 +467,20 @@ default_message_pool.register_message("headway.resource.v1", "WatchEvent.EndOfSn
 
 
 @dataclass(eq=False, repr=False)
+class WatchEventScoped(betterproto2.Message):
+    """
+    The stream is filtered by the metadata_filter of the request. Sent only to a
+    client that has set it, as the first event: a server that doesn't know the
+    field would send everything.
+    """
+
+    metadata_filter: "str" = betterproto2.field(100, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("headway.resource.v1", "WatchEvent.Scoped", WatchEventScoped)
+
+
+@dataclass(eq=False, repr=False)
 class WatchEventUpsert(betterproto2.Message):
     resource: "Resource | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
@@ -505,6 +522,13 @@ class WatchListRequest(betterproto2.Message):
     snapshot_only: "bool" = betterproto2.field(104, betterproto2.TYPE_BOOL)
     """
     End the stream after EndOfSnapshot: a list, however large, of one revision.
+    """
+
+    metadata_filter: "str" = betterproto2.field(105, betterproto2.TYPE_STRING)
+    """
+    Only resources with these metadata entries: `key=value`, with commas
+    between. A resource that gets other ones is sent as deleted, in the last
+    state that had them. The first event of the stream is Scoped.
     """
 
 

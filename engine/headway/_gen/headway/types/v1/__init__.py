@@ -16,6 +16,7 @@ __all__ = (
     "SchemaRecord",
     "Scope",
     "Shape",
+    "Topic",
 )
 
 from dataclasses import dataclass
@@ -176,6 +177,8 @@ class ListResponse(betterproto2.Message):
 
     enums: "list[Enum]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
 
+    topics: "list[Topic]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
+
 
 default_message_pool.register_message("headway.types.v1", "ListResponse", ListResponse)
 
@@ -253,6 +256,33 @@ class SchemaRecord(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.types.v1", "SchemaRecord", SchemaRecord)
+
+
+@dataclass(eq=False, repr=False)
+class Topic(betterproto2.Message):
+    """
+    Events of the server's program, by subject. SubscribeService delivers them.
+    """
+
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    wildcard: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+    """
+    Whether a subscription may ask for every subject.
+    """
+
+    payload: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    The full name in the type_url of its events.
+    """
+
+    message: "int | None" = betterproto2.field(4, betterproto2.TYPE_UINT32, optional=True)
+    """
+    Which of `messages` they carry. Absent if they are bytes.
+    """
+
+
+default_message_pool.register_message("headway.types.v1", "Topic", Topic)
 
 
 from ...resource import v1 as __resource__v1__

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from headway.base import leaves, only_error
+from headway.base._groups import leaves, only_error
 
 
 @asynccontextmanager

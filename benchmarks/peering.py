@@ -1,0 +1,106 @@
+"""`peering`: a peer's first copy of 100,000 resources over a Unix socket, per resource.
+
+Measured: the wall time from connecting two memory stores until the receiving one has stored every copy, and knows that
+the first copy is complete. Both ends are in one process. It includes the secret, the messages, the checks of each
+resource, and the commits.
+
+Against: priming a controller from such a store (`memory_prime`), and writing the same resources in process.
+
+The message has one metadata entry and 120 bytes of payload.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+import headway
+from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._message import TEXT, Note, texts
+from benchmarks._primed import filled, one_type, primed_after
+from headway import events, rpc
+from headway.engine._services import EngineServices
+from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, PeerStreamService, Role, export
+from headway.peering._dialer import Dialer
+from headway.peering._hub import Entry
+from headway.peering._partition import ensure_partition
+from headway.peering._receiving import Copying
+from headway.resource import ResourceType
+from headway.storage import MemoryBackend
+
+BOUND = 1.5
+
+
+def measure(size: int, rounds: int) -> Row:
+    """Copy ``size`` resources."""
+    app, type = one_type()
+    store = MemoryBackend()
+    trio.run(filled, store, type, size)
+    ours, against = interleaved(
+        lambda: trio.run(_copied, store, app, type),
+        lambda: trio.run(primed_after, store, app) + trio.run(_written, app, type, size),
+        rounds,
+    )
+    return Row("peering", ours / size * 1e6, against / size * 1e6, "us", BOUND)
+
+
+async def _written(app: headway.App, type: ResourceType[Note], size: int) -> float:
+    """Return the seconds that it takes to write the resources."""
+    made = [type.new(texts(number).name, Note(text=TEXT), metadata={"group": "0"}) for number in range(size)]
+    services = EngineServices(MemoryBackend(), app.registry, events.ignore)
+    async with services.open_channels(events.ignore, lasting_leases=True) as (channel, _):
+        client = headway.Client(channel, app.registry)
+        begin = time.perf_counter()
+        for each in made:
+            await client.write(each)
+        return time.perf_counter() - begin
+
+
+async def _copied(store: MemoryBackend, app: headway.App, type: ResourceType[Note]) -> float:
+    """Return the seconds until the copy is complete."""
+    with tempfile.TemporaryDirectory() as folder:
+        where = f"unix:{folder}/peer"
+        async with (
+            _host(store, app) as accepts,
+            _host(MemoryBackend(), app) as dials,
+            rpc.open_server(rpc.Services(PeerStreamService(accepts)), [where]),
+            trio.open_nursery() as nursery,
+        ):
+            accepting = Peering(role=Role.ACCEPTS, exports=[export(type, partition="default")], plain_text=True)
+            peering = await accepts.client.create(PEERING.new(f"p{time.monotonic_ns()}", accepting))
+            await ensure_partition(store, accepts.client, peering)
+            await accepts.secrets.put_token(peering, "token")
+            _, secret = await accepts.secrets.exchange(peering.id.uid, "token", "attempt", "dialer", plain_text=True)
+            accepts.streams.lead()
+            accepts.streams.entries[peering.id.uid] = Entry(peering, lambda: None)
+            dialing = Peering(role=Role.DIALS, addresses=[where], peer_id=peering.id.uid, plain_text=True)
+            mine = await dials.client.create(PEERING.new("peer", dialing))
+            await ensure_partition(dials.backend, dials.client, mine)
+            entry = Entry(mine, lambda: noted())
+            complete = trio.Event()
+
+            def noted() -> None:
+                if entry.progress is not None and entry.progress.copying is Copying.CURRENT:
+                    complete.set()
+
+            begin = time.perf_counter()
+            nursery.start_soon(partial(Dialer(dials, entry, PeerLimits())._attempt, secret))
+            await complete.wait()
+            seconds = time.perf_counter() - begin
+            nursery.cancel_scope.cancel()
+    return seconds
+
+
+@asynccontextmanager
+async def _host(store: MemoryBackend, app: headway.App) -> AsyncIterator[PeeringHost]:
+    services = EngineServices(store, app.registry, events.ignore)
+    async with services.open_channels(events.ignore, lasting_leases=True):
+        yield services.peerings
+
+
+SCENARIO = Scenario("peering", BOUND, measure, size=100_000, rounds=3, quick=10_000)

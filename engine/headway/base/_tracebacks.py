@@ -1,0 +1,106 @@
+"""Tracebacks as text: the program's own frames of an error, bounded and safe to print."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import textwrap
+import traceback
+from collections.abc import Iterable, Iterator
+from types import FrameType
+
+import outcome
+import trio
+
+from headway import errors
+from headway.base._groups import MOST_ERRORS, leaves
+from headway.base._text import bounded, plain
+
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
+# Trio raises Cancelled through outcome.
+_NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (errors, trio, outcome))
+_FIRST, _LAST = 5, 20
+"""The numbers of frames of a long stack that are shown, from its beginning and from its end."""
+_CAUSES = 5
+_NOTES = 20
+"""The number of lines of an error's message and notes that are shown."""
+
+
+def where_of(error: BaseException) -> str:
+    """Return the innermost line of the program's own code that an error passed through, or an empty text."""
+    frames = list(_own(error))
+    return f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""
+
+
+def own_frames(error: BaseException) -> str:
+    """Return the program's own frames, down to the raise, of an error, of each error in a group, and of causes.
+
+    The text is empty without such frames. Frames of Headway, of Trio and of Python's library are left out.
+    """
+    return "\n".join(filter(None, (_chain(each, _CAUSES) for each in first_leaves(error))))
+
+
+def first_leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield those errors of a group that are shown."""
+    return itertools.islice(leaves(error), MOST_ERRORS)
+
+
+def _chain(error: BaseException, causes: int) -> str:
+    frames = list(_own(error))
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    cause = _chain(before, causes - 1) if before is not None and causes else ""
+    if not frames and not cause:
+        return ""
+    text = _formatted(frames) + message_of(error)
+    return f"{cause}\n-- and then:\n{text}" if cause else text
+
+
+def message_of(error: BaseException) -> str:
+    """Return the line of an error's class and message, and the lines of its notes, bounded and safe to print.
+
+    The message is data, often from another program. It must not imitate another line of the log, nor move a cursor.
+    """
+    lines = [bounded(each) for each in traceback.format_exception_only(error)]
+    if len(lines) > _NOTES:
+        lines[_NOTES:] = [f"… ({len(lines) - _NOTES} lines more)"]
+    # Indent all lines but the first, to distinguish them from the log's own lines.
+    return "\n  ".join(plain(each.rstrip("\n")) for each in lines)
+
+
+def all_frames(error: BaseException, causes: int = _CAUSES) -> str:
+    """Return all frames of an error, of each error in a group, and of their causes."""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    cause = all_frames(before, causes - 1) + "\n-- and then:\n" if before is not None and causes else ""
+    text = cause + "".join(traceback.format_tb(error.__traceback__)) + message_of(error)
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions[:MOST_ERRORS]:
+            text += "\n-- in it:\n" + textwrap.indent(all_frames(each, causes), "  ")
+    return text
+
+
+def _formatted(frames: list[tuple[FrameType, int]]) -> str:
+    left = len(frames) - _FIRST - _LAST
+    if left <= 0:
+        return "".join(traceback.StackSummary.extract(iter(frames)).format())
+    first, last = frames[:_FIRST], frames[-_LAST:]
+    return f"{_formatted(first)}  ... {left} frames more ...\n{_formatted(last)}"
+
+
+def _own(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if _is_the_program(frame.f_code.co_filename):
+            yield frame, line
+
+
+def stack_text(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Return the program's own frames of a stack as text. Frames of Headway, of Trio and of Python's library are left
+    out.
+    """
+    return _formatted([each for each in frames if _is_the_program(each[0].f_code.co_filename)])
+
+
+def _is_the_program(file: str) -> bool:
+    if file.startswith(_NOT_THE_PROGRAM) or file.startswith("<frozen "):
+        return False
+    return not file.startswith(_LIBRARY) or file.startswith(_INSTALLED)

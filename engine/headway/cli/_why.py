@@ -1,0 +1,124 @@
+"""The command `headway why`, which asks a server why a resource is not done, or what is stuck."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.base import plain
+from headway.cli._arguments import combined, complete_name, complete_type
+from headway.cli._connection import Connection, connected
+from headway.cli._names import find_named
+from headway.cli._output import Details, details_option, json_text
+from headway.cli._running import Exit, Usage, fail
+from headway.client import client_error
+from headway.resource import ResourceId, pb
+from headway.why import OBSERVE_SERVICE, StuckList, Why, from_message
+
+INTERVAL = 1.0
+"""The seconds between two questions of `--watch`."""
+
+_arguments = combined(
+    click.argument("type", required=False, shell_complete=complete_type),
+    click.argument("name", required=False, shell_complete=complete_name),
+    click.option("--partition", default="", help="The partition, if it is not the default one."),
+    click.option("--namespace", "-n", default="", help="The namespace, if it is not the default one."),
+)
+
+
+@click.command("why")
+@_arguments
+@click.option("--stuck", is_flag=True, help="Show everything that has owed work for long, instead of one resource.")
+@click.option(
+    "--longer-than",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --stuck: how long the work has been owed.",
+)
+@click.option("--watch", is_flag=True, help="Show the answer again whenever it has changed, until interrupted.")
+@details_option
+@connected
+async def why(
+    connection: Connection,
+    type: str | None,
+    name: str | None,
+    partition: str,
+    namespace: str,
+    stuck: bool,
+    longer_than: float,
+    watch: bool,
+    output: Details,
+) -> None:
+    """Show why a resource is not done: what each controller does about it, and since when.
+
+    With --stuck, show everything that has owed work for longer than a minute, the oldest first. The command then exits
+    with 7 if it found something.
+    """
+    if stuck == (name is not None) or (stuck and type is not None):
+        raise Usage("give a TYPE and a NAME, such as `headway why team core`, or --stuck for everything that is stuck")
+    if stuck and watch:
+        raise Usage("--watch follows one resource: leave it out, or give a TYPE and a NAME instead of --stuck")
+    if stuck:
+        found = await _stuck(connection, longer_than)
+        _show(found, output, nothing=f"nothing has owed work for longer than {longer_than:g} s")
+        if found.items or found.more or found.unreachable:
+            sys.exit(Exit.DIFFERENT)
+        return
+    assert type is not None
+    assert name is not None
+    _, id = find_named(type, name, partition, namespace, connection.registry)
+    shown: Why | None = None
+    while True:
+        answer = await _why(connection, id)
+        # The time of the answer is no news.
+        if shown is None or replace(answer, at=shown.at).sentences() != shown.sentences():
+            if shown is not None and output == "text":
+                click.echo()
+            _show(answer, output, one_line=watch)
+            sys.stdout.flush()
+            shown = answer
+        if not watch:
+            return
+        await trio.sleep(INTERVAL)
+
+
+async def _why(connection: Connection, id: ResourceId) -> Why:
+    tenancy = pb.Tenancy(partition=id.partition, namespace=id.namespace)
+    request = observe_pb.WhyRequest(id=pb.Id(name=id.name, type=id.type.message(), tenancy=tenancy))
+    reply = await _call(connection, "Why", request, observe_pb.WhyResponse)
+    return from_message(Why, reply.why)
+
+
+async def _stuck(connection: Connection, longer_than: float) -> StuckList:
+    request = observe_pb.StuckRequest(longer_than=longer_than)
+    reply = await _call(connection, "Stuck", request, observe_pb.StuckResponse)
+    return from_message(StuckList, reply.stuck)
+
+
+async def _call(connection: Connection, method: str, request: Any, response: Any) -> Any:
+    path = f"/{OBSERVE_SERVICE}/{method}"
+    try:
+        return await connection.channel.unary(path, request, response, metadata=connection.metadata)
+    except GRPCError as error:
+        if error.status is Status.UNIMPLEMENTED:
+            fail(Exit.REFUSED, "Error: the server runs an earlier version of Headway, which can't say why")
+        raise client_error(error) from error
+
+
+def _show(answer: Why | StuckList, output: Details, *, nothing: str = "", one_line: bool = False) -> None:
+    if output == "json":
+        click.echo(json_text(answer.as_object(), indent=None if one_line else 2))
+        return
+    for line in answer.sentences():
+        click.echo(plain(line))
+    if nothing and not answer.sentences():
+        click.echo(nothing, err=True)

@@ -1,0 +1,97 @@
+"""An engine that serves its resources over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from ssl import SSLContext
+
+from headway.access import Authorizer
+from headway.base import BoundedReport, block_nursery
+from headway.errors import DeclarationError
+from headway.events import CertificateRefused, HandlerFailed, Report
+from headway.http import Bounds, RequestLimits, check_hypercorn
+from headway.resource import Registry
+from headway.rpc import Limits, ServerTls, Services, free_descriptors
+
+_MOST = 512
+"""The maximum number of connections."""
+
+
+def http_connections() -> int:
+    """Return the maximum number of connections: a quarter of the descriptors that servers may use, if that is less."""
+    free = free_descriptors()
+    return _MOST if free is None else max(8, min(_MOST, free // 4))
+
+
+def beside_http(limits: Limits | None) -> Limits:
+    """Return the limits of a server of gRPC in the same process, which leaves the descriptors of HTTP's connections."""
+    limits, free = limits or Limits(), free_descriptors()
+    return limits if free is None else replace(limits, connections=min(limits.connections, free - http_connections()))
+
+
+@asynccontextmanager
+async def serving_http(
+    address: str,
+    services: Services,
+    registry: Registry,
+    access: Authorizer | None,
+    tls: SSLContext | None,
+    report: Report,
+    limits: Limits | None,
+) -> AsyncIterator[str]:
+    """Serve resources over HTTP at an address, and yield it with its actual port.
+
+    Raises:
+        DeclarationError: the libraries are not installed.
+        OSError: the address cannot be bound.
+    """
+    try:
+        check_hypercorn()
+        from headway.http import Offered, open_http
+    except ModuleNotFoundError as error:
+        raise DeclarationError(f"http= needs {error.name}: pip install 'headway[http]'") from error
+    limits = limits or Limits()
+    bounded = BoundedReport(report)
+
+    def failed(path: str, error: BaseException) -> None:
+        bounded(HandlerFailed, path=path, error=error)
+
+    most = http_connections()
+    bounds = Bounds(
+        connections=most,
+        peer_connections=max(1, most * 3 // 4),
+        patience=limits.request_timeout,
+        stall=limits.stall_timeout,
+        header_size=limits.header_size,
+    )
+    requests = RequestLimits(
+        head_size=limits.header_size,
+        body_size=limits.message_size,
+        bodies_size=limits.requests_size,
+        request_timeout=limits.request_timeout,
+    )
+    offered = Offered(services, registry, access, failed, requests)
+    context = None if tls is None else partial(_current, _for_http(tls), report)
+    async with block_nursery() as nursery:
+        nursery.start_soon(bounded.report_rest, name="refused HTTP requests")
+        async with open_http(address, offered, bounds, context) as served:
+            yield served
+        nursery.cancel_scope.cancel()
+
+
+def _for_http(tls: SSLContext) -> ServerTls:
+    # `check_http` has refused any other context.
+    assert isinstance(tls, ServerTls)
+    return tls.speaking("http/1.1")
+
+
+def _current(tls: ServerTls, report: Report) -> SSLContext:
+    """Return the context for a new connection, with the files as they are now."""
+    try:
+        tls.follow()
+    except OSError as error:
+        report(CertificateRefused(tls.certificate, error))
+    return tls.current

@@ -1,0 +1,73 @@
+"""Answers in JSON: whole ones, and long ones in pieces, so that none blocks other callers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
+
+from headway.base import give_way
+from headway.http._document import json_bytes
+from headway.http._refusal import HttpRefusal
+
+HEADERS: Mapping[str, str] = {
+    # Answers depend on the token, and are of a moment.
+    "cache-control": "no-store",
+    # Nothing here is a page. A browser must not make one of it, or show it within another.
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+JSON = "application/json"
+PIECE = 32 << 10
+"""The bytes of an answer to send at once."""
+
+
+def answer(code: int, body: Any = None, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer with a JSON body, or without content."""
+    content = None if body is None else json_bytes(body) + b"\n"
+    return Response(content, code, {**HEADERS, **(headers or {})}, JSON if content is not None else None)
+
+
+def refused(refusal: HttpRefusal) -> Response:
+    """Return the answer to a refused request."""
+    return answer(refusal.code, refusal.body(), refusal.headers)
+
+
+class InPieces(Response):
+    """An answer that is made and sent piece by piece, with turns for other tasks between.
+
+    Args:
+        texts: the parts of the JSON, which are made when they are sent.
+    """
+
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        super().__init__(None, 200, HEADERS, JSON)
+        # The length is not known in advance.
+        del self.headers["content-length"]
+        self._texts = texts
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for piece in pieces(self._texts):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await give_way()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def pieces(texts: Iterable[bytes]) -> Iterable[bytes]:
+    """Join texts into pieces of about PIECE bytes."""
+    held: list[bytes] = []
+    size = 0
+    for text in texts:
+        held.append(text)
+        size += len(text)
+        if size >= PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

@@ -1,0 +1,122 @@
+"""The application behind an HTTP server: the paths, the methods of each, and the answers to failed requests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from grpclib import GRPCError
+from grpclib.const import Status
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from headway.http._address import names_loopback
+from headway.http._answer import refused
+from headway.http._bounds import Shares
+from headway.http._collection import get_collection
+from headway.http._offered import Exchange, Offered
+from headway.http._openapi import get_document
+from headway.http._refusal import HttpRefusal, refusal_of
+from headway.http._verbs import delete, get, patch, put, put_status
+from headway.resource import quoted
+
+Verb = Callable[[Exchange], Awaitable[Response]]
+
+COLLECTION = "/api/{group}/{version}/{kind}"
+ITEM = COLLECTION + "/{name}"
+STATUS = ITEM + "/status/{key}"
+DOCUMENT = "/api/openapi.json"
+
+PATHS: Mapping[str, Mapping[str, Verb]] = {
+    DOCUMENT: {"GET": get_document},
+    COLLECTION: {"GET": get_collection},
+    ITEM: {"GET": get, "PUT": put, "PATCH": patch, "DELETE": delete},
+    STATUS: {"PUT": put_status},
+}
+"""The methods of each path, and their verbs."""
+
+
+class HttpApp:
+    """An ASGI application that serves resources.
+
+    Attributes:
+        shares: the bodies and watches of its requests.
+    """
+
+    def __init__(self, offered: Offered) -> None:
+        self.shares = Shares(offered.limits)
+        self._offered = offered
+        routes = [Route(path, _Endpoint(offered, self.shares, methods)) for path, methods in PATHS.items()]
+        self._router = Router(routes, redirect_slashes=False, default=_not_found)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+        elif scope["type"] == "http":
+            refusal = self._refusal(Request(scope))
+            if refusal is None:
+                await self._router(scope, receive, send)
+            else:
+                await refused(refusal)(scope, receive, send)
+
+    def _refusal(self, request: Request) -> HttpRefusal | None:
+        """Return the refusal of a request that no path may answer, or None."""
+        if request.scope["http_version"] not in ("1.0", "1.1"):
+            # Hypercorn would serve HTTP/2 in plain text too, with other limits.
+            return HttpRefusal(505, "UNIMPLEMENTED", "use HTTP/1.1")
+        most = self._offered.limits.head_size
+        if _head_size(request.scope) > most:
+            # Hypercorn bounds only what has arrived of an incomplete head.
+            return HttpRefusal(431, Status.RESOURCE_EXHAUSTED.name, f"the head may have {most} bytes at most")
+        hosts = request.headers.getlist("host")
+        if self._offered.access is None and not (len(hosts) == 1 and names_loopback(hosts[0])):
+            shown = quoted(hosts[0]) if hosts else "missing"
+            why = f"Host {shown}: a server without access control answers only to localhost, 127.0.0.1 and [::1]"
+            return HttpRefusal(403, Status.PERMISSION_DENIED.name, why)
+        return None
+
+
+def _head_size(scope: Scope) -> int:
+    lines = sum(len(name) + len(value) for name, value in scope["headers"])
+    return len(scope["raw_path"]) + len(scope["query_string"]) + lines
+
+
+class _Endpoint:
+    """The verbs of a path, as an ASGI application."""
+
+    def __init__(self, offered: Offered, shares: Shares, methods: Mapping[str, Verb]) -> None:
+        self._offered = offered
+        self._shares = shares
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        exchange = Exchange(self._offered, self._shares, request)
+        response = await self._response(exchange, request.method)
+        if response.status_code >= 400:
+            await exchange.drain()
+        await response(scope, receive, send)
+
+    async def _response(self, exchange: Exchange, method: str) -> Response:
+        verb = self._methods.get(method)
+        try:
+            if verb is None:
+                allowed = ", ".join(self._methods)
+                raise HttpRefusal(
+                    405, "UNIMPLEMENTED", f"{method} is not allowed here: use {allowed}", headers={"allow": allowed}
+                )
+            return await verb(exchange)
+        except HttpRefusal as refusal:
+            return refused(refusal)
+        except GRPCError as error:
+            return refused(refusal_of(error))
+        except Exception as error:  # noqa: BLE001  # one request must not end the others of the server
+            self._offered.failed(exchange.request.url.path, error)
+            return refused(HttpRefusal(500, Status.UNKNOWN.name, "Internal Server Error"))
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    why = f"{quoted(scope['path'])} not found: the paths are {COLLECTION}[/{{name}}], and {DOCUMENT}"
+    await refused(HttpRefusal(404, Status.NOT_FOUND.name, why))(scope, receive, send)

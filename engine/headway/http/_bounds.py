@@ -1,0 +1,138 @@
+"""The limits of an HTTP server on its clients, and the parts of them that requests share. No I/O."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.http._refusal import HttpRefusal
+
+STOPPING = "the server is stopping"
+End = Callable[[float, GRPCError], None]
+"""A function that ends a call with an error after some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The limits of a server on its clients. Times are in seconds, sizes in bytes.
+
+    Attributes:
+        connections: the number of connections at once.
+        peer_connections: the number of connections from one host.
+        patience: the time for a request to arrive, and for which a connection may be idle.
+        answer: the time that a connection may have answers in progress without a pause. Otherwise a peer that reads no
+            answer, or that has asked for another protocol, would keep its place forever. Infinity leaves it to the
+            application.
+        stall: the time that sending one part of an answer may take, before the peer counts as not reading.
+        header_size: the size of the head of a request.
+        evict_answering: True if a new connection may take the place of one that is being answered, when all are.
+    """
+
+    connections: int
+    peer_connections: int
+    patience: float
+    answer: float = math.inf
+    stall: float = math.inf
+    header_size: int = 16 << 10
+    evict_answering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """The limits of one request over HTTP, and of all together. Times are in seconds, sizes in bytes.
+
+    Attributes:
+        head_size: the size of the path, the query and the headers of one request.
+        body_size: the size of the body of one request.
+        bodies_size: the size of the bodies of all requests that are being received.
+        values: the number of values in a body, such as the members of lists and maps.
+        request_timeout: the time for a body to arrive.
+        answer_timeout: the time for the service to answer. Sending the answer doesn't count.
+        watches: the number of watches at once.
+        caller_watches: the number of watches of one caller at once: of a token, or of a host without one.
+        heartbeat: the time after which a quiet watch repeats its position, so that both ends notice a lost connection.
+    """
+
+    head_size: int = 16 << 10
+    body_size: int = 4 << 20
+    bodies_size: int = 64 << 20
+    values: int = 12_000
+    request_timeout: float = 60.0
+    answer_timeout: float = 60.0
+    watches: int = 256
+    caller_watches: int = 32
+    heartbeat: float = 15.0
+
+
+class Shares:
+    """The bodies and watches that all requests hold together."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._limits = limits
+        self._bodies = 0
+        self._watches: Counter[str] = Counter()
+        self._ends: dict[object, End] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End all watches, and those that begin from now on, because the server stops."""
+        self._stopping = True
+        for end in list(self._ends.values()):
+            end(0, GRPCError(Status.UNAVAILABLE, STOPPING))
+
+    @contextmanager
+    def ending(self, end: End) -> Iterator[None]:
+        """Let `stop` call ``end`` while the block runs."""
+        if self._stopping:
+            raise HttpRefusal(503, Status.UNAVAILABLE.name, STOPPING)
+        key = object()
+        self._ends[key] = end
+        try:
+            yield
+        finally:
+            del self._ends[key]
+
+    @property
+    def watches(self) -> int:
+        """The number of open watches."""
+        return self._watches.total()
+
+    @property
+    def bodies(self) -> int:
+        """The number of bytes of bodies that are being received."""
+        return self._bodies
+
+    @contextmanager
+    def body(self, size: int) -> Iterator[None]:
+        """Reserve memory for a body. Raises HttpRefusal (503) if too much is reserved."""
+        if self._bodies + size > self._limits.bodies_size:
+            raise HttpRefusal(503, "UNAVAILABLE", "too many large requests are being received: try again")
+        self._bodies += size
+        try:
+            yield
+        finally:
+            self._bodies -= size
+
+    @contextmanager
+    def watch(self, caller: str) -> Iterator[None]:
+        """Count a watch of a caller. Raises HttpRefusal (429) if the caller, or all together, have too many."""
+        limits = self._limits
+        if self._watches[caller] >= limits.caller_watches:
+            why = f"you have {limits.caller_watches} watches open: end one first"
+            raise HttpRefusal(429, Status.RESOURCE_EXHAUSTED.name, why)
+        if self.watches >= limits.watches:
+            why = f"this server has {limits.watches} watches open: try again"
+            raise HttpRefusal(429, Status.RESOURCE_EXHAUSTED.name, why)
+        self._watches[caller] += 1
+        try:
+            yield
+        finally:
+            self._watches[caller] -= 1
+            if not self._watches[caller]:
+                del self._watches[caller]

@@ -1,0 +1,114 @@
+"""A call of the service for a request over HTTP: the stream that its handler receives, with deadlines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.rpc import HandlerFault, Services
+
+Requested = Callable[[], Awaitable[Any]]
+"""A function that makes the request's message. A guard calls it only after it has authenticated the caller."""
+Failed = Callable[[str, BaseException], None]
+"""A function that is called with a method or path and the unexpected error of its handler."""
+Sent = Callable[[Any], Awaitable[None]]
+
+
+class Caller:
+    """The origin of a request: its metadata, such as a token, and its address.
+
+    Attributes:
+        metadata: the headers that the service knows, by lower-case name.
+        address: the host and the port; None if the connection is lost already.
+    """
+
+    def __init__(self, metadata: Mapping[str, str], address: tuple[str, int] | None) -> None:
+        self.metadata = metadata
+        self.address = address
+
+    def addr(self) -> tuple[str, int]:
+        """Return the address, as grpclib's peers do."""
+        return self.address or ("", 0)
+
+
+class Call:
+    """The stream of a call, for the service's handlers. Messages are passed to them and taken from them as they are.
+
+    Attributes:
+        encodes: False, because no message is encoded.
+        bounds_lists: True, because a list is limited as over gRPC.
+    """
+
+    encodes = False
+    bounds_lists = True
+
+    def __init__(self, caller: Caller, requested: Requested, sent: Sent) -> None:
+        self.metadata = caller.metadata
+        self.peer = caller
+        self._requested = requested
+        self._sent = sent
+        self._scope = trio.CancelScope()
+        self._error: GRPCError | None = None
+
+    async def recv_message(self) -> Any:
+        """Return the message of the request. Raises HttpRefusal if the request has none."""
+        # The time for the request to arrive doesn't count as the service's.
+        deadline, self._scope.deadline = self._scope.deadline, math.inf
+        began = trio.current_time()
+        request = await self._requested()
+        self._scope.deadline = min(self._scope.deadline, deadline + trio.current_time() - began)
+        return request
+
+    async def send_message(self, message: Any) -> None:
+        """Pass on a message of the answer."""
+        await self._sent(message)
+
+    def end_after(self, seconds: float, error: GRPCError) -> None:
+        """End the call with this error after ``seconds``, unless it ends earlier."""
+        at = trio.current_time() + seconds
+        if at < self._scope.deadline:
+            self._error = error
+            self._scope.deadline = at
+
+    async def run(self, services: Services, path: str, failed: Failed) -> None:
+        """Run the handler of a method.
+
+        Raises:
+            GRPCError: the service refused the request, or the call was ended.
+        """
+        handler = services.handler(path)
+        if handler is None:
+            raise GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
+        try:
+            with self._scope:
+                await handler.func(self)
+        except HandlerFault as fault:
+            failed(path, fault.cause)
+            raise
+        if self._scope.cancelled_caught:
+            assert self._error is not None
+            raise self._error
+
+
+async def unary(
+    services: Services, path: str, caller: Caller, requested: Requested, failed: Failed, *, timeout: float
+) -> Any:
+    """Call a unary method and return its reply, which is shared and must not be changed.
+
+    Raises:
+        GRPCError: the service refused the request, or did not answer within ``timeout`` seconds (DEADLINE_EXCEEDED).
+    """
+    replies: list[Any] = []
+
+    async def keep(message: Any) -> None:
+        replies.append(message)
+
+    call = Call(caller, requested, keep)
+    call.end_after(timeout, GRPCError(Status.DEADLINE_EXCEEDED, f"the server did not answer within {timeout:g} s"))
+    await call.run(services, path, failed)
+    return replies[0]

@@ -1,0 +1,27 @@
+"""The names of Hypercorn that the server uses, of which only `serve` and `Config` are documented."""
+
+from __future__ import annotations
+
+from headway.base import PrivateNames, check_private_names
+
+HYPERCORN = PrivateNames(
+    "hypercorn",
+    {
+        "hypercorn.config:Config": None,
+        "hypercorn.trio.tcp_server:TCPServer.__init__": "self app config context state stream",
+        "hypercorn.trio.tcp_server:TCPServer.__await__": "self",
+        "hypercorn.trio.worker_context:WorkerContext.__init__": "self max_requests",
+        "hypercorn.typing:ConnectionState": None,
+        "hypercorn.utils:wrap_app": "app wsgi_max_body_size mode",
+    },
+)
+
+
+def check_hypercorn() -> None:
+    """Check that Hypercorn is installed, in a version that works.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+        ImportError: this version lacks a name. The message says which versions work.
+    """
+    check_private_names(HYPERCORN)

@@ -1,0 +1,58 @@
+"""Serve resources over HTTP while a block runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from headway.base import block_nursery, check_trio
+from headway.http._address import check_http_address
+from headway.http._app import HttpApp
+from headway.http._bounds import Bounds
+from headway.http._offered import Offered
+from headway.http._server import HttpServer, Tls, listener, listening_at
+
+_GRACE = 5.0
+"""The time limit, in seconds, for the requests in progress when the server stops."""
+
+
+@asynccontextmanager
+async def open_http(address: str, offered: Offered, bounds: Bounds, tls: Tls | None = None) -> AsyncIterator[str]:
+    """Serve resources at ``HOST:PORT`` while the block runs. Yield the address, with the actual port.
+
+    At the end of the block, watches end with UNAVAILABLE, and other requests get five seconds to finish.
+
+    Args:
+        address: the address. Without ``offered.access``, it must be a loopback address.
+        offered: what is served.
+        bounds: the limits on connections.
+        tls: returns the TLS context for a new connection; None for plain text.
+
+    Raises:
+        InvalidArgument: the address is invalid, or others could reach it and do everything.
+        OSError: the address cannot be bound.
+    """
+    check_trio("headway.http.open_http")
+    check_http_address(address, controlled=offered.access is not None)
+    app = HttpApp(offered)
+    bound = listener(address)
+    accepting = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
+    ending = trio.Event()
+    ended = trio.Event()
+
+    async def serve() -> None:
+        try:
+            await HttpServer(app, bounds, tls).serve(accepting, ending, _GRACE)
+        finally:
+            ended.set()
+
+    async with block_nursery() as nursery:
+        nursery.start_soon(serve, name=f"HTTP at {address}")
+        try:
+            yield listening_at(bound)
+        finally:
+            app.shares.stop()
+            ending.set()
+            await ended.wait()

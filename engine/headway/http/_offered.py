@@ -1,0 +1,189 @@
+"""What an HTTP server offers, and one request for it: its caller, its type and its body."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from starlette.requests import ClientDisconnect, Request
+
+from headway.access import Authorizer
+from headway.errors import PermissionDenied
+from headway.http._bounds import RequestLimits, Shares
+from headway.http._call import Caller, Failed, Requested, unary
+from headway.http._document import decoded
+from headway.http._refusal import HttpRefusal
+from headway.resource import Registry, ResourceId, ResourceType, TypeName, pb, quoted
+from headway.rpc import TOKEN_HEADER, Services
+from headway.service import POSITION, PositionRequest
+
+# The bytes and the time in seconds for the rest of a refused request.
+_DRAINED = 8 << 20
+_DRAIN_TIME = 2.0
+_TOKENS = (TOKEN_HEADER, "authorization")
+
+
+class Offered(NamedTuple):
+    """What a server offers.
+
+    Attributes:
+        services: the services, guarded by ``access`` if it is not None.
+        registry: the types.
+        access: identifies callers; None if every caller may do everything.
+        failed: called with a path and the unexpected error of its handler.
+        limits: the limits of requests.
+    """
+
+    services: Services
+    registry: Registry
+    access: Authorizer | None
+    failed: Failed
+    limits: RequestLimits = RequestLimits()
+
+
+class Exchange:
+    """One request and the means to answer it.
+
+    Attributes:
+        offered: what the server offers.
+        shares: the bodies and watches of all requests.
+        caller: the origin of the request.
+    """
+
+    def __init__(self, offered: Offered, shares: Shares, request: Request) -> None:
+        self.offered = offered
+        self.shares = shares
+        self.request = request
+        headers = request.headers
+        # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
+        metadata = {name: ",".join(given) for name in _TOKENS if (given := headers.getlist(name))}
+        address = request.client
+        self.caller = Caller(metadata, None if address is None else (address.host, address.port))
+
+    def part(self, name: str) -> str:
+        """Return a part of the path."""
+        text: str = self.request.path_params[name]
+        return text
+
+    @property
+    def account(self) -> str:
+        """The name under which the watches of an authenticated caller are counted: the token's, or the host's."""
+        access, address = self.offered.access, self.caller.address
+        account = "" if access is None else access.identify(self.caller.metadata).account
+        return account or f"host {address[0] if address else ''}"
+
+    async def call(self, path: str, requested: Requested) -> Any:
+        """Call a unary method. Raises GRPCError and HttpRefusal."""
+        offered = self.offered
+        timeout = offered.limits.answer_timeout
+        return await unary(offered.services, path, self.caller, requested, offered.failed, timeout=timeout)
+
+    async def type(self) -> ResourceType[Any]:
+        """Return the type that the path names.
+
+        A caller without any right to the type gets the same answer whether or not it is registered.
+
+        Raises:
+            GRPCError: the caller's token is invalid, or none of their rules covers the type.
+            HttpRefusal: the type is not registered (404).
+        """
+        group, version, kind = (self.part(name) for name in ("group", "version", "kind"))
+        found = _find(self.offered.registry, group, version, kind)
+        if found is not None and self._may_know(found.name):
+            return found
+        # The kind stays as the caller wrote it: in its registered form it would show that the type is registered.
+        name = TypeName(group, version, kind)
+
+        async def requested() -> PositionRequest:
+            return PositionRequest(type=name.message())
+
+        try:
+            await self.call(POSITION, requested)
+        except GRPCError as error:
+            if error.status is not Status.INVALID_ARGUMENT:
+                raise
+        raise HttpRefusal(404, "NOT_FOUND", f"{quoted(self.request.url.path)} not found: no type {name} is registered")
+
+    def _may_know(self, type: TypeName) -> bool:
+        access = self.offered.access
+        if access is None:
+            return True
+        try:
+            return access.identify(self.caller.metadata).concerns(type)
+        except PermissionDenied:
+            # The guard of the service refuses the caller.
+            return True
+
+    async def body(self) -> str:
+        """Receive the body of the request, as a text of bounded size. Raises HttpRefusal."""
+        limits = self.offered.limits
+        with trio.move_on_after(limits.request_timeout):
+            return decoded(await self._received(limits.body_size), limits.values)
+        why = f"the request did not arrive within {limits.request_timeout:g} s"
+        raise HttpRefusal(408, "DEADLINE_EXCEEDED", why, headers={"connection": "close"})
+
+    async def drain(self) -> None:
+        """Receive what is left of a refused request, for a moment.
+
+        Closing a connection with unread data resets it, and the client would not get the answer.
+        """
+        left = _DRAINED
+        with trio.move_on_after(_DRAIN_TIME), contextlib.suppress(ClientDisconnect, RuntimeError):
+            async with contextlib.aclosing(self.request.stream()) as pieces:
+                async for piece in pieces:
+                    left -= len(piece)
+                    if left < 0:
+                        break
+
+    async def _received(self, most: int) -> bytes:
+        too_large = HttpRefusal(
+            413, "RESOURCE_EXHAUSTED", f"the body may have {most} bytes at most", headers={"connection": "close"}
+        )
+        announced = self.request.headers.get("content-length", "")
+        # HTTP's parser has checked that it is a number.
+        size = int(announced) if announced.isdecimal() and len(announced) < 20 else most
+        if announced and size > most:
+            raise too_large
+        with self.shares.body(min(size, most)):
+            pieces: list[bytes] = []
+            received = 0
+            try:
+                async with contextlib.aclosing(self.request.stream()) as stream:
+                    async for piece in stream:
+                        received += len(piece)
+                        if received > most:
+                            raise too_large
+                        pieces.append(piece)
+            except ClientDisconnect:
+                raise HttpRefusal(400, "CANCELLED", "the connection was lost within the request") from None
+            return b"".join(pieces)
+
+
+class Target(NamedTuple):
+    """The resource that a request names.
+
+    Attributes:
+        id: its complete id. The uid is empty unless the request gives one.
+    """
+
+    type: ResourceType[Any]
+    id: ResourceId
+
+    def message(self, uid: str = "") -> pb.Id:
+        """Return the id as a message of its own, which a service may complete."""
+        return (self.id._replace(uid=uid) if uid else self.id).message()
+
+
+def _find(registry: Registry, group: str, version: str, kind: str) -> ResourceType[Any] | None:
+    """Return the type of a path. Its kind is in lower case, unless that fits several types."""
+    named = [
+        type
+        for type in registry
+        if type.name.group == group and type.name.version == version and type.name.kind.lower() == kind.lower()
+    ]
+    if len(named) == 1:
+        return named[0] if kind == kind.lower() else None
+    return next((type for type in named if type.name.kind == kind), None)

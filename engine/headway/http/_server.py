@@ -1,0 +1,222 @@
+"""A server of an ASGI application that unauthenticated clients cannot exhaust, because it limits its connections.
+
+Hypercorn implements HTTP. Its public `serve` accepts connections without limit, and its accept loop logs a traceback
+for each connection for which no file descriptor is free. This module therefore accepts connections itself, and passes
+each to Hypercorn's `TCPServer`. The names of Hypercorn that it uses are in `_hypercorn.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import wrap_app
+
+from headway.http._address import host_and_port
+from headway.http._bounds import Bounds
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+Tls = Callable[[], ssl.SSLContext]
+"""A function that returns the TLS context of the next connection."""
+
+# The delay, in seconds, before it accepts again when no file descriptor was free.
+_PAUSE = 0.1
+
+
+class HttpServer:
+    """A server of an ASGI application for a limited number of connections at once.
+
+    Every connection is accepted. If there are then too many, of the new one's host or in all, the oldest that is not
+    being answered is closed. If all are being answered, the new one is closed, or with ``evict_answering`` the oldest.
+
+    Args:
+        app: the application.
+        bounds: the limits.
+        tls: returns the TLS context for a new connection; None for plain text.
+    """
+
+    def __init__(self, app: App, bounds: Bounds, tls: Tls | None = None) -> None:
+        self._app = app
+        self._bounds = bounds
+        self._tls = tls
+        self._open: dict[_Connection, None] = {}
+        self._context = WorkerContext(None)
+        self._config = Config()
+        self._config.errorlog = None
+        self._config.include_server_header = False
+        self._config.h11_max_incomplete_size = bounds.header_size
+        self._config.keep_alive_timeout = bounds.patience
+        self._config.ssl_handshake_timeout = bounds.patience
+
+    async def serve(self, listener: trio.SocketListener, ending: trio.Event, grace: float) -> None:
+        """Serve until ``ending`` is set, then until everything is answered, for ``grace`` seconds at most."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end, ending, grace)
+            async with trio.open_nursery() as handling:
+                try:
+                    async with trio.open_nursery() as accepting:
+                        accepting.start_soon(self._accept, listener, handling)
+                        await ending.wait()
+                        accepting.cancel_scope.cancel()
+                finally:
+                    listener.socket.close()
+            nursery.cancel_scope.cancel()
+
+    async def _end(self, ending: trio.Event, grace: float) -> None:
+        """Close all open connections when the grace period is over, or when this is canceled."""
+        try:
+            await ending.wait()
+            # Hypercorn then closes the idle ones.
+            await self._context.terminated.set()
+            await trio.sleep(grace)
+        finally:
+            for connection in [*self._open]:
+                self._close(connection)
+
+    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError:
+                # No descriptor is free, or the connection was lost. This is not logged, because clients could then fill
+                # the log.
+                await trio.sleep(_PAUSE)
+                continue
+            connection = _Connection(self._app, stream, self._bounds)
+            self._open[connection] = None
+            if self._make_room(connection.host):
+                nursery.start_soon(self._run, connection)
+
+    def _make_room(self, host: str) -> bool:
+        """Close a connection if a new one of this host is one too many. Return False if the new one was closed."""
+        # The dict has the oldest first, and the new connection last.
+        of_host = [each for each in self._open if each.host == host]
+        if len(of_host) > self._bounds.peer_connections:
+            among = of_host
+        elif len(self._open) > self._bounds.connections:
+            among = [*self._open]
+        else:
+            return True
+        now = trio.current_time()
+        *others, new = among
+        # Without others, the limit is below 1.
+        oldest = next((each for each in others if each.answering_until <= now), None)
+        if oldest is None:
+            oldest = others[0] if others and self._bounds.evict_answering else new
+        self._close(oldest)
+        return oldest is not new
+
+    async def _run(self, connection: _Connection) -> None:
+        app = wrap_app(connection, self._config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type]  # its own types of ASGI's messages
+        try:
+            stream: Any = connection.stream
+            if self._tls is not None:
+                stream = trio.SSLStream(stream, self._tls(), server_side=True, https_compatible=True)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._close_late, connection)
+                with connection.scope:
+                    await TCPServer(app, self._config, self._context, ConnectionState({}), stream)
+                nursery.cancel_scope.cancel()
+        except* Exception:  # noqa: BLE001
+            # Some bytes make Hypercorn raise, such as a request in a WebSocket. This must only end their connection.
+            pass
+        finally:
+            self._close(connection)
+
+    async def _close_late(self, connection: _Connection) -> None:
+        """Close the connection when its time is over."""
+        with connection.time:
+            await trio.sleep_forever()
+        self._close(connection)
+
+    def _close(self, connection: _Connection) -> None:
+        # Hypercorn shields its sends from cancellation, so the socket must be closed as well.
+        connection.stream.socket.close()
+        connection.scope.cancel()
+        self._open.pop(connection, None)
+
+
+class _Connection:
+    """A connection, and the application that answers it."""
+
+    def __init__(self, app: App, stream: trio.SocketStream, bounds: Bounds) -> None:
+        self.stream = stream
+        self.host = _host(stream)
+        self.scope = trio.CancelScope()
+        self.time = trio.CancelScope(deadline=trio.current_time() + bounds.patience)
+        self.answering_until = -math.inf
+        self._answers = 0
+        self._sends = 0
+        self._answers_end = math.inf
+        self._app = app
+        self._bounds = bounds
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request, as an ASGI application."""
+
+        async def send_in_time(message: Message) -> None:
+            with self._sending():
+                await send(message)
+
+        now = trio.current_time()
+        if not self._answers:
+            self.time.deadline = self._answers_end = now + self._bounds.answer
+        self._answers += 1
+        # Pages protect a connection from a newer one only for as long as an honest client needs to read an answer.
+        self.answering_until = now + (self._bounds.patience if self._bounds.evict_answering else math.inf)
+        try:
+            await self._app(scope, receive, send_in_time)
+        finally:
+            self._answers -= 1
+            if not self._answers:
+                self.answering_until = -math.inf
+                self.time.deadline = trio.current_time() + self._bounds.patience
+
+    @contextmanager
+    def _sending(self) -> Iterator[None]:
+        """Close the connection if what is sent meanwhile is not read in time."""
+        # Hypercorn shields its sends from cancellation, so the deadline is the connection's own.
+        self._sends += 1
+        self.time.deadline = min(self._answers_end, trio.current_time() + self._bounds.stall)
+        try:
+            yield
+        finally:
+            self._sends -= 1
+            if not self._sends:
+                self.time.deadline = self._answers_end
+
+
+def _host(stream: trio.SocketStream) -> str:
+    try:
+        peer = stream.socket.getpeername()
+    except OSError:
+        # It has left already.
+        return ""
+    return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+def listener(address: str) -> socket.socket:
+    """Return a socket that listens at ``HOST:PORT``. Raises InvalidArgument and OSError."""
+    host, port = host_and_port(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Surplus connections wait in the kernel, where they need no file descriptor. A client that is turned away would
+    # retry only after a second.
+    return socket.create_server((host, port), family=family, backlog=1024)
+
+
+def listening_at(bound: socket.socket) -> str:
+    """Return the address of a listening socket, with its actual port."""
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,230 @@
+"""Watches over HTTP, as lines of JSON (NDJSON) or as server-sent events.
+
+A client that reads slowly delays only its own watch: nothing is buffered but the part being sent. If it reads nothing
+of that for the server's `Bounds.stall`, its connection is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+from typing_extensions import override
+
+from headway.base import give_way
+from headway.http._answer import HEADERS, pieces, refused
+from headway.http._call import Call
+from headway.http._document import json_bytes, resource_object
+from headway.http._offered import Exchange
+from headway.http._position_text import position_text
+from headway.http._refusal import HttpRefusal, refusal_of
+from headway.resource import (
+    Bookmark,
+    Changes,
+    EndOfSnapshot,
+    Position,
+    ResourceType,
+    ScopeConfirmed,
+    SnapshotChunk,
+    StreamItem,
+    pb,
+)
+from headway.service import WATCH_LIST
+
+NDJSON = "application/x-ndjson"
+EVENTS = "text/event-stream"
+_BEGIN_AGAIN = (Status.OUT_OF_RANGE, Status.DATA_LOSS)
+
+
+class Watched(NamedTuple):
+    """What a watch is to show.
+
+    Attributes:
+        request: makes the request of the service, with the position to resume after or without it.
+        events: True for server-sent events.
+        restarts: True if a watch that cannot be resumed begins with a snapshot, instead of being refused.
+    """
+
+    type: ResourceType[Any]
+    request: Callable[[bool], pb.WatchListRequest]
+    events: bool
+    restarts: bool
+
+
+class WatchResponse(Response):
+    """The answer to a request for a watch. It is an error if the watch is refused before its first event."""
+
+    def __init__(self, exchange: Exchange, watched: Watched) -> None:
+        super().__init__(None, 200)
+        self._exchange = exchange
+        self._watched = watched
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sent = _Sent(self._watched, send)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_until_disconnected, receive, nursery.cancel_scope)
+            nursery.start_soon(_while_connected, sent.keep_alive, self._exchange.offered.limits.heartbeat)
+            with contextlib.suppress(_Gone):
+                try:
+                    await self._run(sent)
+                except HttpRefusal as refusal:
+                    await self._end(refusal, sent, scope, receive, send)
+            nursery.cancel_scope.cancel()
+
+    async def _run(self, sent: _Sent) -> None:
+        try:
+            try:
+                await self._watch(sent, resume=True)
+            except GRPCError as error:
+                if error.status not in _BEGIN_AGAIN or sent.begun or not self._watched.restarts:
+                    raise
+                await self._watch(sent, resume=False)
+        except GRPCError as error:
+            raise refusal_of(error) from None
+        except (HttpRefusal, _Gone):
+            raise
+        except Exception as error:  # noqa: BLE001  # one watch must not end the others of the server
+            self._exchange.offered.failed(WATCH_LIST, error)
+            raise HttpRefusal(500, Status.UNKNOWN.name, "Internal Server Error") from None
+
+    async def _watch(self, sent: _Sent, *, resume: bool) -> None:
+        exchange = self._exchange
+        offered = exchange.offered
+        with contextlib.ExitStack() as held:
+
+            async def requested() -> pb.WatchListRequest:
+                # Only now is the caller known.
+                held.enter_context(exchange.shares.watch(exchange.account))
+                return self._watched.request(resume)
+
+            call = Call(exchange.caller, requested, sent)
+            with exchange.shares.ending(call.end_after):
+                await call.run(offered.services, WATCH_LIST, offered.failed)
+
+    async def _end(self, refusal: HttpRefusal, sent: _Sent, scope: Scope, receive: Receive, send: Send) -> None:
+        if sent.begun:
+            await sent.fail(refusal)
+        else:
+            await refused(refusal)(scope, receive, send)
+
+
+async def _until_disconnected(receive: Receive, scope: trio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+async def _while_connected(repeat: Callable[[float], Awaitable[None]], seconds: float) -> None:
+    with contextlib.suppress(_Gone):
+        await repeat(seconds)
+
+
+class _Gone(Exception):
+    """The client has closed the connection."""
+
+
+class _Sent:
+    """The part of a watch that has been sent, as a function that sends the next item.
+
+    Attributes:
+        begun: True if the answer has begun, so that an error can only be its last event.
+    """
+
+    def __init__(self, watched: Watched, send: Send) -> None:
+        self.begun = False
+        self._type = watched.type
+        self._events = watched.events
+        self._send = send
+        # Events are sent whole.
+        self._turn = trio.Lock()
+        self._here: Position | None = None
+        self._last = trio.current_time()
+
+    async def __call__(self, item: StreamItem | ScopeConfirmed) -> None:
+        """Send the events of an item."""
+        if isinstance(item, ScopeConfirmed):
+            return
+        async with self._turn:
+            for piece in pieces(self._of(item)):
+                await self._body(piece)
+                await give_way()
+            if isinstance(item, Changes) and self._here is not None and not item.changes[-1].more:
+                self._here = self._here._replace(revision=item.changes[-1].revision)
+
+    async def fail(self, refusal: HttpRefusal) -> None:
+        """Send the error that ends the watch."""
+        async with self._turn:
+            await self._body(self._event("failed", {"status": refusal.code, **refusal.body()}))
+            await self._deliver({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def keep_alive(self, seconds: float) -> None:
+        """Repeat the position after each time without an event, until canceled."""
+        while True:
+            await trio.sleep_until(self._last + seconds)
+            if trio.current_time() < self._last + seconds:
+                continue
+            async with self._turn:
+                if self._here is not None:
+                    await self._body(self._event("bookmark", {}, self._here))
+                else:
+                    # It is still reading the snapshot, and has sent nothing that could be repeated.
+                    self._last = trio.current_time()
+
+    async def _body(self, data: bytes) -> None:
+        if not self.begun:
+            self.begun = True
+            kind = f"{EVENTS}; charset=utf-8" if self._events else NDJSON
+            # Proxies would hold events back.
+            headers = {**HEADERS, "content-type": kind, "x-accel-buffering": "no"}
+            await self._deliver({"type": "http.response.start", "status": 200, "headers": _raw(headers)})
+        await self._deliver({"type": "http.response.body", "body": data, "more_body": True})
+        self._last = trio.current_time()
+
+    async def _deliver(self, message: Message) -> None:
+        try:
+            await self._send(message)
+        except Exception as error:
+            # Hypercorn raises whatever its libraries raise for a closed connection.
+            raise _Gone from error
+
+    def _of(self, item: StreamItem) -> Iterable[bytes]:
+        if not self.begun and not isinstance(item, Bookmark):
+            # The empty id keeps a browser from resuming in the middle of the snapshot.
+            yield self._event("snapshot", {}, id="")
+        if isinstance(item, SnapshotChunk):
+            for resource in item.resources:
+                yield self._event("upsert", self._resource(resource))
+        elif isinstance(item, EndOfSnapshot):
+            self._here = item.position
+            yield self._event("endOfSnapshot", {}, item.position)
+        elif isinstance(item, Bookmark):
+            self._here = item.position
+            yield self._event("resumed" if item.resumed else "bookmark", {}, item.position)
+        else:
+            for change in item.changes:
+                # A commit with several changes is complete only after the last of them.
+                whole = None if change.more or self._here is None else self._here._replace(revision=change.revision)
+                yield self._event("delete" if change.deleted else "upsert", self._resource(change.resource), whole)
+
+    def _resource(self, resource: pb.Resource) -> dict[str, Any]:
+        return {"resource": resource_object(self._type, resource)}
+
+    def _event(self, name: str, content: dict[str, Any], here: Position | None = None, id: str | None = None) -> bytes:
+        if here is not None:
+            id = position_text(here)
+            content = {**content, "position": id}
+        if not self._events:
+            return json_bytes({"type": name, **content}) + b"\n"
+        line = "" if id is None else f"id: {id}\n"
+        return f"event: {name}\n{line}data: ".encode() + json_bytes(content) + b"\n\n"
+
+
+def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]

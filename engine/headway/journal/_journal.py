@@ -1,0 +1,197 @@
+"""The journal of an engine: a part for each controller, and one for the writes. No I/O; the clock is an argument.
+
+A part never takes memory from another one: the writes have a quarter, and each controller an equal part of the rest.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from headway.base import own_frames, story
+from headway.events import Reconciled, Report, receives_successes
+from headway.journal._entries import ENTRY, PART, Entry, EntryKey, Happened, Ran, TurnedAway, Written
+from headway.journal._ring import Ring
+
+JOURNAL_BYTES = 16 << 20
+"""The default memory of an engine's journal, in bytes."""
+
+_FIXED = 11
+"""The number of fields of a flat entry before its reasons. Each reason has four, and each read two."""
+
+Sink = Callable[[str, Entry], None]
+"""A function that receives every entry, with the name of its controller. It must not block."""
+
+
+class Journal:
+    """The journal of an engine.
+
+    Args:
+        size: the memory that its entries may take, in bytes.
+        clock: returns the time of entries that have none of their own.
+        sink: receives every entry as it is added.
+
+    Attributes:
+        writes: the writes that this process has committed.
+    """
+
+    def __init__(self, size: int, clock: Callable[[], float], sink: Sink | None = None) -> None:
+        self._size = size
+        self._clock = clock
+        self._sink = sink
+        self._controllers: dict[str, ControllerJournal] = {}
+        self.writes = WriteJournal(size // 4, clock, sink)
+
+    def of(self, controller: str) -> ControllerJournal:
+        """Return the part of a controller. The parts of all others shrink to make room for a new one."""
+        part = self._controllers.get(controller)
+        if part is None:
+            self._controllers[controller] = part = ControllerJournal(controller, self._clock, self._sink)
+            share = (self._size - self._size // 4) // len(self._controllers)
+            for each in self._controllers.values():
+                each.resize(share)
+        return part
+
+
+class ControllerJournal:
+    """The part of one controller.
+
+    Attributes:
+        turned_away: the last change of each resource that a predicate turned away. They are kept apart, so that a type
+            that changes all the time does not drop the runs.
+    """
+
+    def __init__(self, controller: str, clock: Callable[[], float], sink: Sink | None) -> None:
+        self._controller = controller
+        self._clock = clock
+        self._sink = sink
+        # Flat tuples: see `ran`.
+        self._runs: Ring[tuple[Any, ...]] = Ring(0)
+        self._events: Ring[Happened] = Ring(0)
+        self._most_turned_away = 0
+        self.turned_away: OrderedDict[tuple[Any, EntryKey], TurnedAway] = OrderedDict()
+
+    def resize(self, limit: int) -> None:
+        """Set the memory of the part, in bytes: six tenths for runs, three for events, one for turned-away changes."""
+        self._runs.limit, self._events.limit = limit * 6 // 10, limit * 3 // 10
+        self._most_turned_away = limit // 10 // ENTRY
+
+    def ran(
+        self,
+        at: float,
+        key: EntryKey,
+        outcome: str,
+        seconds: float,
+        waited: float,
+        attempt: int,
+        reasons: Sequence[tuple[Any, ...]],
+        reads: Sequence[Any],
+        writes: Sequence[Any],
+        error: str,
+        traceback: str,
+        retry_after: float | None,
+    ) -> None:
+        """Record a reconcile, by the fields of a `Ran`. ``reads`` is flat, as `cache.Reading` has it."""
+        # One flat tuple, because each object that stays alive costs the garbage collector as much as all the rest here.
+        fields = (
+            *(at, key, outcome, seconds, waited, attempt, tuple(writes) if writes else (), error, traceback),
+            *(retry_after, len(reasons)),
+            *chain.from_iterable(reasons),
+            *reads,
+        )
+        self._runs.add(fields, ENTRY + PART * (len(fields) - _FIXED + len(writes)) + 4 * (len(error) + len(traceback)))
+        if self._sink is not None:
+            self._sink(self._controller, _ran(fields))
+
+    def turn_away(self, type: Any, key: EntryKey, revision: int, predicate: str) -> None:
+        """Record that a predicate turned a change away."""
+        entry = TurnedAway(self._clock(), type, key, revision, predicate)
+        known = self.turned_away
+        known[type, key] = entry
+        known.move_to_end((type, key))
+        if len(known) > self._most_turned_away:
+            known.popitem(last=False)
+        if self._sink is not None:
+            self._sink(self._controller, entry)
+
+    def note(self, event: object) -> None:
+        """Record an event."""
+        entry = Happened(self._clock(), type(event).__name__, without_errors(vars(event)))
+        self._events.add(entry, entry.size())
+        if self._sink is not None:
+            self._sink(self._controller, entry)
+
+    def around(self, report: Report) -> Report:
+        """Return a report that records each event, and then passes it on. Reconciles are recorded by `ran`."""
+
+        def noted(event: object) -> None:
+            if type(event) is not Reconciled:
+                self.note(event)
+            report(event)
+
+        noted.failures_only = not receives_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
+        return noted
+
+    def runs_of(self, key: EntryKey) -> Iterator[Ran]:
+        """Yield the recorded reconciles of a key, the newest first."""
+        return (_ran(each) for each in self._runs.newest() if each[1] == key)
+
+    def turned_away_of(self, kind: tuple[str, str], key: EntryKey) -> list[TurnedAway]:
+        """Return the last change of a resource that a predicate turned away, one for each version of its kind."""
+        return [each for (type, of), each in self.turned_away.items() if of == key and type.unversioned == kind]
+
+    def events(self, *what: str) -> Iterator[Happened]:
+        """Yield the recorded events with these names, the newest first."""
+        return (each for each in self._events.newest() if each.what in what)
+
+    @property
+    def complete(self) -> bool:
+        """True if no reconcile has been dropped yet."""
+        return not self._runs.dropped
+
+
+class WriteJournal:
+    """The writes that this process has committed, of all writers."""
+
+    def __init__(self, limit: int, clock: Callable[[], float], sink: Sink | None) -> None:
+        self._clock = clock
+        self._sink = sink
+        self._entries: Ring[Written] = Ring(limit)
+
+    def add(self, revision: int, type: Any, key: EntryKey, verb: str, fence: Any, caller: str) -> None:
+        """Record a committed write. Its writer is the controller whose `Fence` it carried, or else the caller."""
+        writer = caller
+        if fence is not None:
+            writer = f"controller {fence.controller}" + (f" ({fence.member})" if fence.member else "")
+        entry = Written(self._clock(), revision, type, key, verb, writer)
+        self._entries.add(entry, ENTRY)
+        if self._sink is not None:
+            self._sink("", entry)
+
+    def of(self, kind: tuple[str, str], key: EntryKey) -> Iterator[Written]:
+        """Yield the writes of a resource, the newest first. All versions of its kind count."""
+        return (each for each in self._entries.newest() if each.key == key and each.type.unversioned == kind)
+
+    def at(self, revisions: set[int]) -> dict[int, Written]:
+        """Return the writes with these revisions, as far as they are known."""
+        return {each.revision: each for each in self._entries if each.revision in revisions}
+
+
+def _ran(fields: tuple[Any, ...]) -> Ran:
+    """Return the entry that a flat tuple stands for."""
+    at, key, outcome, seconds, waited, attempt, writes, error, traceback, retry_after, count = fields[:_FIXED]
+    begin = _FIXED + 4 * count
+    reasons = tuple(fields[index : index + 4] for index in range(_FIXED, begin, 4))
+    reads = tuple(zip(fields[begin::2], fields[begin + 1 :: 2], strict=True))
+    return Ran(at, key, outcome, seconds, waited, attempt, reasons, reads, writes, error, traceback, retry_after)
+
+
+def without_errors(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an event, with texts in place of exceptions."""
+    plain = {name: story(value) if isinstance(value, BaseException) else value for name, value in fields.items()}
+    error = fields.get("error")
+    if isinstance(error, BaseException):
+        plain["traceback"] = own_frames(error)
+    return plain

@@ -1,0 +1,38 @@
+"""Peerings. A peering connects two engines with stores of their own, and copies what each exports to the other.
+
+    token = await headway.peering.generate_token(client, "west", exports=[TEAM])       # on one side
+    await headway.peering.establish(client, "east", token, exports=[ACCOUNT])          # on the other
+
+Both sides have a resource of type `PEERING`. The copies of peering ``west`` are in partition ``peer-west``, where only
+the peering writes.
+
+A token is exchanged once for the secret of the stream between the two. Clients cannot read either secret.
+Read `_types.py` first (a peering's state and conditions), then `_secrets.py`, `_service.py` and `_lifecycle.py`.
+"""
+
+from headway.peering._client import establish as establish
+from headway.peering._client import export as export
+from headway.peering._client import generate_token as generate_token
+from headway.peering._dial import open_peer_channel as open_peer_channel
+from headway.peering._host import PeeringHost as PeeringHost
+from headway.peering._lifecycle import add_peerings as add_peerings
+from headway.peering._peer_links import PeerLinks as PeerLinks
+from headway.peering._secrets import AdmittedPeer as AdmittedPeer
+from headway.peering._secrets import SecretStore as SecretStore
+from headway.peering._service import PeeringService as PeeringService
+from headway.peering._stream_conditions import NOTIFIED as NOTIFIED
+from headway.peering._stream_controller import add_peer_streams as add_peer_streams
+from headway.peering._stream_rules import PeerLimits as PeerLimits
+from headway.peering._stream_service import PeerStreamService as PeerStreamService
+from headway.peering._token import MAX_TOKEN as MAX_TOKEN
+from headway.peering._token import PeeringToken as PeeringToken
+from headway.peering._token import read_token as read_token
+from headway.peering._types import PEERING as PEERING
+from headway.peering._types import STATUS_KEY as STATUS_KEY
+from headway.peering._types import STREAM_KEY as STREAM_KEY
+from headway.peering._types import Export as Export
+from headway.peering._types import Peering as Peering
+from headway.peering._types import PeeringState as PeeringState
+from headway.peering._types import Role as Role
+from headway.peering._types import condition_of as condition_of
+from headway.peering._types import state_of as state_of

@@ -1,0 +1,107 @@
+"""The accepting side of an exchange: a token's secret for the secret of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.headway.peering import v1 as peering_pb
+from headway.errors import (
+    AlreadyExists,
+    CallerError,
+    Conflict,
+    FailedPrecondition,
+    HeadwayError,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+)
+from headway.events import PeerRefused
+from headway.peering._host import PeeringHost
+from headway.resource import PEERING
+from headway.rpc import is_loopback, peer_of
+from headway.service import check_text, invalid, precondition
+
+_ATTEMPTS = 8
+
+_STATUS: dict[type[HeadwayError], Status] = {
+    AlreadyExists: Status.ALREADY_EXISTS,
+    Conflict: Status.ABORTED,
+    FailedPrecondition: Status.FAILED_PRECONDITION,
+    InvalidArgument: Status.INVALID_ARGUMENT,
+    NotFound: Status.NOT_FOUND,
+    PermissionDenied: Status.PERMISSION_DENIED,
+}
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise the errors of Headway that leave the block as refusals."""
+    try:
+        yield
+    except HeadwayError as error:
+        found = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), None)
+        if found is None:
+            found = Status.FAILED_PRECONDITION if isinstance(error, CallerError) else Status.UNAVAILABLE
+        raise GRPCError(found, str(error)) from error
+
+
+async def exchange_secret(host: PeeringHost, stream: Any) -> None:
+    """Serve ExchangeSecret: check the secret, and answer with the secret of a stream."""
+    request: peering_pb.ExchangeSecretRequest = await stream.recv_message()
+    peer = getattr(stream, "peer", None)
+    caller = "" if peer is None else peer_of(peer.addr())
+    if host.failures.refuses(caller, trio.current_time()):
+        raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many failed exchanges from this host: try again in a minute")
+    for field in ("peer_id", "attempt", "dialer_id", "dialer_name", "dialer_store_id"):
+        check_text(field, getattr(request, field))
+        if not getattr(request, field):
+            raise invalid(f"{field} is required")
+    if len(request.secret) > 255:
+        raise invalid(f"secret has {len(request.secret)} characters: it must have at most 255")
+    if request.dialer_store_id == host.backend.position.store_id:
+        raise precondition("the token was made by this store: a store cannot be its own peer")
+    # A call within the process has no peer.
+    plain_text = peer is not None and not stream.encrypted
+    if plain_text and not is_local(peer):
+        raise precondition("an exchange from another host must be over TLS")
+    with refusing():
+        try:
+            name, stream_secret = await host.secrets.exchange(
+                request.peer_id, request.secret, request.attempt, request.dialer_id, plain_text=plain_text
+            )
+        except (PermissionDenied, FailedPrecondition) as error:
+            host.failures.add(caller, trio.current_time())
+            host.report(PeerRefused, why=str(error), peer=caller)
+            raise
+        await _note_dialer(host, name, request)
+    reply = peering_pb.ExchangeSecretResponse(stream_secret=stream_secret, store_id=host.backend.position.store_id)
+    await stream.send_message(reply)
+
+
+def is_local(peer: Any) -> bool:
+    """Return True for a caller on this machine."""
+    address = peer.addr()
+    return not isinstance(address, tuple) or is_loopback(address[0])
+
+
+async def _note_dialer(host: PeeringHost, name: str, request: peering_pb.ExchangeSecretRequest) -> None:
+    """Store in the accepting Peering who has exchanged its token."""
+    for _ in range(_ATTEMPTS):
+        peering = await host.client.read(PEERING, name)
+        if peering.id.uid != request.peer_id or peering.is_deleting:
+            raise FailedPrecondition(f"peering {name} is being deleted: make a new token")
+        data = peering.data
+        wanted = (request.dialer_id, request.dialer_name, request.dialer_store_id)
+        data.peer_id, data.peer_name, data.peer_store_id = wanted
+        try:
+            await host.client.write(peering)
+        except Conflict:
+            continue
+        return
+    raise Conflict(f"peering {name} kept being changed by others: try again")

@@ -1,0 +1,221 @@
+"""The rules that both sides of a peer stream share: limits, breaches, exports, positions, the form of a copy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headway._gen.headway.peering import v1 as wire
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    FINALIZERS,
+    MAX_NAME,
+    Key,
+    Position,
+    TypeName,
+    pb,
+    peering_of,
+    quoted,
+    resource_key,
+    type_name,
+)
+from headway.service import MAX_EXPORTS
+
+ORIGIN_UID = "originUid"
+"""The metadata key of a copy that holds the uid of its original."""
+
+ORIGIN_VERSION = "originVersion"
+"""The metadata key of a copy that holds the version of its original."""
+
+ORIGIN_PARTITION = "originPartition"
+"""The metadata key of a copy that holds the partition of its original. The namespace and the name are the same."""
+
+ORIGIN_DELETION = "originDeletionTimestamp"
+"""The metadata key of a copy whose original is marked for deletion. It holds the time of the mark."""
+
+_ORIGIN = (ORIGIN_UID, ORIGIN_VERSION, ORIGIN_PARTITION, ORIGIN_DELETION)
+
+HEARTBEAT = 15.0
+"""The interval, in seconds, at which each side sends a Heartbeat."""
+
+SILENCE = 120.0
+"""The time, in seconds, after which a stream without a message ends."""
+
+
+class Breach(Exception):
+    """The peer has broken a rule of the protocol. The stream ends, and the text names the rule for both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLimits:
+    """The limits on a peer. Sizes are in bytes, times in seconds.
+
+    Attributes:
+        exports: the number of exports of one peering.
+        copies: the number of resources that a peer may store here.
+        namespaces: the number of namespaces that are created for the copies. Those of removed copies stay.
+        refused: the number of refused resources that are remembered, to be sent again.
+        commit: the number of changes of one commit that arrives in several messages.
+        commit_size: the size of the payloads of such a commit.
+        subscriptions: the number of subscriptions that a peer may make at once. Each second allows another one.
+        window: the number of responses that may wait for an acknowledgement.
+        window_size: the size of these responses. A single one may be larger.
+        batch: the number of resources in one message.
+        batch_size: the size of the resources of one message, about.
+        batch_fields: the number of fields in one message, about. A server decodes up to 12,000.
+        resource_size: the size of one resource, about. A larger one is not sent: no server would accept the message.
+    """
+
+    exports: int = MAX_EXPORTS
+    copies: int = 1_000_000
+    namespaces: int = 1_000_000
+    refused: int = 1000
+    commit: int = 1000
+    commit_size: int = 64 << 20
+    subscriptions: int = 20
+    window: int = 32
+    window_size: int = 4 << 20
+    batch: int = 240
+    batch_size: int = 96 << 10
+    batch_fields: int = 8000
+    resource_size: int = 3 << 20
+
+
+class Bucket:
+    """A token bucket: ``burst`` at once, and one per second in the long run. The caller passes the time."""
+
+    def __init__(self, burst: int) -> None:
+        self._burst = float(burst)
+        self._left = float(burst)
+        self._at = 0.0
+
+    def spend(self, now: float, what: str) -> None:
+        """Spend a token. Raise Breach if none is left."""
+        self._left = min(self._burst, self._left + max(0.0, now - self._at))
+        self._at = now
+        if self._left < 1:
+            raise Breach(f"too many {what}: at most {self._burst:g} at once, and then one a second")
+        self._left -= 1
+
+
+class Exported(NamedTuple):
+    """A type in a partition and a namespace, or in all of them (``*``)."""
+
+    type: TypeName
+    partition: str
+    namespace: str
+
+    def covers(self, type: TypeName, key: Key) -> bool:
+        """Return True if a resource belongs to this export. A copy never does."""
+        return (
+            self.type == type
+            and self.partition in ("*", key[0])
+            and self.namespace in ("*", key[1])
+            and not peering_of(key[0])
+        )
+
+    def message(self) -> wire.Export:
+        """Return this export as a wire message."""
+        tenancy = pb.Tenancy(partition=self.partition, namespace=self.namespace)
+        return wire.Export(type=self.type.message(), tenancy=tenancy)
+
+    def __str__(self) -> str:
+        return f"{self.type} in {self.partition}/{self.namespace}"
+
+
+class Coverage:
+    """The exports of a subscription. It remembers the tenancies that belong to them."""
+
+    def __init__(self, exports: Iterable[Exported] = ()) -> None:
+        self.exports = tuple(exports)
+        self._known: dict[tuple[str, str, str, str, str], bool] = {}
+
+    def covers(self, type: pb.Type, partition: str, namespace: str) -> bool:
+        """Return True if the resources of a type in a tenancy belong to one of the exports."""
+        place = (type.group, type.group_version, type.kind, partition, namespace)
+        found = self._known.get(place)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            name, key = TypeName(*place[:3]), (partition, namespace, "")
+            found = self._known[place] = any(each.covers(name, key) for each in self.exports)
+        return found
+
+
+_REMEMBERED = 1000
+
+
+def exports_of(messages: Iterable[wire.Export], limit: int) -> tuple[Exported, ...]:
+    """Return the exports in wire messages, sorted. Raise Breach if one is not valid, or if there are too many."""
+    found: list[Exported] = []
+    for message in messages:
+        if len(found) == limit:
+            raise Breach(f"more than {limit} exports")
+        tenancy, name = message.tenancy or pb.Tenancy(), type_name(message.type)
+        if not all(name) or max(map(len, (*name, tenancy.partition, tenancy.namespace))) > MAX_NAME:
+            raise Breach(f"an export of type {quoted(str(name))} has an incomplete type, or a name that is too long")
+        if peering_of(tenancy.partition):
+            raise Breach(f"an export names partition {tenancy.partition}, which has copies")
+        found.append(Exported(name, tenancy.partition or "*", tenancy.namespace or "*"))
+    return tuple(sorted(set(found)))
+
+
+def peer_position(position: Position, selection: str) -> wire.PeerPosition:
+    """Return a position of the store as the stream sends it."""
+    return wire.PeerPosition(
+        store_id=position.store_id, session=position.session, revision=position.revision, selection=selection
+    )
+
+
+def outgoing(resource: pb.Resource) -> pb.Resource:
+    """Return the form of a resource that is sent. It shares its parts with the stored one.
+
+    Its owner and its finalizers stay behind: they mean nothing in another store.
+    """
+    metadata = resource.metadata
+    if resource.owner is None and FINALIZERS not in metadata:
+        return resource
+    if FINALIZERS in metadata:
+        metadata = {key: value for key, value in metadata.items() if key != FINALIZERS}
+    return pb.Resource(
+        id=resource.id,
+        version=resource.version,
+        generation=resource.generation,
+        metadata=metadata,
+        status=resource.status,
+        data=resource.data,
+    )
+
+
+def copy_of(resource: pb.Resource, partition: str, uid: str, type: pb.Type) -> pb.Resource:
+    """Return the copy of a received resource, with a uid of this store.
+
+    The namespace, name, generation, data and status stay. The metadata gets the original's uid and version. A mark for
+    deletion has another key: the copy itself is not being deleted.
+    """
+    assert resource.id is not None
+    metadata = {key: value for key, value in resource.metadata.items() if key not in (FINALIZERS, *_ORIGIN)}
+    metadata[ORIGIN_UID] = resource.id.uid
+    metadata[ORIGIN_VERSION] = resource.version
+    origin_partition, namespace, name = resource_key(resource)
+    metadata[ORIGIN_PARTITION] = origin_partition
+    if DELETION_TIMESTAMP in metadata:
+        metadata[ORIGIN_DELETION] = metadata.pop(DELETION_TIMESTAMP)
+    tenancy = pb.Tenancy(partition=partition, namespace=namespace)
+    return pb.Resource(
+        id=pb.Id(uid=uid, name=name, type=type, tenancy=tenancy),
+        generation=resource.generation,
+        metadata=metadata,
+        status=resource.status,
+        data=resource.data,
+    )
+
+
+Delay = Callable[[int], float]
+"""A function from the number of earlier failures to the delay, in seconds, before the next attempt."""
+
+
+def doubling(failures: int) -> float:
+    """Return 1, 2, 4 and so on up to 60 seconds."""
+    return float(min(60, 1 << min(failures, 6)))

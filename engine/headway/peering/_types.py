@@ -1,0 +1,78 @@
+"""The state of a peering, which follows from its conditions. Pure."""
+
+from __future__ import annotations
+
+import enum
+
+from headway._gen.headway.peering.v1 import Export as Export
+from headway._gen.headway.peering.v1 import Peering as Peering
+from headway._gen.headway.peering.v1 import Role as Role
+from headway.resource import PEERING as PEERING
+from headway.resource import Condition, ConditionState, Resource
+
+STATUS_KEY = "headway.peering"
+"""The key of the status about the token and its exchange."""
+
+STREAM_KEY = "headway.peer-stream"
+"""The key of the status about the stream and the copies."""
+
+EXCHANGED = "Exchanged"
+"""The condition in `STATUS_KEY`: TRUE once the token was exchanged, FALSE with a reason if the last attempt failed."""
+
+PREPARED = "Prepared"
+"""The condition in `STATUS_KEY`: TRUE once the partition for the copies exists, FALSE if it cannot be created."""
+
+CONNECTED = "Connected"
+"""The condition in `STREAM_KEY`: TRUE while a stream is open, FALSE with a reason after one has ended."""
+
+TERMINATED = "Terminated"
+"""The condition in `STREAM_KEY`: TRUE once the other side has deleted its peering."""
+
+
+class PeeringState(enum.Enum):
+    """The state of a peering."""
+
+    PENDING = "pending"
+    """A token was made, or can be made, and has not been exchanged yet."""
+
+    ESTABLISHING = "establishing"
+    """The token is being exchanged, or was exchanged and no stream has been open yet."""
+
+    ACTIVE = "active"
+    """A stream is open."""
+
+    FAILING = "failing"
+    """The exchange or the stream has failed. The conditions say why, and the engine tries again."""
+
+    TERMINATED = "terminated"
+    """The other side has deleted its peering. Only deleting this one remains."""
+
+    DELETING = "deleting"
+    """This peering is being deleted, with its copies."""
+
+
+def state_of(peering: Resource[Peering]) -> PeeringState:
+    """Return the state of a peering."""
+    if peering.is_deleting:
+        return PeeringState.DELETING
+    if _is(peering, STREAM_KEY, TERMINATED, ConditionState.TRUE):
+        return PeeringState.TERMINATED
+    if _is(peering, STREAM_KEY, CONNECTED, ConditionState.TRUE):
+        return PeeringState.ACTIVE
+    failing = [(STREAM_KEY, CONNECTED), (STATUS_KEY, PREPARED), (STATUS_KEY, EXCHANGED)]
+    if any(_is(peering, key, type, ConditionState.FALSE) for key, type in failing):
+        return PeeringState.FAILING
+    if peering.data.role is Role.ACCEPTS and not _is(peering, STATUS_KEY, EXCHANGED, ConditionState.TRUE):
+        return PeeringState.PENDING
+    return PeeringState.ESTABLISHING
+
+
+def _is(peering: Resource[Peering], key: str, type: str, state: ConditionState) -> bool:
+    found = condition_of(peering, key, type)
+    return found is not None and found.state is state
+
+
+def condition_of(peering: Resource[Peering], key: str, type: str) -> Condition | None:
+    """Return a condition of a status, or None if it is missing."""
+    status = peering.status.get(key)
+    return None if status is None else next((each for each in status.conditions if each.type == type), None)

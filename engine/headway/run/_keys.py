@@ -1,0 +1,110 @@
+"""What a run knows of one key: its place in the queue, its last failure, and what keeps it from being reconciled."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headway.queue import KeyInQueue
+from headway.reconcile import Reason
+from headway.resource import Key
+from headway.run._fence import Hold, RunWrites
+from headway.run._mapping import RunMapping, Unmapped
+from headway.run._ownership import Ownership
+from headway.run._status import NotDone, Results
+from headway.run._worker import Worker
+
+
+class KeyStatus(NamedTuple):
+    """The state of a key in a run. Times are on Trio's clock, in seconds.
+
+    Attributes:
+        queued: its place in the queue; None if it owes nothing.
+        began: the time since which it is being reconciled; None if it is not.
+        stack: the program's own frames where its reconcile waits.
+        not_done: its last reconcile, if that did not succeed.
+        hold: the reason that every key is held back; None if they are not.
+        unmapped: the resources whose mapping failed, those that have waited longest first.
+        waiting: the number of changes that wait until every type has reached them.
+        shard: the number of its shard; None unless the controller is sharded.
+        here: True if this process reconciles the key: False if another one has its shard.
+    """
+
+    queued: KeyInQueue[Reason] | None
+    began: float | None
+    stack: str
+    not_done: NotDone | None
+    hold: Hold | None
+    unmapped: tuple[Unmapped, ...]
+    waiting: int
+    shard: int | None = None
+    here: bool = True
+
+
+class Pending(NamedTuple):
+    """The work of a run that has been pending since before a time. Times are on Trio's clock, in seconds.
+
+    Attributes:
+        keys: the pending keys, the oldest first, each with its place in the queue and its last failure.
+        total: the number of all pending keys, of which only some are listed.
+        given_up: the keys that have failed permanently.
+        unmapped: the resources whose mapping failed.
+        hold: the reason that every key is held back.
+    """
+
+    keys: Sequence[tuple[Key, KeyInQueue[Reason], NotDone | None]] = ()
+    total: int = 0
+    given_up: Sequence[NotDone] = ()
+    unmapped: Sequence[Unmapped] = ()
+    hold: Hold | None = None
+
+
+class RunKeys:
+    """The states of the keys of a primed run.
+
+    Attributes:
+        worker: its workers; None before they begin.
+    """
+
+    def __init__(self, ownership: Ownership, mapping: RunMapping, results: Results, writes: RunWrites) -> None:
+        self.worker: Worker | None = None
+        self._ownership = ownership
+        self._mapping = mapping
+        self._results = results
+        self._writes = writes
+
+    def status(self, key: Key) -> KeyStatus:
+        """Return the state of a key."""
+        own = self._ownership
+        running = None if self.worker is None else self.worker.stack(key)
+        unmapped = self._mapping.failures()
+        shard, shards = own.shard_number(key), own.shards()
+        return KeyStatus(
+            queued=own.queue.find(key),
+            began=None if running is None else running[0],
+            stack="" if running is None else running[1],
+            not_done=self._results.not_done.get(key),
+            hold=self._hold(),
+            unmapped=tuple(unmapped),
+            waiting=self._mapping.unmapped - len(unmapped),
+            shard=shard,
+            here=shard is None or shards is None or shard in shards,
+        )
+
+    def pending_since(self, before: float, most: int) -> Pending:
+        """Return the work that has been pending since before a time on Trio's clock, with at most ``most`` keys."""
+        queue = self._ownership.queue
+        found = queue.oldest(before)
+        keys = [
+            (key, queued, self._results.not_done.get(key))
+            for _, key in heapq.nsmallest(most, found)
+            if (queued := queue.find(key)) is not None
+        ]
+        given_up = [each for each in self._results.list() if each.outcome == "permanent" and each.at < before]
+        unmapped = [each for each in self._mapping.failures() if each.since < before]
+        return Pending(keys, len(found), given_up, unmapped, self._hold())
+
+    def _hold(self) -> Hold | None:
+        writes = (self._writes, *self._ownership.further_writes())
+        return min((each.hold for each in writes if each.hold is not None), default=None, key=lambda each: each.since)

@@ -1,0 +1,203 @@
+"""The rules for peerings: what a Peering may contain, and that only the peerings write into their partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway._gen.headway.peering.v1 import Export, Peering, Role
+from headway.errors import HeadwayError, InvalidArgument, PayloadError
+from headway.protobuf import decode
+from headway.resource import (
+    DEFAULT_UNIT,
+    MAX_PEERING_NAME,
+    PARTITION,
+    PEERING,
+    Key,
+    Kind,
+    Registry,
+    ResourceType,
+    Scope,
+    TypeName,
+    is_builtin,
+    name_problem,
+    pb,
+    peering_of,
+    quoted,
+    type_name,
+)
+from headway.rpc import addresses, plain_text_host
+from headway.service._access import AccessChecks
+from headway.service._bounds import MAX_SUBJECTS, check_text
+from headway.service._refusals import Reason, invalid, precondition
+
+MAX_EXPORTS = MAX_SUBJECTS
+"""The maximum number of exports of a peering. One subscription reads all of them."""
+
+MAX_ADDRESSES = 16
+MAX_CA = 16 << 10
+"""The maximum length of a peering's certificates, in characters."""
+
+ORDINARY_PARTITIONS = ("", DEFAULT_UNIT)
+GUARDED_KINDS = (PARTITION.kind, PEERING.kind)
+"""The kinds whose writes need `admit_special`, besides resources in partitions with other names than the default."""
+
+ANY = "*"
+
+
+def check_copies(access: AccessChecks, kind: Kind, key: Key) -> None:
+    """Refuse a write in a partition with copies, or of that partition, unless the peering itself writes."""
+    partition = key[2] if kind == PARTITION.kind else key[0]
+    peering = peering_of(partition)
+    if peering and not access.writes_copies:
+        raise precondition(
+            f"partition {quoted(partition)} is reserved for the copies of peering {peering!r}, which alone writes "
+            "there: change the original on the other side, or use another partition",
+            Reason.COPIES,
+        )
+
+
+def admit_special(access: AccessChecks, type: ResourceType[Any], key: Key, resource: pb.Resource) -> None:
+    """Check a write that may be to a partition with copies, or of a Peering, before its hooks.
+
+    Headway's own writes of a Peering keep what it contains. They must succeed, for example to delete it, even if this
+    program no longer has a type that it exports.
+    """
+    check_copies(access, type.kind, key)
+    if type.kind == PEERING.kind and not access.writes_copies:
+        try:
+            peering = decode(Peering, b"" if resource.data is None else resource.data.value)
+        except PayloadError:
+            # The checks of every payload refuse it.
+            return
+        check_peering(access, key[2], peering)
+
+
+def check_peering(access: AccessChecks, name: str, peering: Peering) -> None:
+    """Refuse a Peering with an invalid field, or with an export that its writer may not read."""
+    check_peering_name(name)
+    if peering.role not in (Role.ACCEPTS, Role.DIALS):
+        raise invalid(
+            "resource.data.role must be ROLE_ACCEPTS or ROLE_DIALS: `headway peer token` creates the first kind, "
+            "`headway peer establish` the second"
+        )
+    check_exports(access, peering.exports, "resource.data.exports")
+    check_way(peering.addresses, peering.server_name, peering.ca, "resource.data.", plain_text=peering.plain_text)
+    for field in ("peer_id", "peer_name", "peer_store_id"):
+        check_text(f"resource.data.{field}", getattr(peering, field))
+
+
+def check_same_role(stored: pb.Resource, updated: pb.Resource) -> None:
+    """Refuse another role for a Peering. Its secrets and its stream belong to the role that it was created with."""
+    try:
+        role, wanted = _role(stored), _role(updated)
+    except PayloadError:
+        # A payload that does not decode can only be written back as it is stored.
+        return
+    if wanted != role:
+        does = "accepts" if role is Role.ACCEPTS else "dials"
+        raise invalid(
+            f"resource.data.role ROLE_{wanted.name} cannot replace ROLE_{role.name}: the peering {does} for as long "
+            "as it exists; delete it and create another, or use another name"
+        )
+
+
+def _role(resource: pb.Resource) -> Role:
+    peering = decode(Peering, b"" if resource.data is None else resource.data.value)
+    return peering.role
+
+
+def check_peering_name(name: str, field: str = "name") -> None:
+    """Refuse the name of a peering whose partition would have an invalid name."""
+    if problem := name_problem(field, name):
+        raise invalid(problem)
+    if len(name) > MAX_PEERING_NAME:
+        raise invalid(
+            f"{field} {quoted(name)} must have at most {MAX_PEERING_NAME} characters, so that its partition has a "
+            "valid name"
+        )
+
+
+def check_way(addresses_: list[str], server_name: str, ca: str, prefix: str, *, plain_text: bool) -> None:
+    """Refuse invalid addresses, certificates that are not PEM, and plain text to another host."""
+    if len(addresses_) > MAX_ADDRESSES:
+        raise invalid(f"{prefix}addresses has {len(addresses_)} entries: it must have at most {MAX_ADDRESSES}")
+    for index, text in enumerate(addresses_):
+        check_text(f"{prefix}addresses[{index}]", text)
+        try:
+            found = addresses([text])
+        except InvalidArgument as error:
+            raise invalid(f"{prefix}addresses[{index}]: {error}") from None
+        if plain_text and plain_text_host(found, None):
+            raise invalid(
+                f"{prefix}addresses[{index}] {text!r}: a secret sent to another host in plain text can be read on the "
+                "way: use TLS, or a loopback address such as '127.0.0.1:9000'"
+            )
+    check_text(f"{prefix}server_name", server_name)
+    if len(ca) > MAX_CA:
+        raise invalid(f"{prefix}ca has {len(ca)} characters: it must have at most {MAX_CA}")
+    if not ca:
+        return
+    from headway.rpc import client_tls_of_text
+
+    try:
+        client_tls_of_text(ca)
+    except OSError as error:
+        raise invalid(
+            f"{prefix}ca must contain certificates in PEM, beginning with -----BEGIN CERTIFICATE-----: {error}"
+        ) from None
+
+
+def check_exports(access: AccessChecks, exports: list[Export], field: str) -> None:
+    """Refuse an export that cannot be copied, or that the caller may not read."""
+    if len(exports) > MAX_EXPORTS:
+        raise invalid(
+            f"{field} has {len(exports)} entries: it must have at most {MAX_EXPORTS}; export a type in all namespaces "
+            "instead of in each of them"
+        )
+    seen: set[tuple[TypeName, str, str]] = set()
+    for index, export in enumerate(exports):
+        what = f"{field}[{index}]"
+        if export.type is None:
+            raise invalid(f"{what}.type is required, such as staff.v1.Team")
+        type = _exported(access, access.registry, export.type, f"{what}.type")
+        partition, namespace = _units(type, export.tenancy or pb.Tenancy(), f"{what}.tenancy")
+        if (part := (type.name, partition, namespace)) in seen:
+            raise invalid(f"{what} repeats an earlier export of {type.name}: remove it")
+        seen.add(part)
+        access.check_read_all(type, partition, namespace, what)
+
+
+def _exported(access: AccessChecks, registry: Registry, message: pb.Type, field: str) -> ResourceType[Any]:
+    name = type_name(message)
+    for part in name:
+        check_text(field, part)
+    access.check_known(name)
+    try:
+        type = registry.resolve(name, access.knows)
+    except HeadwayError as error:
+        raise invalid(f"{field}: {error}") from None
+    if type.scope not in (Scope.PARTITION, Scope.NAMESPACE):
+        raise invalid(
+            f"{field} {name} cannot be exported: it is cluster-scoped, and copies are kept in a partition; export "
+            "types of a partition or a namespace"
+        )
+    if is_builtin(type):
+        raise invalid(f"{field} {name} cannot be exported: namespaces are created for the copies that need them")
+    return type
+
+
+def _units(type: ResourceType[Any], tenancy: pb.Tenancy, field: str) -> tuple[str, str]:
+    partition, namespace = tenancy.partition or ANY, tenancy.namespace or ANY
+    for unit, value in (("partition", partition), ("namespace", namespace)):
+        if value != ANY and (problem := name_problem(unit, value)):
+            raise invalid(f"{field}: {problem}; or '*' for any")
+    if type.scope is Scope.PARTITION:
+        if namespace != ANY:
+            raise invalid(f"{field}.namespace {namespace!r} must be empty: {type.name} is partition-scoped")
+        namespace = ""
+    if peering_of(partition):
+        raise invalid(
+            f"{field}.partition {partition!r} cannot be exported: it has copies from another peer, which are never "
+            "passed on"
+        )
+    return partition, namespace

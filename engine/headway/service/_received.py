@@ -1,0 +1,61 @@
+"""The checks of a resource that another store sends, to be kept here as a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grpclib import GRPCError
+
+from headway.base import error_text
+from headway.protobuf import payload_problem
+from headway.resource import Registry, pb, resource_id
+from headway.rpc import HandlerFault
+from headway.service._access import AccessChecks
+from headway.service._admission import admit_id
+from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_statuses, check_text
+
+
+def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:
+    """Return a function that returns why a resource cannot be kept here, or None if it can.
+
+    The function checks names, bounds and the payload, and calls the type's validate hook. It completes the id in place,
+    which then shares its type with all ids of that type. It does not call the mutate hook: a copy equals its original.
+    """
+    access = AccessChecks(None, registry)
+
+    def check(resource: pb.Resource) -> str | None:
+        try:
+            namespace = "" if resource.id is None or resource.id.tenancy is None else resource.id.tenancy.namespace
+            type, key = admit_id(access, resource.id, "id")
+            if key[1] != namespace:
+                return f"its namespace is {namespace!r}, but the type is {type.scope.name.lower()}-scoped here"
+            check_text("generation", resource.generation)
+            if resource.id is not None:
+                check_text("id.uid", resource.id.uid)
+            if resource.metadata:
+                check_metadata(resource.metadata)
+            if resource.status:
+                check_statuses(resource.status)
+            data = resource.data
+            if data is not None:
+                name = data.type_url[-MAX_TEXT:].rpartition("/")[2]
+                if name not in (type.type_url.rpartition("/")[2], type.former_name):
+                    return f"its payload is {name or '(no type)'}, not {type.type_url.rpartition('/')[2]}"
+                data.type_url = type.type_url
+                check_payload(type.payload, data.value)
+                if (problem := payload_problem(type.payload, data.value)) is not None:
+                    return f"its payload does not decode here: {problem}"
+            if type.hooks.validate is not None:
+                try:
+                    type.hooks.validate(type.view(resource))
+                except ValueError as error:
+                    return error_text(error)
+        except HandlerFault:
+            raise
+        except GRPCError as error:
+            return error.message or str(error)
+        except Exception as error:  # noqa: BLE001  # a hook is the program's code
+            return f"the validate hook of {resource_id(resource.id).type} failed: {error_text(error)}"
+        return None
+
+    return check

@@ -1,0 +1,62 @@
+"""Streams of scopes by metadata, for their readers.
+
+A server that doesn't know `metadata_filter` ignores it, and would send everything. So the first event of such a stream
+confirms the filter, and a reader accepts nothing before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import ScopeConfirmed, pb
+from headway.rpc import Channel, Metadata
+from headway.service._service import WATCH_LIST
+
+
+def open_watch_list(
+    channel: Channel, request: pb.WatchListRequest, *, metadata: Metadata | None = None
+) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+    """Open a WatchList stream. If the request has a metadata filter, the server has to confirm it.
+
+    Reading then raises GRPCError with FAILED_PRECONDITION if the server does not know such filters.
+    """
+    opened = channel.stream(WATCH_LIST, request, metadata=metadata)
+    return _confirmed(opened, request.metadata_filter) if request.metadata_filter else opened
+
+
+@asynccontextmanager
+async def _confirmed(
+    opened: AbstractAsyncContextManager[AsyncIterator[Any]], selector: str
+) -> AsyncIterator[AsyncIterator[Any]]:
+    async with opened as items:
+        yield ConfirmedItems(items, selector)
+
+
+class ConfirmedItems:
+    """The items of a watch after the confirmation of its filter."""
+
+    def __init__(self, items: AsyncIterator[Any], selector: str) -> None:
+        self._items = items
+        self._selector = selector
+        self._confirmed = False
+
+    def __aiter__(self) -> ConfirmedItems:
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next item. Raises GRPCError if the first one is not the confirmation."""
+        if not self._confirmed:
+            first = await self._items.__anext__()
+            if first != ScopeConfirmed(self._selector):
+                raise GRPCError(
+                    Status.FAILED_PRECONDITION,
+                    f"the server did not apply metadata_filter {self._selector!r}: update the server to a version of "
+                    "Headway with scopes",
+                )
+            self._confirmed = True
+        return await self._items.__anext__()

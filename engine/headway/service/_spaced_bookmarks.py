@@ -1,0 +1,63 @@
+"""The interval of a watch's bookmarks, and the items of a watch with at most one bookmark in this time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from headway.resource import Bookmark, EndOfSnapshot, StreamItem
+from headway.service._refusals import invalid
+
+LONGEST = 3_600_000
+"""The longest interval in milliseconds: an hour, for callers who want no bookmarks."""
+
+
+def bookmark_interval(milliseconds: int) -> float:
+    """Return the seconds between bookmarks that a request asks for; 0 sends each bookmark at once."""
+    if not 0 <= milliseconds <= LONGEST:
+        raise invalid(
+            f"bookmark_interval_ms {milliseconds} must be from 0 (send each at once) to {LONGEST} (one an hour)"
+        )
+    return milliseconds / 1000
+
+
+class SpacedBookmarks:
+    """The items of a watch. A bookmark that comes too early is held until it is due, or replaced by a newer item.
+
+    Args:
+        upcoming: returns the next item. If it is canceled, no item is lost.
+        seconds: the time between two bookmarks.
+    """
+
+    def __init__(self, upcoming: Callable[[], Awaitable[StreamItem]], seconds: float) -> None:
+        self._upcoming = upcoming
+        self._seconds = seconds
+        self._held: Bookmark | None = None
+        self._due = -float("inf")
+        self._session = ""
+
+    async def next(self) -> StreamItem:
+        """Return the next item that is due. No cancel scope is open when it returns."""
+        while True:
+            item: StreamItem | None = None
+            with trio.CancelScope(deadline=float("inf") if self._held is None else self._due):
+                item = await self._upcoming()
+            if item is None:
+                assert self._held is not None
+                return self._send(self._held)
+            before = self._session
+            if isinstance(item, Bookmark | EndOfSnapshot):
+                self._session = item.position.session
+            if not isinstance(item, Bookmark) or item.resumed or self._session != before:
+                # It supersedes the held bookmark, because it comes after it.
+                self._held = None
+                return item
+            if trio.current_time() >= self._due:
+                return self._send(item)
+            self._held = item
+
+    def _send(self, bookmark: Bookmark) -> Bookmark:
+        self._held = None
+        self._due = trio.current_time() + self._seconds
+        return bookmark

@@ -1,0 +1,29 @@
+"""The question why a resource is not done, and what is stuck: answers as values, as sentences, and as a service.
+
+Nothing here affects what the engine does. Start with `_answer.py` (the values), then read `_local.py` (where they come
+from in one process) and `_sentences.py` (how they read). `_host.py` asks all processes, and `_service.py` serves it.
+"""
+
+from headway.why._answer import Cause as Cause
+from headway.why._answer import Condition as Condition
+from headway.why._answer import ControllerWhy as ControllerWhy
+from headway.why._answer import Finalizer as Finalizer
+from headway.why._answer import Gone as Gone
+from headway.why._answer import PastReconcile as PastReconcile
+from headway.why._answer import PastWrite as PastWrite
+from headway.why._answer import PrimingType as PrimingType
+from headway.why._answer import Ref as Ref
+from headway.why._answer import Stored as Stored
+from headway.why._answer import StuckItem as StuckItem
+from headway.why._answer import StuckList as StuckList
+from headway.why._answer import Touched as Touched
+from headway.why._answer import TurnedAwayChange as TurnedAwayChange
+from headway.why._answer import UnmappedChange as UnmappedChange
+from headway.why._answer import Why as Why
+from headway.why._attend import attend as attend
+from headway.why._host import ObserveHost as ObserveHost
+from headway.why._service import ATTEND as ATTEND
+from headway.why._service import OBSERVE_SERVICE as OBSERVE_SERVICE
+from headway.why._service import ObserveService as ObserveService
+from headway.why._service import QuestionDecoder as QuestionDecoder
+from headway.why._wire import from_message as from_message

@@ -1,0 +1,291 @@
+"""The answers to "why is this not done?" and "what is stuck?" as values. No I/O.
+
+Each class has a message of the same name and fields in ``headway.observe.v1``. Times are seconds since 1970; 0 is
+unknown. Texts and sequences are empty where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from headway.resource import DEFAULT_UNIT, ResourceId, TypeName
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A resource, or all of a type if ``name`` is empty."""
+
+    type: str = ""
+    partition: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @classmethod
+    def of(cls, type: TypeName, key: tuple[str, str, str]) -> Ref:
+        """Return the reference to a key of a type."""
+        return cls(str(type), *key)
+
+    @property
+    def kind(self) -> str:
+        """The type without its group and version."""
+        return self.type.rpartition(".")[2]
+
+    def id(self) -> ResourceId:
+        """Return the reference as an id, without uid."""
+        group, version, kind = self.type.split(".")
+        return ResourceId(TypeName(group, version, kind), self.name, self.partition, self.namespace)
+
+    def __str__(self) -> str:
+        units = [] if self.partition in ("", DEFAULT_UNIT) else [self.partition]
+        if units or self.namespace not in ("", DEFAULT_UNIT):
+            units.append(self.namespace)
+        return f"{self.kind} {'/'.join(filter(None, (*units, self.name)))}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition in the stored status. ``current`` is True if its writer had observed the current generation."""
+
+    by: str = ""
+    type: str = ""
+    state: str = ""
+    current: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finalizer:
+    """A finalizer, and the controller that removes it; empty if no known one has that name."""
+
+    name: str = ""
+    controller: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is stored of the resource, without its payload."""
+
+    version: str = ""
+    generation: str = ""
+    owner: Ref | None = None
+    deleting: bool = False
+    conditions: tuple[Condition, ...] = ()
+    finalizers: tuple[Finalizer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A reason to reconcile.
+
+    Attributes:
+        what: ``changed``, ``started``, ``owed``, ``retry``, ``requeue`` or ``source NAME``.
+        resource: the resource that changed, as ``revision``.
+        through: the mapper; empty for the resource's own change.
+        writer: the controller or token that wrote the change; empty if it is not known.
+    """
+
+    what: str = ""
+    resource: Ref | None = None
+    revision: int = 0
+    through: str = ""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A resource, index or type that a reconcile has read or written, and how."""
+
+    how: str = ""
+    resource: Ref | None = None
+    revision: int = 0
+
+    def __str__(self) -> str:
+        what = "" if self.resource is None else str(self.resource)
+        if self.how == "get":
+            return what
+        return f"{what} by {self.how}"
+
+
+@dataclass(frozen=True, slots=True)
+class PastReconcile:
+    """A reconcile that ended at ``at``. ``outcome`` is done, requeue, failed or permanent."""
+
+    at: float = 0.0
+    outcome: str = ""
+    seconds: float = 0.0
+    waited: float = 0.0
+    attempt: int = 0
+    causes: tuple[Cause, ...] = ()
+    reads: tuple[Touched, ...] = ()
+    writes: tuple[Touched, ...] = ()
+    error: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimingType:
+    """A type that a run waits for: what it has received, and the revision that it has to reach."""
+
+    type: str = ""
+    received: int = 0
+    revision: int = 0
+    target: int = 0
+    cut_off: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnmappedChange:
+    """A change whose mapper or predicate raised, so that its keys are not known. ``until`` is the next attempt."""
+
+    resource: Ref | None = None
+    revision: int = 0
+    function: str = ""
+    error: str = ""
+    traceback: str = ""
+    failures: int = 0
+    since: float = 0.0
+    until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAwayChange:
+    """A change that a predicate turned away."""
+
+    at: float = 0.0
+    resource: Ref | None = None
+    revision: int = 0
+    predicate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerWhy:
+    """What one controller, in one process, does about the resource.
+
+    Attributes:
+        name: the app and the name of the controller, ``staff/teams``.
+        role: ``manages`` or ``watches``.
+        state: one of the states in docs/guides/why.md; empty for a controller that only watches, while it is running.
+        since: the time since which it is in this state.
+        until: the time of the next attempt.
+        owed_since: the time since which the work is owed, through all failures.
+        attempt: the number of the current or the next attempt.
+        error, traceback: of the last failure.
+        stack: where a running reconcile waits.
+        holder: the process that holds the lease or the shard.
+        shard: the number of the shard plus 1; 0 if the controller is not sharded.
+        held_write: the resource whose write has an unknown outcome.
+        held_by: the resource whose reconcile made that write.
+        behind: the number of changes that wait until all types have reached them.
+        paused: True if an operator has paused the controller, for ``pause_reason``.
+    """
+
+    name: str = ""
+    process: str = ""
+    role: str = ""
+    state: str = ""
+    since: float = 0.0
+    until: float = 0.0
+    owed_since: float = 0.0
+    attempt: int = 0
+    causes: tuple[Cause, ...] = ()
+    error: str = ""
+    traceback: str = ""
+    stack: str = ""
+    holder: str = ""
+    shard: int = 0
+    priming: tuple[PrimingType, ...] = ()
+    held_write: Ref | None = None
+    held_by: Ref | None = None
+    unmapped: tuple[UnmappedChange, ...] = ()
+    unmapped_count: int = 0
+    behind: int = 0
+    turned_away: tuple[TurnedAwayChange, ...] = ()
+    reconciles: tuple[PastReconcile, ...] = ()
+    paused: bool = False
+    pause_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PastWrite:
+    """A committed write of the resource."""
+
+    at: float = 0.0
+    revision: int = 0
+    verb: str = ""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A process that ran controllers of the type until ``since``, and is no longer connected."""
+
+    process: str = ""
+    since: float = 0.0
+    controllers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a resource is, or is not, done.
+
+    Attributes:
+        at: the time of the answer.
+        stored: what is stored; None if nothing is.
+        controllers: the controllers that manage or watch the type, in each process that answered.
+        writes: the last writes of the resource, the newest first.
+        unreachable: the processes that did not answer.
+    """
+
+    at: float = 0.0
+    resource: Ref | None = None
+    stored: Stored | None = None
+    controllers: tuple[ControllerWhy, ...] = ()
+    writes: tuple[PastWrite, ...] = ()
+    unreachable: tuple[str, ...] = ()
+    gone: tuple[Gone, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """Return the answer for people, one line each."""
+        from headway.why._sentences import why_sentences
+
+        return why_sentences(self)
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the answer as a JSON object."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StuckItem:
+    """Work that has been owed since ``since``. If ``resource`` has no name, it is the whole controller."""
+
+    controller: str = ""
+    process: str = ""
+    resource: Ref | None = None
+    state: str = ""
+    since: float = 0.0
+    attempt: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StuckList:
+    """The work that has been owed for long, the oldest first. ``more`` counts what was left out."""
+
+    at: float = 0.0
+    items: tuple[StuckItem, ...] = ()
+    more: int = 0
+    unreachable: tuple[str, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """Return the list for people, one line each."""
+        from headway.why._sentences import stuck_sentences
+
+        return stuck_sentences(self)
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the list as a JSON object."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,286 @@
+"""The questions to the controllers of this process, and of every process that attends, and what the server adds.
+
+A process attends by a stream (`ObserveService.Attend`). A question to it waits for at most `PATIENCE` seconds, so that
+a process that hangs delays an answer, but never prevents it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import trio
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.base import wall_time
+from headway.journal import Journal
+from headway.resource import Kind, ResourceId, finalizers, is_marked, pb, resource_id
+from headway.run import Supervisor
+from headway.why._answer import (
+    Cause,
+    Condition,
+    ControllerWhy,
+    Finalizer,
+    Gone,
+    PastWrite,
+    Ref,
+    Stored,
+    StuckList,
+    Why,
+)
+from headway.why._local import STUCK, controllers_why, stuck_here, to_wall
+from headway.why._wire import from_message
+
+PATIENCE = 2.0
+MOST_ATTENDING = 1000
+"""The number of processes that may attend at once."""
+_QUESTIONS = 16
+"""The number of questions that may wait for one process."""
+_GONE_SECONDS = 3600.0
+_MOST_GONE = 200
+WRITES = 10
+
+
+ReadStored = Callable[[ResourceId], Awaitable[pb.Resource | None]]
+"""A function that returns a stored resource, or None."""
+
+
+class Busy(Exception):
+    """As many processes attend as may attend at once."""
+
+
+class Attending:
+    """A process that attends.
+
+    Attributes:
+        controllers: the kinds that its controllers manage, by the names of the controllers.
+        questions: the questions to send to it.
+    """
+
+    def __init__(self, process: str, controllers: dict[str, Kind]) -> None:
+        self.process = process
+        self.controllers = controllers
+        self._send, self.questions = trio.open_memory_channel[observe_pb.Question](_QUESTIONS)
+        self._waiting: dict[int, _Waiting] = {}
+
+    async def ask(self, question: observe_pb.Question) -> observe_pb.AnswerRequest | None:
+        """Return the answer of the process, or None if it does not answer in time."""
+        number = question.number = secrets.randbits(63) | 1
+        waiting = self._waiting[number] = _Waiting()
+        try:
+            with trio.move_on_after(PATIENCE):
+                self._send.send_nowait(question)
+                await waiting.answered.wait()
+        except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            return None
+        finally:
+            del self._waiting[number]
+        return waiting.answer
+
+    def answered(self, answer: observe_pb.AnswerRequest) -> bool:
+        """Hand an answer to the question that it belongs to. Return False if that no longer waits."""
+        waiting = self._waiting.get(answer.number)
+        if waiting is None:
+            return False
+        waiting.answer = answer
+        waiting.answered.set()
+        return True
+
+    def end(self) -> None:
+        """End the stream of the process."""
+        self._send.close()
+
+
+class _Waiting:
+    """A question that waits for its answer."""
+
+    def __init__(self) -> None:
+        self.answered = trio.Event()
+        self.answer: observe_pb.AnswerRequest | None = None
+
+
+class ObserveHost:
+    """The questions to the controllers of one server.
+
+    Args:
+        read: returns a stored resource.
+        journal: the journal of this process; None without one.
+
+    Attributes:
+        supervisors: the controllers of the server's own process.
+    """
+
+    def __init__(self, read: ReadStored, journal: Journal | None = None) -> None:
+        self._read = read
+        self._journal = journal
+        self.supervisors: Sequence[Supervisor] = ()
+        self._attending: dict[str, Attending] = {}
+        self._gone: OrderedDict[str, tuple[float, dict[str, Kind]]] = OrderedDict()
+        self._ended = False
+
+    async def why(self, id: ResourceId) -> Why:
+        """Return why a resource is, or is not, done."""
+        stored = await self._read(id)
+        controllers = controllers_why(self.supervisors, id)
+        answers = await self._ask_all(
+            lambda: observe_pb.Question(
+                why=pb.Id(
+                    name=id.name,
+                    type=id.type.message(),
+                    tenancy=pb.Tenancy(partition=id.partition, namespace=id.namespace),
+                )
+            )
+        )
+        unreachable = []
+        for attending, answer in answers:
+            if answer is None:
+                unreachable.append(attending.process)
+                continue
+            parts = [from_message(ControllerWhy, each) for each in answer.controllers]
+            # A process speaks for its own controllers only.
+            controllers += [
+                replace(each, process=attending.process) for each in parts if each.name in attending.controllers
+            ]
+        return Why(
+            at=wall_time(),
+            resource=Ref.of(id.type, id.key),
+            stored=None if stored is None else self._stored(stored),
+            controllers=tuple(self._with_writers(controllers)),
+            writes=self._writes(id),
+            unreachable=tuple(sorted(unreachable)),
+            gone=self._gone_of(id.type.unversioned),
+        )
+
+    async def stuck(self, longer_than: float) -> StuckList:
+        """Return what has been owed for longer than this many seconds, the oldest first."""
+        lists = [stuck_here(self.supervisors, longer_than)]
+        unreachable = []
+        for attending, answer in await self._ask_all(lambda: observe_pb.Question(longer_than=longer_than)):
+            if answer is None or answer.stuck is None:
+                unreachable.append(attending.process)
+                continue
+            theirs = from_message(StuckList, answer.stuck)
+            items = [replace(each, process=attending.process) for each in theirs.items]
+            lists.append(
+                replace(theirs, items=tuple(each for each in items if each.controller in attending.controllers))
+            )
+        items = sorted((item for each in lists for item in each.items), key=lambda item: item.since)
+        more = sum(each.more for each in lists) + len(items[STUCK:])
+        return StuckList(wall_time(), tuple(items[:STUCK]), more, tuple(sorted(unreachable)))
+
+    # --- processes that attend ---
+
+    @asynccontextmanager
+    async def attended(self, process: str, controllers: dict[str, Kind]) -> AsyncIterator[Attending]:
+        """Let a process attend during the block. Raises Busy if too many do. An earlier one of that name is ended."""
+        earlier = self._attending.get(process)
+        if earlier is not None:
+            earlier.end()
+        elif len(self._attending) >= MOST_ATTENDING:
+            raise Busy
+        attending = self._attending[process] = Attending(process, controllers)
+        self._gone.pop(process, None)
+        if self._ended:
+            attending.end()
+        try:
+            yield attending
+        finally:
+            attending.end()
+            if self._attending.get(process) is attending:
+                del self._attending[process]
+                self._gone[process] = (wall_time(), controllers)
+                if len(self._gone) > _MOST_GONE:
+                    self._gone.popitem(last=False)
+
+    def answered(self, answer: observe_pb.AnswerRequest) -> bool:
+        """Hand an answer to its question. Return False if no question waits for it."""
+        return any(each.answered(answer) for each in list(self._attending.values()))
+
+    def attending(self) -> list[str]:
+        """Return the names of the processes that attend, sorted."""
+        return sorted(self._attending)
+
+    def end(self) -> None:
+        """End all streams, because the engine ends."""
+        self._ended = True
+        for each in self._attending.values():
+            each.end()
+
+    async def _ask_all(
+        self, question: Callable[[], observe_pb.Question]
+    ) -> list[tuple[Attending, observe_pb.AnswerRequest | None]]:
+        answers: list[tuple[Attending, observe_pb.AnswerRequest | None]] = []
+
+        async def ask(attending: Attending) -> None:
+            answers.append((attending, await attending.ask(question())))
+
+        async with trio.open_nursery() as nursery:
+            for each in list(self._attending.values()):
+                nursery.start_soon(ask, each)
+        return sorted(answers, key=lambda each: each[0].process)
+
+    # --- what the server knows itself ---
+
+    def _stored(self, stored: pb.Resource) -> Stored:
+        named = {each.name: each.fence_name for each in self.supervisors}
+        named |= {name.rpartition("/")[2]: name for each in self._attending.values() for name in each.controllers}
+        owner = None if stored.owner is None else resource_id(stored.owner)
+        return Stored(
+            version=stored.version,
+            generation=stored.generation,
+            owner=None if owner is None else Ref.of(owner.type, owner.key),
+            deleting=is_marked(stored.metadata),
+            conditions=tuple(_conditions(stored)),
+            finalizers=tuple(Finalizer(name, named.get(name, "")) for name in sorted(finalizers(stored.metadata))),
+        )
+
+    def _writes(self, id: ResourceId) -> tuple[PastWrite, ...]:
+        if self._journal is None:
+            return ()
+        wall = to_wall()
+        found = islice(self._journal.writes.of(id.type.unversioned, id.key), WRITES)
+        return tuple(PastWrite(wall(each.at), each.revision, each.verb, each.writer) for each in found)
+
+    def _with_writers(self, controllers: Sequence[ControllerWhy]) -> Iterable[ControllerWhy]:
+        """Return the parts with the writer of each cause. Only the server that committed a write knows its writer."""
+        if self._journal is None:
+            return controllers
+        every = [each for part in controllers for each in (*part.causes, *_past_causes(part))]
+        writers = {at: each.writer for at, each in self._journal.writes.at({each.revision for each in every}).items()}
+
+        def known(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+            return tuple(replace(each, writer=writers.get(each.revision, "")) for each in causes)
+
+        return [
+            replace(
+                part,
+                causes=known(part.causes),
+                reconciles=tuple(replace(each, causes=known(each.causes)) for each in part.reconciles),
+            )
+            for part in controllers
+        ]
+
+    def _gone_of(self, kind: Kind) -> tuple[Gone, ...]:
+        since = wall_time() - _GONE_SECONDS
+        return tuple(
+            Gone(process, at, tuple(sorted(name for name, of in controllers.items() if of == kind)))
+            for process, (at, controllers) in self._gone.items()
+            if at > since and kind in controllers.values()
+        )
+
+
+def _past_causes(part: ControllerWhy) -> Iterable[Cause]:
+    return (cause for each in part.reconciles for cause in each.causes)
+
+
+def _conditions(stored: pb.Resource) -> Iterable[Condition]:
+    for by, status in sorted(stored.status.items()):
+        for each in status.conditions:
+            state: Any = each.state
+            current = status.observed_generation == stored.generation
+            yield Condition(by, each.type, state.name or str(int(state)), current, each.reason, each.message)

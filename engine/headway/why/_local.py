@@ -1,0 +1,300 @@
+"""What the controllers of this process do about a resource, and what they owe: from their status and the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import trio
+
+from headway.base import bounded, wall_time
+from headway.journal import Ran
+from headway.mapper import mapper_name
+from headway.reconcile import Reason
+from headway.resource import Key, ResourceId, TypeName
+from headway.run import ControllerStatus, KeyStatus, OwnWrite, Supervisor, Unmapped
+from headway.why._answer import (
+    Cause,
+    ControllerWhy,
+    PastReconcile,
+    PrimingType,
+    Ref,
+    StuckItem,
+    StuckList,
+    Touched,
+    TurnedAwayChange,
+    UnmappedChange,
+)
+
+RECONCILES = 10
+"""The number of past reconciles of a key in an answer."""
+UNMAPPED = 10
+STUCK = 1000
+"""The number of items in an answer."""
+_LONGEST = 8_000
+"""The number of characters of a traceback in an answer."""
+
+Wall = Callable[[float], float]
+
+
+def to_wall() -> Wall:
+    """Return a function from a time on Trio's clock to seconds since 1970."""
+    offset = wall_time() - trio.current_time()
+    return lambda at: at + offset
+
+
+def controllers_why(supervisors: Iterable[Supervisor], id: ResourceId) -> list[ControllerWhy]:
+    """Return what each controller that manages or watches the type of a resource does about it."""
+    wall = to_wall()
+    found: list[ControllerWhy] = []
+    for each in supervisors:
+        definition = each.definition
+        if definition is None:
+            continue
+        if definition.manages.kind == id.type.unversioned:
+            found.append(_Asked(each, definition, id, wall).managing())
+        elif any(type.kind == id.type.unversioned for type in definition.watches):
+            found.append(_Asked(each, definition, id, wall).watching())
+    return found
+
+
+class _Asked:
+    """A question about one resource to one controller."""
+
+    def __init__(self, supervisor: Supervisor, definition: Any, id: ResourceId, wall: Wall) -> None:
+        self._supervisor = supervisor
+        self._definition = definition
+        self._id = id
+        self._wall = wall
+        self._journal = supervisor.journal
+        self._through = {type.name: mapper_name(watch.mapper) for type, watch in definition.watches.items()}
+        self._why = ControllerWhy(name=supervisor.fence_name, process=supervisor.process)
+
+    def watching(self) -> ControllerWhy:
+        """Return what the controller does about a resource of a watched type."""
+        status, key = self._supervisor.status(), self._supervisor.key_status(self._id.key)
+        why = replace(self._why, role="watches", turned_away=self._turned_away())
+        if status.phase != "running" or key is None:
+            return self._inactive(why, status)
+        concerned = [each for each in key.unmapped if (each.type.unversioned, each.key) == self._kind_and_key]
+        return replace(why, unmapped=self._unmapped(concerned), unmapped_count=len(concerned))
+
+    def managing(self) -> ControllerWhy:
+        """Return what the controller does about a resource that it manages."""
+        status, key = self._supervisor.status(), self._supervisor.key_status(self._id.key)
+        runs = [] if self._journal is None else list(islice(self._journal.runs_of(self._id.key), RECONCILES))
+        why = replace(
+            self._why,
+            role="manages",
+            turned_away=self._turned_away(),
+            reconciles=tuple(self._reconcile(each) for each in runs),
+            paused=status.paused is not None,
+            pause_reason=status.paused or "",
+        )
+        if status.phase != "running" or key is None:
+            return self._inactive(why, status)
+        why = replace(
+            why,
+            shard=0 if key.shard is None else key.shard + 1,
+            unmapped=self._unmapped(key.unmapped),
+            unmapped_count=len(key.unmapped),
+            behind=key.waiting,
+        )
+        return self._in_queue(why, key, runs) if key.here else self._elsewhere(why, key)
+
+    @property
+    def _kind_and_key(self) -> tuple[tuple[str, str], Key]:
+        return self._id.type.unversioned, self._id.key
+
+    def _inactive(self, why: ControllerWhy, status: ControllerStatus) -> ControllerWhy:
+        """Return the answer of a controller that reconciles nothing now."""
+        state = "starting" if status.phase == "running" else status.phase
+        return replace(
+            why,
+            state=state,
+            since=self._wall(trio.current_time() - status.seconds),
+            error=status.error,
+            traceback=self._traceback("RunEnded") if status.error else "",
+            holder=status.leader,
+            priming=priming_types(status),
+        )
+
+    def _elsewhere(self, why: ControllerWhy, key: KeyStatus) -> ControllerWhy:
+        """Return the answer of a controller whose shard another process has."""
+        lease = f"{self._supervisor.fence_name}#{key.shard}"
+        events = () if self._journal is None else self._journal.events("LeaseAwaited")
+        holder = next((str(each.fields["holder"]) for each in events if each.fields["name"] == lease), "")
+        return replace(why, state="standby", holder=holder)
+
+    def _in_queue(self, why: ControllerWhy, key: KeyStatus, runs: Sequence[Ran]) -> ControllerWhy:
+        """Return the answer of a controller that is running here."""
+        queued, not_done, wall = key.queued, key.not_done, self._wall
+        if queued is None and not_done is None:
+            return replace(why, state="idle", since=wall(runs[0].at) if runs else 0.0)
+        if not_done is not None:
+            trace = runs[0].traceback if runs else ""
+            why = replace(why, error=not_done.error, traceback=bounded(trace, _LONGEST), attempt=not_done.attempts)
+        if queued is None:
+            assert not_done is not None
+            return replace(why, state="given up", since=wall(not_done.at))
+        why = replace(
+            why,
+            attempt=queued.attempt,
+            causes=tuple(self._cause(each) for each in (*queued.reasons, *queued.following)),
+            owed_since=0.0 if queued.state == "scheduled" else wall(queued.since),
+        )
+        if queued.state == "scheduled":
+            return replace(why, state="scheduled", until=wall(queued.due))
+        if key.began is not None:
+            return replace(why, state="running", since=wall(key.began), stack=bounded(key.stack, _LONGEST))
+        if key.hold is not None:
+            hold = key.hold
+            written = None if hold.written is None else Ref.of(hold.written.type, hold.written.key)
+            by = None if hold.key is None else Ref.of(self._definition.manages.name, hold.key)
+            return replace(
+                why, state="held", since=wall(hold.since), held_write=written, held_by=by, error=hold.why, traceback=""
+            )
+        if queued.state == "backing off":
+            slowed = not_done is not None and not_done.outcome == "slowed"
+            return replace(why, state="slowed" if slowed else "waiting", until=wall(queued.due))
+        return replace(why, state="queued", since=wall(queued.since))
+
+    def _traceback(self, event: str, **fields: object) -> str:
+        """Return the traceback of the newest event with this name and these fields."""
+        for each in () if self._journal is None else self._journal.events(event):
+            if all(each.fields.get(name) == value for name, value in fields.items()):
+                return bounded(each.fields.get("traceback", ""), _LONGEST)
+        return ""
+
+    def _unmapped(self, changes: Sequence[Unmapped]) -> tuple[UnmappedChange, ...]:
+        return tuple(
+            UnmappedChange(
+                resource=Ref.of(each.type, each.key),
+                revision=each.revision,
+                function=each.function,
+                error=each.error,
+                traceback=self._traceback("MappingFailed", mapper=each.function, type=each.type),
+                failures=each.failures,
+                since=self._wall(each.since),
+                until=self._wall(each.due),
+            )
+            for each in changes[:UNMAPPED]
+        )
+
+    def _turned_away(self) -> tuple[TurnedAwayChange, ...]:
+        if self._journal is None:
+            return ()
+        return tuple(
+            TurnedAwayChange(self._wall(each.at), Ref.of(each.type, each.key), each.revision, each.predicate)
+            for each in self._journal.turned_away_of(*self._kind_and_key)
+        )
+
+    def _reconcile(self, ran: Ran) -> PastReconcile:
+        return PastReconcile(
+            at=self._wall(ran.at),
+            outcome=ran.outcome,
+            seconds=ran.seconds,
+            waited=max(ran.waited, 0.0),
+            attempt=ran.attempt,
+            causes=tuple(self._cause(Reason(*each)) for each in ran.reasons),
+            reads=tuple(dict.fromkeys(_read(*each) for each in ran.reads)),
+            writes=tuple(_written(each) for each in ran.writes),
+            error=ran.error,
+            traceback=bounded(ran.traceback, _LONGEST),
+        )
+
+    def _cause(self, reason: Reason) -> Cause:
+        if reason.type is None or reason.key is None:
+            return Cause(reason.what)
+        own = (reason.type.unversioned, reason.key) == self._kind_and_key
+        through = "" if own else self._through.get(reason.type, "")
+        return Cause(reason.what, Ref.of(reason.type, reason.key), reason.revision, through)
+
+
+def _read(type: TypeName, what: Any) -> Touched:
+    return Touched("get", Ref.of(type, what)) if isinstance(what, tuple) else Touched(what, Ref(str(type)))
+
+
+def _written(write: OwnWrite) -> Touched:
+    how = f"status {write.status_key} written" if write.what == "status" else write.what
+    return Touched(how, Ref.of(write.type, write.key), write.revision)
+
+
+def priming_types(status: ControllerStatus) -> tuple[PrimingType, ...]:
+    """Return the types that a controller's run waits for."""
+    if status.phase != "priming":
+        return ()
+    return tuple(
+        PrimingType(str(each.type), each.resources, each.revision, each.target, each.cut_off)
+        for each in status.types
+        if not each.primed or each.revision < each.target
+    )
+
+
+def stuck_here(supervisors: Iterable[Supervisor], longer_than: float) -> StuckList:
+    """Return what the controllers of this process have owed for longer than this many seconds, the oldest first."""
+    wall, now = to_wall(), trio.current_time()
+    items: list[StuckItem] = []
+    more = 0
+    for each in supervisors:
+        found, left = _stuck_of(each, now, longer_than, wall)
+        items += found
+        more += left
+    items.sort(key=lambda item: item.since)
+    return StuckList(wall_time(), tuple(items[:STUCK]), more + len(items[STUCK:]))
+
+
+def _stuck_of(supervisor: Supervisor, now: float, longer_than: float, wall: Wall) -> tuple[list[StuckItem], int]:
+    status, before, definition = supervisor.status(), now - longer_than, supervisor.definition
+    if definition is None:
+        return [], 0
+    type = definition.manages.name
+    of = StuckItem(supervisor.fence_name, supervisor.process, Ref(str(type)))
+    if status.phase in ("starting", "priming", "resting") and now - status.seconds < before:
+        since = wall(now - status.seconds)
+        waits = ", ".join(f"{each.type} ({each.received} received)" for each in priming_types(status))
+        return [replace(of, state=status.phase, since=since, error=status.error or waits)], 0
+    if supervisor.run is None or supervisor.run.keys is None:
+        return [], 0
+    paused = "" if status.paused is None else f"the controller is paused{status.paused and f' ({status.paused})'}"
+    pending = supervisor.run.keys.pending_since(before, STUCK)
+    items = [
+        replace(
+            of,
+            resource=Ref.of(type, key),
+            state=_state_of(queued.state, not_done is not None and not_done.outcome == "slowed", pending.hold),
+            since=wall(queued.since),
+            attempt=queued.attempt,
+            error=paused if not_done is None else not_done.error,
+        )
+        for key, queued, not_done in pending.keys
+    ]
+    items += [
+        replace(of, resource=Ref.of(type, each.id.key), state="given up", since=wall(each.at), error=each.error)
+        for each in pending.given_up
+    ]
+    unmapped = [
+        replace(
+            of,
+            resource=Ref.of(each.type, each.key),
+            state="unmapped",
+            since=wall(each.since),
+            attempt=each.failures,
+            error=f"{each.function}: {each.error}",
+        )
+        for each in pending.unmapped
+    ]
+    more = pending.total - len(pending.keys) + len(unmapped[STUCK:])
+    return items + unmapped[:STUCK], more
+
+
+def _state_of(queued: str, slowed: bool, hold: object) -> str:
+    if queued == "in hand":
+        return "running"
+    if hold is not None:
+        return "held"
+    if queued == "backing off":
+        return "slowed" if slowed else "waiting"
+    return "queued"

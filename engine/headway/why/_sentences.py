@@ -1,0 +1,270 @@
+"""The answers as sentences. A pure function from an answer to lines. No I/O."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from headway.why._answer import (
+    Cause,
+    ControllerWhy,
+    PastReconcile,
+    Ref,
+    Stored,
+    StuckItem,
+    StuckList,
+    TurnedAwayChange,
+    UnmappedChange,
+    Why,
+)
+
+_SHOWN = 5
+"""The number of reconciles, of writes and of unmapped changes that are shown."""
+
+
+def why_sentences(why: Why) -> list[str]:
+    """Return the answer to "why is this not done?", one line each."""
+    assert why.resource is not None
+    lines = [f"{why.resource.type} {str(why.resource).partition(' ')[2]}"]
+    lines += [f"  {each}" for each in _stored(why)]
+    managing = [each for each in why.controllers if each.role == "manages"]
+    if not managing:
+        lines += _nobody(why)
+    for each in (*managing, *(each for each in why.controllers if each.role != "manages")):
+        found = list(_controller(each, why.at))
+        if each.role == "manages" or found:
+            lines.append(f"Controller {each.name} {each.role} it, in process {each.process}.")
+            lines += [f"  {line}" for line in found]
+    active = {each.name for each in managing if each.state != "standby"}
+    for gone in why.gone:
+        if left := [name for name in gone.controllers if name not in active]:
+            lines.append(
+                f"Process {gone.process}, which ran {', '.join(left)}, is gone since {_when(gone.since, why.at)}."
+            )
+    lines += [f"Process {each} did not answer, so what its controllers do is not known." for each in why.unreachable]
+    if why.writes:
+        lines.append("Its last writes, the newest first:")
+        lines += [
+            f"  Revision {each.revision} at {_when(each.at, why.at)}: {each.verb}{_by(each.writer)}."
+            for each in why.writes[:_SHOWN]
+        ]
+    return lines
+
+
+def stuck_sentences(stuck: StuckList) -> list[str]:
+    """Return the answer to "what is stuck?", one line each."""
+    lines = [_stuck(each, stuck.at) for each in stuck.items]
+    if stuck.more:
+        lines.append(f"{stuck.more} more are not listed.")
+    lines += [f"Process {each} did not answer, so what its controllers owe is not known." for each in stuck.unreachable]
+    return lines
+
+
+def _stuck(item: StuckItem, now: float) -> str:
+    where = f"controller {item.controller} ({item.process})"
+    since = f"since {_when(item.since, now)}"
+    error = f": {item.error}" if item.error else ""
+    attempt = f", attempt {item.attempt}" if item.attempt > 1 else ""
+    if item.resource is None or not item.resource.name:
+        return f"{where[0].upper()}{where[1:]} has been {item.state} {since}{error}"
+    if item.state == "unmapped":
+        return f"{item.resource}: {where} could not map its change {since}{attempt}{error}"
+    if item.state == "given up":
+        return f"{item.resource}: {where} gave up at {_when(item.since, now)}, and waits for a change{error}"
+    return f"{item.resource}: {where} has owed work {since}, {item.state}{attempt}{error}"
+
+
+def _nobody(why: Why) -> Iterator[str]:
+    assert why.resource is not None
+    if not why.gone:
+        yield f"No controller manages {why.resource.type} in any process that is connected to this server."
+
+
+def _stored(why: Why) -> Iterator[str]:
+    stored = why.stored
+    if stored is None:
+        deleted = next((each for each in why.writes if each.verb == "deleted"), None)
+        if deleted is None:
+            yield "It is not stored."
+        else:
+            when = _when(deleted.at, why.at)
+            yield f"It is not stored: it was deleted at revision {deleted.revision}, at {when}{_by(deleted.writer)}."
+        return
+    yield f"It is stored at version {stored.version}, generation {stored.generation}."
+    if stored.owner is not None:
+        yield f"It is owned by {stored.owner}, and is deleted with it."
+    yield from _deletion(stored)
+    for each in stored.conditions:
+        older = "" if each.current else ", for an older generation"
+        text = f" {each.reason}" if each.reason else ""
+        text += f" ({each.message})" if each.message else ""
+        yield f"Condition {each.type} is {each.state} by {each.by}{older}.{text}"
+
+
+def _deletion(stored: Stored) -> Iterator[str]:
+    if stored.deleting:
+        held = ", ".join(each.name for each in stored.finalizers)
+        yield f"It is marked for deletion, and held by {held}." if held else "It is marked for deletion."
+    for each in stored.finalizers:
+        if each.controller:
+            yield f"Its finalizer {each.name} is removed by controller {each.controller}."
+        else:
+            yield f"Its finalizer {each.name} is of no known controller: its owner has to remove it."
+
+
+def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
+    if it.paused:
+        why = f" ({it.pause_reason})" if it.pause_reason else ""
+        yield f"It is paused{why}, so it reconciles nothing. To end that: `headway resume {it.name}`."
+    yield from _state(it, now)
+    if it.owed_since:
+        yield f"It has owed this work since {_when(it.owed_since, now)}."
+    for cause in it.causes:
+        if text := _cause(cause):
+            yield f"Queued by: {text}."
+    for change in it.unmapped[:_SHOWN]:
+        yield from _unmapped(change, it.role, now)
+    if it.unmapped_count > len(it.unmapped[:_SHOWN]):
+        yield f"{it.unmapped_count} resources in all have a change that could not be mapped."
+    if it.behind:
+        yield f"{it.behind} changes wait until all types of the controller have reached them."
+    for turned in it.turned_away:
+        yield _turned_away(turned, now)
+    for reconcile in it.reconciles[:_SHOWN]:
+        yield _reconcile(reconcile, now)
+
+
+def _state(it: ControllerWhy, now: float) -> Iterator[str]:
+    since, until = _when(it.since, now), _when(it.until, now)
+    error = f"The last error: {it.error}" if it.error else ""
+    if it.state == "idle":
+        yield f"It is idle since {since}." if it.since else "It is idle: it owes nothing."
+    elif it.state == "queued":
+        yield f"It is queued since {since}, for attempt {it.attempt}."
+    elif it.state == "running":
+        yield f"It has been running for {_seconds(now - it.since)}, attempt {it.attempt}."
+        if it.stack:
+            yield "It waits at:"
+            yield from _indented(it.stack)
+    elif it.state == "held":
+        write = f"the write of {it.held_write}" if it.held_write else "a write"
+        by = f" in the reconcile of {it.held_by}" if it.held_by else ""
+        yield f"It is held since {since}: the outcome of {write}{by} is unknown, and is being resolved."
+    elif it.state == "waiting":
+        failures = f"after {it.attempt - 1} failures in a row" if it.attempt > 2 else "after a failure"
+        yield f"It waits until {until} for attempt {it.attempt}, {failures}."
+    elif it.state == "slowed":
+        yield f"It waits until {until}, because it {it.error}."
+        error = ""
+    elif it.state == "given up":
+        yield f"It gave up at {since}, and waits for a change."
+    elif it.state == "scheduled":
+        yield f"It asked to be reconciled again at {until}, and owes nothing until then."
+    elif it.state == "standby" and it.shard:
+        holder = f", which process {it.holder} holds" if it.holder else ", which another process holds"
+        yield f"It stands by: the resource belongs to shard {it.shard - 1}{holder}."
+    elif it.state == "standby":
+        yield f"It stands by since {since}: process {it.holder} holds the lease {it.name}."
+    elif it.state == "priming":
+        yield f"The controller has been priming since {since}, so nothing is reconciled yet."
+        for each in it.priming:
+            cut_off = f"; {each.cut_off}" if each.cut_off else ""
+            counts = f"{each.received} received, revision {each.revision} of {each.target}"
+            yield f"It waits for {each.type}: {counts}{cut_off}."
+    elif it.state == "resting":
+        yield f"Its last run failed at {since}, and the next one begins soon."
+    elif it.state == "starting":
+        yield f"The controller has been starting since {since}: it acquires its lease and raises its fence."
+    elif it.state == "ended":
+        yield "The controller has ended with the block of its engine."
+    if error:
+        head, *rest = error.split("\n")
+        yield head
+        yield from _indented("\n".join(rest))
+        yield from _frames(it.traceback)
+
+
+def _indented(text: str) -> Iterator[str]:
+    for line in text.rstrip("\n").split("\n"):
+        if line:
+            yield f"    {line}"
+
+
+def _frames(traceback: str) -> Iterator[str]:
+    """Yield the lines of a traceback without its end, the error's own text, which stands before it."""
+    lines = traceback.rstrip("\n").split("\n")
+    while lines and not lines[-1].startswith("  "):
+        lines.pop()
+    yield from _indented("\n".join(lines))
+
+
+def _cause(cause: Cause) -> str:
+    if cause.resource is None:
+        return {"started": "the start of the run", "owed": "what the last run left", "retry": ""}.get(
+            cause.what, cause.what
+        )
+    if cause.what == "started":
+        return f"the start of the run, from {cause.resource}" + (f" by {cause.through}" if cause.through else "")
+    through = f", through {cause.through}" if cause.through else ""
+    writer = f", which {cause.writer} wrote" if cause.writer else ""
+    return f"{cause.resource} {cause.what} at revision {cause.revision}{writer}{through}"
+
+
+def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
+    may = ", which may concern this resource," if role == "manages" else ""
+    yield (
+        f"Unmapped: {change.function} raised for {_named(change.resource)} at revision {change.revision}{may} "
+        f"{_times(change.failures)} since {_when(change.since, now)}; next attempt at {_when(change.until, now)}."
+    )
+    yield f"  {change.error}"
+    yield from _frames(change.traceback)
+
+
+def _named(resource: Ref | None) -> str:
+    if resource is None:
+        return "a resource"
+    return str(resource) if resource.name else f"a {resource.kind}"
+
+
+def _turned_away(turned: TurnedAwayChange, now: float) -> str:
+    return (
+        f"Predicate {turned.predicate} turned away the change of {_named(turned.resource)} at revision "
+        f"{turned.revision}, at {_when(turned.at, now)}, so nothing was queued for it."
+    )
+
+
+def _reconcile(it: PastReconcile, now: float) -> str:
+    causes = "; ".join(filter(None, map(_cause, it.causes)))
+    reads = ", ".join(map(str, it.reads)) or "nothing"
+    writes = ", ".join(f"{each.resource} {each.how} at {each.revision}" for each in it.writes) or "nothing"
+    error = f": {it.error}" if it.error else ""
+    return (
+        f"Reconcile at {_when(it.at, now)}, attempt {it.attempt}, in {_seconds(it.seconds)}: {it.outcome}{error}. "
+        f"Because of: {causes or 'unknown'}. Read: {reads}. Wrote: {writes}."
+    )
+
+
+def _by(writer: str) -> str:
+    return f" by {writer}" if writer else ""
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _when(at: float, now: float) -> str:
+    """Return a time of day in UTC, and how far it is from now. Times of other days have their date."""
+    if not at:
+        return "an unknown time"
+    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    form = "%H:%M:%S" if abs(now - at) < 43_200 else "%Y-%m-%d %H:%M:%S"
+    distance = _seconds(abs(now - at))
+    return f"{moment:{form}} ({f'in {distance}' if at > now else f'{distance} ago'})"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

@@ -1,0 +1,173 @@
+"""ObserveService: the questions over the network, and the streams of the processes that answer them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Protocol
+
+from grpclib import GRPCError
+from grpclib.const import Cardinality, Handler, Status
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.protobuf import decode
+from headway.resource import Registry, ResourceId, TypeName, quoted, type_name
+from headway.service import AccessChecks, Permissions, admit_id, check_text, denied, invalid, unary_handlers
+from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, StuckList, Touched, Why
+from headway.why._host import Busy, ObserveHost
+from headway.why._wire import to_message
+
+OBSERVE_SERVICE = "headway.observe.v1.ObserveService"
+ATTEND = f"/{OBSERVE_SERVICE}/Attend"
+MOST_CONTROLLERS = 1000
+"""The number of controllers of one process."""
+
+
+class ObservePermissions(Permissions, Protocol):
+    """The permissions of the caller of the current request."""
+
+    def may_observe(self, id: ResourceId) -> bool:
+        """Return True if the caller may ask why this resource is not done."""
+        ...
+
+    def may_observe_all(self, type: TypeName) -> bool:
+        """Return True if the caller may do so for every resource of the type."""
+        ...
+
+
+class ObserveService:
+    """Answers to "why is this not done?". Its methods are grpclib handlers.
+
+    Args:
+        permissions: what the caller may observe; without them, everything.
+    """
+
+    def __init__(self, host: ObserveHost, registry: Registry, permissions: ObservePermissions | None = None) -> None:
+        self._host = host
+        self._permissions = permissions
+        self._access = AccessChecks(permissions, registry)
+
+    async def why(self, message: observe_pb.WhyRequest) -> observe_pb.WhyResponse:
+        """Answer why a resource is, or is not, done."""
+        type, key = admit_id(self._access, message.id, "id")
+        id = ResourceId(type.name, key[2], key[0], key[1])
+        if not self._may(id):
+            raise denied(f"permission denied: you may not observe {id}")
+        why = await self._host.why(id)
+        if self._permissions is not None:
+            why = redacted(why, self._may_know)
+        return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())
+
+    async def stuck(self, message: observe_pb.StuckRequest) -> observe_pb.StuckResponse:
+        """Answer what has owed work for long, of the types that the caller may observe everywhere."""
+        if not (math.isfinite(message.longer_than) and message.longer_than >= 0):
+            raise invalid(f"longer_than {message.longer_than} must be a number of seconds >= 0, such as 60")
+        permissions, allowed = self._permissions, set[str]()
+        if permissions is not None:
+            allowed = {str(type.name) for type in self._access.registry if permissions.may_observe_all(type.name)}
+            if not allowed:
+                raise denied("permission denied: there is no type that you may observe everywhere")
+        stuck = await self._host.stuck(message.longer_than)
+        if permissions is not None:
+            stuck = self._allowed(stuck, allowed)
+        return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=stuck.sentences())
+
+    def _allowed(self, stuck: StuckList, types: set[str]) -> StuckList:
+        """Return the items of these types. How many more there are is known only to a caller who may observe all."""
+        items = tuple(each for each in stuck.items if each.resource is not None and each.resource.type in types)
+        everything = all(str(type.name) in types for type in self._access.registry)
+        return replace(stuck, items=items, more=stuck.more if everything else 0)
+
+    async def attend(self, stream: Any) -> None:
+        """Serve Attend as a grpclib handler: send questions to a process until its stream ends.
+
+        It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
+        """
+        message: observe_pb.AttendRequest = await stream.recv_message()
+        check_text("process", message.process)
+        if not message.process:
+            raise invalid("process is required: the name of the process that attends, such as 'web-1'")
+        if not 1 <= len(message.controllers) <= MOST_CONTROLLERS:
+            raise invalid(f"controllers must have 1 to {MOST_CONTROLLERS} entries, not {len(message.controllers)}")
+        controllers = {}
+        for each in message.controllers:
+            check_text("controllers.name", each.name)
+            if self._permissions is not None and not self._permissions.may_take_lease(each.name):
+                raise denied(f"permission denied: you may not acquire lease {each.name}")
+            controllers[each.name] = type_name(each.manages).unversioned
+        try:
+            async with self._host.attended(message.process, controllers) as attending:
+                await stream.send_message(observe_pb.Question())
+                async for question in attending.questions:
+                    await stream.send_message(question)
+        except Busy:
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many processes attend; try again later") from None
+
+    async def answer(self, message: observe_pb.AnswerRequest) -> observe_pb.AnswerResponse:
+        """Take the answer to a question. Only its addressee knows its number."""
+        if not self._host.answered(message):
+            raise GRPCError(Status.NOT_FOUND, f"number {quoted(message.number)}: no question waits for this answer")
+        return observe_pb.AnswerResponse()
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """Return the handlers by path."""
+        pb = observe_pb
+        unary = unary_handlers(
+            OBSERVE_SERVICE,
+            Why=(self.why, pb.WhyRequest, pb.WhyResponse),
+            Stuck=(self.stuck, pb.StuckRequest, pb.StuckResponse),
+            Answer=(self.answer, pb.AnswerRequest, pb.AnswerResponse),
+        )
+        return {**unary, ATTEND: Handler(self.attend, Cardinality.UNARY_STREAM, pb.AttendRequest, pb.Question)}
+
+    def _may(self, id: ResourceId) -> bool:
+        return self._permissions is None or self._permissions.may_observe(id)
+
+    def _may_know(self, ref: Ref) -> bool:
+        return not ref.name or self._may(ref.id())
+
+
+class QuestionDecoder:
+    """A decoder of one stream's questions."""
+
+    def __call__(self, bodies: list[bytes]) -> list[observe_pb.Question]:
+        """Return the questions that arrived together."""
+        return [decode(observe_pb.Question, body) for body in bodies]
+
+
+def redacted(why: Why, may_know: Any) -> Why:
+    """Return an answer without the names of other resources that the caller may not observe. Their types remain."""
+
+    def ref(it: Ref | None) -> Ref | None:
+        return it if it is None or it == why.resource or may_know(it) else Ref(it.type)
+
+    def causes(them: tuple[Cause, ...]) -> tuple[Cause, ...]:
+        return tuple(replace(each, resource=ref(each.resource)) for each in them)
+
+    def touched(them: tuple[Touched, ...]) -> tuple[Touched, ...]:
+        return tuple(replace(each, resource=ref(each.resource)) for each in them)
+
+    def reconcile(it: PastReconcile) -> PastReconcile:
+        return replace(it, causes=causes(it.causes), reads=touched(it.reads), writes=touched(it.writes))
+
+    def part(it: ControllerWhy) -> ControllerWhy:
+        return replace(
+            it,
+            causes=causes(it.causes),
+            held_write=ref(it.held_write),
+            held_by=ref(it.held_by),
+            # The error of a mapper is about the change that it got.
+            unmapped=tuple(
+                each
+                if (known := ref(each.resource)) == each.resource
+                else replace(each, resource=known, error="(you may not observe that resource)", traceback="")
+                for each in it.unmapped
+            ),
+            turned_away=tuple(replace(each, resource=ref(each.resource)) for each in it.turned_away),
+            reconciles=tuple(map(reconcile, it.reconciles)),
+        )
+
+    stored = why.stored
+    if stored is not None:
+        stored = replace(stored, owner=ref(stored.owner))
+    return replace(why, stored=stored, controllers=tuple(map(part, why.controllers)))

@@ -1,0 +1,37 @@
+"""The answers as messages. Each class of `_answer.py` has a message of the same name and fields. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.why import _answer
+
+T = TypeVar("T")
+
+
+def to_message(value: Any) -> Any:
+    """Return an answer, or a part of one, as a message."""
+    if isinstance(value, tuple):
+        return [to_message(each) for each in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    made = getattr(observe_pb, type(value).__name__)
+    return made(**{each.name: to_message(getattr(value, each.name)) for each in dataclasses.fields(value)})
+
+
+def from_message(cls: type[T], message: Any) -> T:
+    """Return the answer of this class, or part of one, that a message holds."""
+    made: T = _value(message)
+    assert isinstance(made, cls)
+    return made
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_value(each) for each in value)
+    cls = getattr(_answer, type(value).__name__, None)
+    if cls is None or not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
+        return value
+    return cls(**{each.name: _value(getattr(value, each.name)) for each in dataclasses.fields(cls)})

@@ -1,0 +1,25 @@
+"""`headway pause` and `headway resume`."""
+
+from __future__ import annotations
+
+from tests.cli.terminal import Terminal
+
+
+async def test_controller_is_paused_and_resumed(headway: Terminal) -> None:
+    """`list` shows the pause, and a second call changes only its reason."""
+    for reason, told in (("an audit", "is paused"), ("a repair", "was paused already")):
+        done = await headway("pause", "staff/teams", "--reason", reason)
+        assert (done.returncode, done.stdout) == (0, f"staff/teams {told}\n")
+        listed = (await headway("list", "pause")).stdout
+        assert ("staff/teams" in listed, reason in listed) == (True, True)
+    for told in ("is resumed", "was not paused"):
+        done = await headway("resume", "staff/teams")
+        assert (done.returncode, done.stdout) == (0, f"staff/teams {told}\n")
+    assert "staff/teams" not in (await headway("list", "pause")).stdout
+
+
+async def test_name_without_its_app_is_wrong_usage(headway: Terminal) -> None:
+    """The error shows the right form."""
+    for command in ("pause", "resume"):
+        done = await headway(command, "teams")
+        assert (done.returncode, "'staff/teams'" in done.stderr) == (2, True)

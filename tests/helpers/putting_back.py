@@ -1,0 +1,119 @@
+"""Rules for a run machine: an operator compacts the store, backs it up, and puts it back to the backup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+import headway
+from headway.resource import ResourceType
+from headway.testing import LiveRun
+from tests.helpers.contract import Witness
+from tests.helpers.faulty_channel import FaultyChannel
+from tests.helpers.noted_pools import NotedPools
+from tests.helpers.restorable import Backup, RestorableBackend
+from tests.helpers.stream_beginnings import Unreachable
+
+names = st.sampled_from(["a", "b", "c"])
+members = st.sampled_from(["m1", "m2", "m3"])
+operations = st.sampled_from(["pool", "no pool", "member", "no member", "no summary", "spoilt summary"])
+changes = st.lists(st.tuples(operations, names, members), max_size=3)
+
+
+class PuttingBack(LiveRun):
+    """A mixin with these rules, for the controller of a `NotedPools`."""
+
+    engine: headway.Engine
+    store: RestorableBackend
+    channel: FaultyChannel
+    pools: NotedPools
+    witness: Witness
+    backup: Backup | None
+
+    @rule()
+    def compact(self) -> None:
+        """Drop the history of the store, so that a stream that is cut off cannot be resumed."""
+        self._at_once(self.store.compact)
+
+    @rule()
+    def back_up(self) -> None:
+        self.backup = self.store.back_up()
+
+    @precondition(lambda self: self.backup is not None)
+    @rule(new_id=st.booleans(), changes=changes, away=st.sampled_from([0, 3, 7]), ends=st.booleans())
+    def restore(self, new_id: bool, changes: list[tuple[str, str, str]], away: int = 0, ends: bool = False) -> None:
+        """Put the store back to a backup. Without a new id, no run begins until an operator accepts it.
+
+        Until the streams find out, the run goes on with what it has cached. They are unreachable ``away`` times before
+        that. The run may end in the meantime.
+        """
+        # Every call ends, and every open watch waits for the next commit.
+        self.channel.end_calls()
+        self._pass(0.1)
+        if self.backup is None or not self._is_running() or self._delivered() <= self.backup.revision:
+            # Nothing has been delivered that the store would lose.
+            return
+        backup, self.backup = self.backup, None
+        self.witness.put_back()
+        self.witness.restored_to = backup.revision
+        if new_id:
+            self.witness.resume()
+        for type in self.kinds():
+            self.channel.begin(type, *[Unreachable()] * away)
+        self._at_once(lambda: self.store.restore(backup, new_id=new_id))
+        self.channel.forget()
+        self._change(changes)
+        if away and self._is_running():
+            self._reconcile_all()
+            if ends:
+                self.pools.fail_source()
+        # Within this time, every stream has been opened again, or a position has been read instead.
+        self._pass(60.0)
+        if not new_id:
+            reconciled = len(self.witness.reconciles)
+            self._change([("pool", "a", ""), ("pool", "b", ""), ("pool", "c", "")])
+            self._pass(60.0)
+            assert len(self.witness.reconciles) == reconciled, "C2: a run went on with a store that was rolled back"
+            assert not self._is_running(), "C2: the cache of a store that was rolled back can be read"
+            self.witness.check()
+            self.witness.resume()
+            assert self.engine.accept_store(), "a store that was rolled back was not noticed"
+        self._pass(60.0)
+
+    def _reconcile_all(self) -> None:
+        """Let the run that goes on write what it computes from the history that the store has lost."""
+        blind, self.pools.blind = self.pools.blind, True
+        for name in ("a", "b", "c"):
+            self.pools.enqueue(name)
+        self._pass(0.05)
+        self.pools.blind = blind
+
+    def _delivered(self) -> int:
+        return max(self.channel.streams(type).delivered for type in self.kinds())
+
+    def _at_once(self, function: Callable[[], None]) -> None:
+        async def call() -> None:
+            function()
+
+        self.call(call)
+
+    # --- what the machine implements ---
+
+    def _change(self, changes: list[tuple[str, str, str]]) -> None:
+        """Make changes."""
+        raise NotImplementedError
+
+    def _pass(self, seconds: float) -> None:
+        """Let time pass."""
+        raise NotImplementedError
+
+    def _is_running(self) -> bool:
+        """Return True if the cache of the present run can be read."""
+        raise NotImplementedError
+
+    def kinds(self) -> list[ResourceType[Any]]:
+        """Return every type whose streams may have faults."""
+        raise NotImplementedError

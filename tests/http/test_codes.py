@@ -1,0 +1,243 @@
+"""Every path, method, parameter and code, as a table of requests over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.http import RequestLimits
+from headway.http._refusal import CODES
+from tests.http.kit import CORE, PARTITION_PATH, TEAM, TEAMS, Member, Rank, Team, serving
+
+SITES, SECRETS = "/api/staff/v1/site", "/api/vault/v1/secret"
+
+
+class Row(NamedTuple):
+    method: str
+    path: str
+    code: int
+    says: str = ""
+    body: Any = None
+
+
+ADA = {"data": {"members": [{"login": "ada", "rank": "SENIOR"}], "budget": "7"}}
+STORED = {"id": {"type": {"group": "staff", "groupVersion": "v1", "kind": "Team"}, "name": "core"}}
+ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+READY = {"observedGeneration": ULID, "conditions": [{"type": "Ready", "state": "STATE_TRUE"}]}
+
+ROWS = [
+    # --- one resource ---
+    Row("GET", CORE, 200, '"login":"ada"'),
+    Row("GET", f"{CORE}?consistent", 200),
+    Row("GET", f"{CORE}?consistent=false", 200),
+    Row("GET", f"{CORE}?consistent=maybe", 400, "consistent='maybe' must be true or false"),
+    Row("GET", f"{CORE}?partition=default&namespace=default", 200),
+    Row("GET", f"{CORE}?ns=default&namespace=default", 200),
+    Row("GET", f"{CORE}?ns=other", 404, "Team other/core not found"),
+    Row("GET", f"{CORE}?ns=a&namespace=b", 400, "contradict each other"),
+    Row("GET", f"{CORE}?ns=A", 400, "'A' is not a valid name"),
+    Row("GET", f"{CORE}?uid={ULID}", 404),
+    Row("GET", f"{CORE}?nmespace=a", 400, "unknown parameter 'nmespace'; did you mean 'namespace'"),
+    Row("GET", f"{CORE}?ns=a&ns=b", 400, "given more than once"),
+    Row("GET", f"{CORE}?%ff", 400, "the query cannot be read"),
+    Row("GET", f"{CORE}?version=999", 400, "unknown parameter 'version'"),
+    Row("GET", f"{TEAMS}/missing", 404, "Team missing not found"),
+    Row("GET", f"{TEAMS}/UPPER", 400, "is not a valid name"),
+    Row("GET", f"{SITES}/berlin?partition=default", 400, "the type is cluster-scoped"),
+    Row("GET", f"{SECRETS}/key?namespace=default", 400, "the type is partition-scoped"),
+    Row("GET", f"{PARTITION_PATH}/none", 404),
+    # --- paths and methods ---
+    Row("GET", "/", 404, "not found: the paths are /api/"),
+    Row("GET", "/api/staff/v1", 404),
+    Row("GET", f"{CORE}/", 404),
+    Row("GET", f"{CORE}/status", 404),
+    Row("GET", "/api/staff/v1/tem/core", 404, "no type staff.v1.tem is registered"),
+    Row("GET", "/api/staff/v2/team/core", 404),
+    Row("GET", "/api/staff/v1/Team/core", 404),
+    Row("GET", "/api/staff/v1/team/a%2Fb", 404),
+    Row("POST", CORE, 405, "POST is not allowed here: use GET, PUT, PATCH, DELETE"),
+    Row("OPTIONS", CORE, 405),
+    Row("HEAD", CORE, 405),
+    Row("POST", TEAMS, 405, "use GET"),
+    Row("DELETE", TEAMS, 405),
+    Row("GET", f"{CORE}/status/mine", 405, "use PUT"),
+    Row("PUT", "/api/openapi.json", 405),
+    # --- writes ---
+    Row("PUT", CORE, 200, '"budget":"7"', ADA),
+    Row("PUT", CORE, 200, '"budget":"8"', {"data": {"budget": 8}}),
+    Row("PUT", CORE, 200, "", {}),
+    Row("PUT", f"{TEAMS}/new", 200, "", {**STORED, "id": {**STORED["id"], "name": "new"}}),
+    Row("PUT", f"{CORE}?version=999", 409, "not 999; read it again", ADA),
+    Row("PUT", CORE, 409, "not 999; read it again", {**ADA, "version": "999"}),
+    Row("PUT", f"{CORE}?version=999", 400, "keep one", {**ADA, "version": "2"}),
+    Row("PUT", f"{CORE}?uid={ULID}", 409, '"reason":"WRONG_UID"', ADA),
+    Row("PUT", f"{CORE}?name_prefix=a", 400, "unknown parameter", ADA),
+    Row("PUT", f"{TEAMS}/x?namespace=none", 400, "namespace 'none' not found", ADA),
+    Row("PUT", CORE, 400, "expected 'core' as in the request, got 'docs'", {"id": {**STORED["id"], "name": "docs"}}),
+    Row(
+        "PUT", CORE, 400, "expected staff.v1.Team as in the request", {"id": {"type": "staff.v1.Site", "name": "core"}}
+    ),
+    Row("PUT", CORE, 400, "body:1:11: data.membrs: Team has no field 'membrs'", {"data": {"membrs": 1}}),
+    Row("PUT", CORE, 400, "JUNIOR", {"data": {"members": [{"rank": "BOSS"}]}}),
+    Row("PUT", CORE, 400, "a document has no field 'dta'", {"dta": {}}),
+    Row("PUT", CORE, 400, "owner", {"owner": {"type": "staff.v1.Team", "name": "docs"}}),
+    Row("PUT", CORE, 400, "must be one JSON object", b"[{}]"),
+    Row("PUT", CORE, 400, "must be one JSON object", b""),
+    Row("PUT", CORE, 400, "body:1:2", b"{x"),
+    Row("PUT", CORE, 400, "not UTF-8", b"\xff"),
+    Row("PUT", CORE, 413, "values", {"data": {"members": [{}] * 20_000}}),
+    Row("PUT", CORE, 413, "bytes at most", b" " * 100_001),
+    Row("PUT", f"{SITES}/berlin", 200, '"city":"Berlin"', {"data": {"city": "Berlin"}}),
+    Row("PUT", f"{SITES}/berlin", 400, "city 'nowhere' does not exist", {"data": {"city": "nowhere"}}),
+    Row("PUT", f"{SITES}/berlin", 500, "the validate hook of staff.v1.Site failed", {"data": {"city": "broken"}}),
+    # --- statuses ---
+    Row("PUT", f"{CORE}/status/mine", 200, '"mine":{"observedGeneration"', READY),
+    Row("PUT", f"{CORE}/status/mine?version=999", 409, "not 999", READY),
+    Row("PUT", f"{CORE}/status/mine?uid={ULID}", 404, "", READY),
+    Row("PUT", f"{TEAMS}/missing/status/mine", 404, "", READY),
+    Row("PUT", f"{CORE}/status/mine", 400, "observed_generation", {"conditions": []}),
+    Row("PUT", f"{CORE}/status/mine", 400, "Status has no field 'x'", {"x": 1}),
+    Row("PUT", f"{CORE}/status/mine", 400, "conditions[0].type is required", {**READY, "conditions": [{}]}),
+    # --- merges ---
+    Row("PATCH", CORE, 200, '"note":"x"', {"data": {"note": "x"}}),
+    Row("PATCH", f"{TEAMS}/missing", 404, "", {"data": {}}),
+    Row("PATCH", f"{CORE}?version=999", 409, "not 999", {"data": {}}),
+    Row("PATCH", CORE, 409, "not 999", {"version": "999"}),
+    Row("PATCH", CORE, 400, "status cannot be patched", {"status": {}}),
+    Row("PATCH", CORE, 400, "no field 'nte'", {"data": {"nte": 1}}),
+    Row("PATCH", CORE, 400, "must be one JSON object", b"[]"),
+    # --- deletions ---
+    Row("DELETE", f"{TEAMS}/missing", 204),
+    Row("DELETE", f"{CORE}?version=999", 409, "not 999"),
+    Row("DELETE", f"{CORE}?uid={ULID}", 204),
+    Row("DELETE", CORE, 204),
+    # --- lists ---
+    Row("GET", TEAMS, 200, '"name":"core"'),
+    Row("GET", f"{TEAMS}?name_prefix=x", 200, '{"resources":[],"position":'),
+    Row("GET", f"{TEAMS}?name_prefix=X", 400, "must be lower case"),
+    Row("GET", f"{TEAMS}?partition=*&ns=*&consistent", 200, '"name":"core"'),
+    Row("GET", f"{TEAMS}?filter=tier=gold", 200, '"resources":[]'),
+    Row("GET", f"{TEAMS}?filter=!", 400, "metadata_filter"),
+    Row("GET", f"{TEAMS}?page_size=1", 200, '"nextPageToken"'),
+    Row("GET", f"{TEAMS}?page_size=x", 400, "page_size='x' must be a whole number"),
+    Row("GET", f"{TEAMS}?page_size=1000000", 400, "from 0 to 100000"),
+    Row("GET", f"{TEAMS}?page_token=x", 400, "page_token 'x' is invalid"),
+    Row("GET", f"{TEAMS}?uid=x", 400, "unknown parameter 'uid'"),
+    Row("GET", f"{TEAMS}?resume_after=x", 400, "unknown parameter 'resume_after'"),
+    Row("GET", f"{TEAMS}?watch=false", 200, '"resources"'),
+    Row("GET", f"{TEAMS}?watch&page_size=1", 400, "unknown parameter 'page_size'"),
+    Row("GET", f"{TEAMS}?watch&resume_after=x", 400, "position 'x' is invalid"),
+    Row("GET", f"{TEAMS}?watch&ns=X", 400, "'X' is not a valid name"),
+]
+
+
+@pytest.mark.parametrize("part", range(4))
+async def test_each_request_has_its_code_and_says_why(part: int) -> None:
+    """Each row begins with the same two resources."""
+    wrong: list[str] = []
+    async with serving(limits=RequestLimits(body_size=100_000)) as api:
+        for row in ROWS[part::4]:
+            core = Team(members=[Member(login="ada", rank=Rank.SENIOR)])
+            await api.client.apply(TEAM.new("core", core))
+            await api.client.apply(TEAM.new("docs", Team()))
+            content = row.body if isinstance(row.body, bytes | None) else json.dumps(row.body).encode()
+            answer = await api.http.request(row.method, row.path, content=content)
+            text = answer.text.replace('\\"', '"')
+            if answer.status_code != row.code or row.says not in text:
+                wrong.append(f"{row.method} {row.path}: {answer.status_code} {answer.text}")
+            if answer.status_code >= 400 and row.method != "HEAD":
+                assert {"code", "message"} <= answer.json().keys()
+        assert [str(error) for _, error in api.failures if "broken" not in str(error)] == []
+    assert wrong == []
+
+
+@pytest.mark.parametrize("status", [each for each in Status if each is not Status.OK])
+async def test_status_of_the_service_has_its_code(status: Status) -> None:
+    """Those that Consul has no code for are 500, like there."""
+    async with serving(fails=GRPCError(status, "because")) as api:
+        answer = await api.http.get(CORE)
+
+    assert (answer.status_code, answer.json()) == (CODES.get(status, 500), {"code": status.name, "message": "because"})
+    assert ("retry-after" in answer.headers) is (answer.status_code in (429, 503))
+
+
+def test_codes_are_those_of_consul_and_of_the_guide() -> None:
+    expected = {
+        "INVALID_ARGUMENT": 400,
+        "UNAUTHENTICATED": 401,
+        "PERMISSION_DENIED": 403,
+        "NOT_FOUND": 404,
+        "ABORTED": 409,
+        "ALREADY_EXISTS": 409,
+        "FAILED_PRECONDITION": 409,
+        "OUT_OF_RANGE": 410,
+        "DATA_LOSS": 410,
+        "RESOURCE_EXHAUSTED": 429,
+        "UNAVAILABLE": 503,
+        "DEADLINE_EXCEEDED": 504,
+    }
+    assert {status.name: code for status, code in CODES.items()} == expected
+
+
+async def test_document_that_was_read_can_be_written_back() -> None:
+    """It contains the id, the version and the statuses."""
+    async with serving() as api:
+        await api.http.put(CORE, json=ADA)
+        await api.http.put(f"{CORE}/status/mine", json=READY)
+        read = (await api.http.get(CORE)).json()
+        written = await api.http.put(CORE, json=read)
+        assert written.status_code == 200
+        assert written.json()["status"] == read["status"]
+        # The version of the first read is no longer the stored one.
+        assert (await api.http.put(CORE, json=read)).status_code == 409
+
+
+async def test_pages_have_every_resource_once() -> None:
+    async with serving() as api:
+        for number in range(5):
+            await api.client.apply(TEAM.new(f"team-{number}"))
+        names: list[str] = []
+        token = ""
+        while True:
+            page = (await api.http.get(TEAMS, params={"page_size": 2, "page_token": token})).json()
+            names += [each["id"]["name"] for each in page["resources"]]
+            token = page.get("nextPageToken", "")
+            if not token:
+                break
+        assert names == [f"team-{number}" for number in range(5)]
+
+
+async def test_payload_that_does_not_decode_hides_no_other_resource() -> None:
+    """It is left out, with the reason, and a merge refuses to replace it."""
+    from headway.resource import pb
+
+    async with serving() as api:
+        await api.client.apply(TEAM.new("core", Team(budget=1)))
+        await api.client.apply(TEAM.new("docs"))
+        from headway.storage import Put
+
+        stored, _ = await api.backend.read(TEAM.kind, ("default", "default", "core"))
+        assert stored is not None
+        assert stored.data is not None
+        data = type(stored.data)(type_url=stored.data.type_url, value=b"\xff\xff")
+        broken = pb.Resource(id=stored.id, generation=stored.generation, data=data)
+        await api.backend.commit((Put(TEAM.kind, ("default", "default", "core"), broken, stored.version),))
+        listed = (await api.http.get(TEAMS)).json()["resources"]
+        assert [("undecodable" in each, "data" in each) for each in listed] == [(True, False), (False, True)]
+        refused = await api.http.patch(CORE, json={"data": {"note": "x"}})
+        assert (refused.status_code, "cannot be merged" in refused.text) == (409, True)
+
+
+async def test_answers_are_for_programs_and_never_stored() -> None:
+    """A browser must not guess another type, keep an answer, or show it in a frame."""
+    async with serving() as api:
+        for path in (CORE, TEAMS, "/api/openapi.json", "/other"):
+            headers = (await api.http.get(path)).headers
+            assert headers["content-type"] == "application/json"
+            assert headers["cache-control"] == "no-store"
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "server" not in headers

@@ -1,0 +1,260 @@
+"""The limits of the server: bodies, heads, connections, time, and bytes that are not HTTP."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+from grpclib import GRPCError
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headway
+from headway.http import Bounds, HttpServer, RequestLimits
+from headway.http._bounds import Shares
+from headway.http._document import decoded
+from headway.http._refusal import HttpRefusal
+from tests.http.kit import ALL_TEAMS, CORE, TEAM, TEAMS, Api, allowing, serving
+from tests.observe.test_pages_strangers import HOSTILE
+from tests.rpc.raw_kit import tcp, until_closed
+
+PUT = f"PUT {CORE} HTTP/1.1\r\nhost: localhost\r\n"
+GET = f"GET {CORE} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+
+
+async def raw(api: Api, data: bytes) -> bytes:
+    """Send bytes, and return everything up to the end of the connection."""
+    with trio.fail_after(30):
+        async with tcp(api.address) as stream:
+            await stream.send_all(data)
+            answer = b""
+            try:
+                while piece := await stream.receive_some():
+                    answer += piece
+            except trio.BrokenResourceError:
+                pass
+            return answer
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "code"),
+    [
+        ("content-length: 1001\r\n\r\n", b"", b"413"),
+        ("content-length: 99999999999999999999999999\r\n\r\n", b"", b"400"),
+        ("content-length: -1\r\n\r\n", b"", b"400"),
+        ("content-length: 1\r\ncontent-length: 2\r\n\r\n", b"", b"400"),
+        ("transfer-encoding: chunked\r\n\r\n", b"3e9\r\n" + b" " * 1001 + b"\r\n0\r\n\r\n", b"413"),
+        ("transfer-encoding: chunked\r\n\r\n", b"x\r\n", b"400"),
+        ("transfer-encoding: gzip\r\n\r\n", b"", b"501"),
+        ("x: " + "y" * 20_000 + "\r\n\r\n", b"", b"431"),
+        ("expect: 100-continue\r\nconnection: close\r\ncontent-length: 2\r\n\r\n", b"{}", b"100"),
+    ],
+)
+async def test_body_and_head_are_bounded(head: str, body: bytes, code: bytes) -> None:
+    """A body that announces too much is refused before it is sent."""
+    async with serving(limits=RequestLimits(body_size=1000)) as api:
+        answer = await raw(api, (PUT + head).encode() + body)
+        assert answer.split()[1] == code, answer
+        assert (await api.http.put(CORE, json={})).status_code == 200
+        assert api.failures == []
+
+
+async def test_body_that_does_not_arrive_is_refused() -> None:
+    """Its memory is free again."""
+    async with serving(limits=RequestLimits(request_timeout=0.05)) as api:
+        answer = await raw(api, (PUT + "content-length: 9\r\n\r\nx").encode())
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"connection: close" in answer
+
+
+def test_bodies_of_all_requests_have_one_limit() -> None:
+    shares = Shares(RequestLimits(bodies_size=100))
+    with shares.body(60):
+        with pytest.raises(HttpRefusal, match="too many large requests"), shares.body(41):
+            pytest.fail("there was room")
+        with shares.body(40):
+            assert shares.bodies == 100
+    assert shares.bodies == 0
+
+
+async def test_service_that_does_not_answer_is_given_up() -> None:
+    """The time for the request to arrive doesn't count."""
+    from grpclib.const import Status
+
+    from headway.http._call import Caller, unary
+    from headway.rpc import Services
+    from headway.service import ResourceService
+    from headway.storage import open_store
+    from tests.http.kit import registry
+
+    async def slow(_: str, stream: object, handler: Callable[[object], Awaitable[None]]) -> None:
+        await handler(stream)
+        await trio.sleep_forever()
+
+    async def arriving() -> object:
+        from headway.resource import pb
+
+        await trio.sleep(0.3)
+        return pb.ReadRequest(id=TEAM.id("core").message())
+
+    async with open_store("memory:") as backend:
+        plain = ResourceService(backend, registry())
+        path = "/headway.resource.v1.ResourceService/Read"
+        caller, failed = Caller({}, None), lambda *_: None
+        with pytest.raises(GRPCError) as missing:
+            await unary(Services(plain), path, caller, arriving, failed, timeout=0.2)
+        assert missing.value.status is Status.NOT_FOUND
+
+        async def at_once() -> object:
+            from headway.resource import pb
+
+            return pb.ListRequest(type=TEAM.name.message(), tenancy=pb.Tenancy())
+
+        path = "/headway.resource.v1.ResourceService/List"
+        with pytest.raises(GRPCError, match=r"did not answer within 0\.05 s") as late:
+            await unary(Services(plain, interceptors=[slow]), path, caller, at_once, failed, timeout=0.05)
+        assert late.value.status is Status.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_hostile_bytes_end_only_their_own_connection(kind: str) -> None:
+    """The peer may have left before the answer, too."""
+    async with serving() as api:
+        with trio.fail_after(30):
+            for leaves in (True, False):
+                async with tcp(api.address) as stranger:
+                    await stranger.send_all(HOSTILE[kind].replace(b"host: a", b"host: localhost"))
+                    if leaves:
+                        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        stranger.socket.close()
+                    assert (await api.http.get(CORE)).status_code == 404
+        assert api.failures == []
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.wide) for each in range(1, 8))])
+async def test_broken_requests_never_fail_the_server(seed: int) -> None:
+    """Each is a request with some of its bytes changed, removed or repeated."""
+    import random
+
+    chance = random.Random(seed)
+    async with serving(limits=RequestLimits(request_timeout=0.1)) as api:
+        whole = (PUT + 'content-length: 40\r\n\r\n{"data": {"members": [{"login": "ada"}]}}').encode()
+        for _ in range(40):
+            data = bytearray(chance.choice([whole, GET, GET.replace(CORE.encode(), f"{TEAMS}?ns=x".encode())]))
+            for _ in range(chance.randint(1, 4)):
+                at = chance.randrange(len(data))
+                data[at : at + chance.randint(0, 3)] = chance.choice(
+                    [b"", bytes([chance.randrange(256)]), b"\r\n", b"%", b"\x00", b"?", data[at:] * 2]
+                )
+            async with tcp(api.address) as stranger:
+                await stranger.send_all(data + b"\r\n\r\n")
+                with trio.move_on_after(0.2):
+                    await stranger.receive_some()
+        assert (await api.http.get(TEAMS)).status_code == 200
+        assert api.failures == []
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_counted_in_linear_time_or_refused(text: str) -> None:
+    """A text without quotes has as many values as separators."""
+    body = text.encode("utf-8", "surrogatepass")
+    try:
+        decoded(body, 1000)
+    except HttpRefusal as refusal:
+        assert refusal.code == 400  # noqa: PT017  # a text with half of a surrogate pair
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ('{"a": ",,,,[[[["}', True),
+        ('{"a": "\\",,,,,"}', True),
+        ("[,,,,]", False),
+        ('{"a": "b", "c": [1, 2, 3]}', False),
+        ('"' + '\\"' * 200_000, True),
+        ('"\\', True),
+    ],
+)
+def test_values_are_counted_outside_of_strings(text: str, fits: bool) -> None:
+    """Quotes without an end take no longer than others."""
+    if fits:
+        assert decoded(text.encode(), 4) == text
+    else:
+        with pytest.raises(HttpRefusal) as refused:
+            decoded(text.encode(), 4)
+        assert refused.value.code == 413
+
+
+async def test_new_connection_never_ends_a_request_in_progress() -> None:
+    """The oldest idle connection is closed for it. If none is idle, it is closed itself."""
+    bounds = Bounds(connections=3, peer_connections=3, patience=20.0, stall=20.0)
+    async with serving(bounds=bounds) as api, AsyncExitStack() as stack:
+        with trio.fail_after(30):
+            watches = [await stack.enter_async_context(tcp(api.address)) for _ in range(2)]
+            for watch in watches:
+                await watch.send_all(f"GET {TEAMS}?watch HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+                assert (await watch.receive_some()).startswith(b"HTTP/1.1 200")
+            idle, newer = [await stack.enter_async_context(tcp(api.address)) for _ in range(2)]
+            await until_closed(idle)
+            await newer.send_all(f"GET {TEAMS}?watch HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            assert (await newer.receive_some()).startswith(b"HTTP/1.1 200")
+            refused = await stack.enter_async_context(tcp(api.address))
+            await until_closed(refused)
+            await api.client.apply(TEAM.new("core"))
+            for watch in (*watches, newer):
+                received = b""
+                while b'"core"' not in received:
+                    received += await watch.receive_some()
+
+
+async def test_one_host_leaves_connections_for_others() -> None:
+    bounds = Bounds(connections=10, peer_connections=2, patience=20.0)
+    async with serving(bounds=bounds) as api, AsyncExitStack() as stack:
+        with trio.fail_after(30):
+            first = await stack.enter_async_context(tcp(api.address))
+            second, third = [await stack.enter_async_context(tcp(api.address)) for _ in range(2)]
+            await until_closed(first)
+            for kept in (second, third):
+                await kept.send_all(GET)
+                assert (await kept.receive_some()).startswith(b"HTTP/1.1 404")
+
+
+async def test_token_is_checked_before_a_body_is_received() -> None:
+    """Only what a stranger sends anyway is read, and thrown away."""
+    access, _, _ = allowing(caller=[ALL_TEAMS])
+    async with serving(access, RequestLimits(body_size=1 << 30, bodies_size=1 << 30)) as api:
+        head = PUT + "authorization: Bearer x\r\ncontent-length: 1000000\r\n\r\n"
+        answer = await raw(api, head.encode() + b" " * 1_000_000)
+        assert answer.startswith(b"HTTP/1.1 401")
+
+
+async def test_http2_and_websockets_are_not_served() -> None:
+    async with serving() as api:
+        answer = await raw(api, HOSTILE["websocket"].replace(b"host: a", b"host: localhost"))
+        assert answer.startswith(b"HTTP/1.1 403")
+
+
+async def test_engine_takes_its_limits_from_those_of_grpc() -> None:
+    app = headway.App("http-limits")
+    limits = headway.rpc.Limits(message_size=100)
+    async with headway.open_engine("memory:", app, http="127.0.0.1:0", insecure=True, limits=limits) as engine:
+        import httpx
+
+        async with httpx.AsyncClient(base_url=f"http://{engine.http}") as http:
+            path = "/api/tenancy/v1/partition/east"
+            assert (await http.put(path, content=b"{}" + b" " * 99)).status_code == 413
+            assert (await http.put(path, content=b"{}" + b" " * 98)).status_code == 200
+
+
+async def test_server_has_no_tasks_and_sockets_left_at_its_end() -> None:
+    """Requests in progress get their time first."""
+    before = len(os.listdir("/proc/self/fd"))
+    async with serving() as api:
+        assert (await api.http.get(TEAMS)).status_code == 200
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert HttpServer is not None

@@ -1,0 +1,110 @@
+"""PATCH merges as RFC 7396 says, against other writers, and never loses what JSON cannot hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from headway.http._verbs import _merge
+from headway.protobuf import encode
+from headway.resource import pb
+from headway.storage import Put
+from tests.http.kit import CORE, TEAM, TEAMS, Member, Rank, Team, serving
+
+# The examples of the RFC's appendix.
+EXAMPLES: list[tuple[Any, Any, Any]] = [
+    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+    ({"a": "b"}, {"a": None}, {}),
+    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+    (["a", "b"], ["c", "d"], ["c", "d"]),
+    ({"a": "b"}, ["c"], ["c"]),
+    ({"a": "foo"}, None, None),
+    ({"a": "foo"}, "bar", "bar"),
+    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+    ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+]
+
+
+@pytest.mark.parametrize(("stored", "changes", "merged"), EXAMPLES)
+def test_merge_is_that_of_the_rfc(stored: Any, changes: Any, merged: Any) -> None:
+    assert _merge(stored, changes) == merged
+
+
+async def test_merge_keeps_what_it_does_not_name() -> None:
+    async with serving() as api:
+        team = Team(members=[Member(login="ada", rank=Rank.SENIOR)], note="x", budget=1 << 60, labels={"a": "1"})
+        await api.client.apply(TEAM.new("core", team, metadata={"tier": "gold", "region": "eu"}))
+        changes = {"data": {"note": None, "labels": {"b": "2"}}, "metadata": {"tier": None, "zone": "a"}}
+        answer = await api.http.patch(CORE, json=changes, headers={"content-type": "application/merge-patch+json"})
+        assert answer.status_code == 200
+        stored = await api.client.read(TEAM, "core")
+        assert stored.data == Team(members=team.members, budget=1 << 60, labels={"a": "1", "b": "2"})
+        assert stored.metadata == {"region": "eu", "zone": "a"}
+
+
+async def test_other_kinds_of_patches_are_refused() -> None:
+    async with serving() as api:
+        await api.client.apply(TEAM.new("core"))
+        kind = {"content-type": "application/json-patch+json"}
+        assert (await api.http.patch(CORE, content=b"{}", headers=kind)).status_code == 415
+
+
+async def test_merges_at_once_all_have_their_effect() -> None:
+    """Each is repeated if another write comes between its read and its write."""
+    async with serving() as api:
+        await api.client.apply(TEAM.new("core"))
+        codes: list[int] = []
+
+        async def merge(name: str) -> None:
+            codes.append((await api.http.patch(CORE, json={"data": {"labels": {name: "1"}}})).status_code)
+
+        names = [f"label-{number}" for number in range(6)]
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                for name in names:
+                    nursery.start_soon(merge, name)
+        assert codes == [200] * 6
+        assert sorted((await api.client.read(TEAM, "core")).data.labels) == names
+
+
+async def test_merge_at_a_version_is_not_repeated() -> None:
+    async with serving() as api:
+        old = await api.client.apply(TEAM.new("core"))
+        await api.client.apply(TEAM.new("core", Team(note="newer")))
+        for path, body in ((f"{CORE}?version={old.version}", {}), (CORE, {"version": old.version})):
+            answer = await api.http.patch(path, json={**body, "data": {"note": "mine"}})
+            assert answer.status_code == 409
+        assert (await api.client.read(TEAM, "core")).data.note == "newer"
+
+
+# Field 100, which this program doesn't know: of the payload, and of a member in it.
+UNKNOWN = b"\xa2\x06\x03new"
+
+
+@pytest.mark.parametrize("value", [UNKNOWN, b"\x0a" + bytes([len(UNKNOWN)]) + UNKNOWN])
+async def test_merge_never_loses_fields_of_a_newer_program(value: bytes) -> None:
+    """It is refused, and what is stored stays."""
+    async with serving() as api:
+        await api.client.apply(TEAM.new("core", Team(budget=1)))
+        key = ("default", "default", "core")
+        stored, _ = await api.backend.read(TEAM.kind, key)
+        assert stored is not None
+        assert stored.data is not None
+        newer = encode(Team(budget=1)) + value
+        data = type(stored.data)(type_url=stored.data.type_url, value=newer)
+        put = Put(TEAM.kind, key, pb.Resource(id=stored.id, generation=stored.generation, data=data), stored.version)
+        await api.backend.commit((put,))
+        answer = await api.http.patch(f"{TEAMS}/core", json={"data": {"note": "x"}})
+        assert (answer.status_code, "cannot be merged" in answer.text) == (409, True)
+        after, _ = await api.backend.read(TEAM.kind, key)
+        assert after is not None
+        assert after.data is not None
+        assert after.data.value == newer

@@ -1,0 +1,117 @@
+"""The journal in a file: one JSON object a line, rotated, and never in the way of the engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.errors import DeclarationError
+from headway.journal import JournalFile, Ran
+from headway.journal import _file as file_module
+from tests.helpers.why_programs import Team, broken_app, eventually
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    return {each.name: each.stat().st_size for each in folder.iterdir()}
+
+
+async def test_file_has_what_happened_before_a_crash(tmp_path: Path) -> None:
+    """Every line is in the file while the engine still runs: a kill could follow."""
+    path = tmp_path / "journal.jsonl"
+    app, team = broken_app()
+    async with headway.open_engine("memory:", app, journal=path) as engine:
+        await engine.client.apply(team.new("core", Team()))
+
+        async def seen() -> list[dict[str, Any]] | None:
+            found = lines(path)
+            return found if any(each["what"] == "ran" and each["attempt"] == 2 for each in found) else None
+
+        found = await eventually(seen)
+    ran = next(each for each in found if each["what"] == "ran")
+    assert (ran["controller"], ran["key"], ran["outcome"]) == ("staff/teams", "core", "failed")
+    assert ran["error"] == "ValueError: core has no lead"
+    assert ran["reads"] == ["Team core"]
+    written = next(each for each in found if each["what"] == "written")
+    assert (written["type"], written["key"], written["verb"]) == ("staff.v1.Team", "core", "created")
+    assert {"RunStarted", "Primed"} <= {each["what"] for each in found}
+    assert all(isinstance(each["at"], float) for each in found)
+
+
+async def test_end_of_the_engine_is_in_the_file(tmp_path: Path) -> None:
+    """What the last moment brought is written when the block ends, even without memory for it."""
+    path = tmp_path / "journal.jsonl"
+    app, team = broken_app()
+    async with headway.open_engine("memory:", app, journal=str(path), journal_bytes=0) as engine:
+        await engine.client.apply(team.new("core", Team(lead="ada")))
+        await engine.wait_idle()
+    assert [each["outcome"] for each in lines(path) if each["what"] == "ran"][-1] == "done"
+
+
+async def test_file_is_rotated(tmp_path: Path) -> None:
+    """At most two files exist, and none is longer than the limit."""
+    path = tmp_path / "journal.jsonl"
+    file = JournalFile(path, lambda at: at, limit=2000)
+    for number in range(40):
+        file.put("staff/teams", Ran(number, ("", "", f"team-{number}"), "done", 0.1, 0.0, 1, ()))
+        await file.finish()
+    sizes = sizes_in(tmp_path)
+    assert sorted(sizes) == ["journal.jsonl", "journal.jsonl.1"]
+    assert max(sizes.values()) <= 2000
+    assert lines(path)[-1]["key"] == "team-39"
+
+
+async def test_lines_that_the_disk_is_too_slow_for_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The buffer is bounded, and the file says what it lacks."""
+    monkeypatch.setattr(file_module, "BUFFER", 3)
+    path = tmp_path / "journal.jsonl"
+    file = JournalFile(path, lambda at: at)
+    for number in range(5):
+        file.put("staff/teams", Ran(number, ("", "", "core"), "done", 0.1, 0.0, 1, ()))
+    await file.finish()
+    assert [each["what"] for each in lines(path)] == ["ran", "ran", "ran", "lost"]
+    assert lines(path)[-1] == {"what": "lost", "lines": 2}
+
+
+async def test_engine_goes_on_when_the_file_cannot_be_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is said once, on standard error."""
+    path = tmp_path / "folder" / "journal.jsonl"
+    path.parent.mkdir()
+    file = JournalFile(path, lambda at: at)
+    path.unlink()
+    path.parent.rmdir()
+    for _ in range(2):
+        file.put("staff/teams", Ran(1.0, ("", "", "core"), "done", 0.1, 0.0, 1, ()))
+        await file.finish()
+    assert capfd.readouterr().err.count("cannot be written; the engine continues") == 1
+
+
+async def test_wrong_path_is_an_error_at_the_start(tmp_path: Path) -> None:
+    app, _ = broken_app()
+    with pytest.raises(FileNotFoundError):
+        async with headway.open_engine("memory:", app, journal=tmp_path / "none" / "journal.jsonl"):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"journal": 7}, r"journal=7 must be a path, such as journal='journal.jsonl'"),
+        ({"journal_bytes": -1}, r"journal_bytes=-1 must be a number of bytes >= 0"),
+        ({"journal_bytes": True}, r"journal_bytes=True must be a number of bytes >= 0"),
+    ],
+)
+async def test_invalid_option_is_refused(options: dict[str, Any], problem: str) -> None:
+    app, _ = broken_app()
+    with pytest.raises(DeclarationError, match=problem):
+        async with headway.open_engine("memory:", app, **options):
+            pass

@@ -1,0 +1,350 @@
+"""Mutants of caches of programs and of their notifications."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_MACHINE = "stateful/test_notify.py"
+_CACHE = "notify/test_open_cache.py"
+_STREAMS = "notify/test_cached_streams.py"
+_RESTORES = "notify/test_restores.py"
+_UPDATES = "notify/test_updates.py"
+_FETCHES = "notify/test_fetches.py"
+_ENDED = "notify/test_ended.py"
+
+NOTIFICATION_MUTANTS = (
+    # --- priming, restores and waits ---
+    Mutant(
+        "a cache is empty between a reset and the next snapshot",
+        "notify/_keeper.py",
+        "                await informer.wait_complete(revision)\n",
+        "                await trio.lowlevel.checkpoint()\n"
+        "                start, revision = start._replace(store_id=informer.store.store_id), 0\n",
+        _RESTORES,
+    ),
+    Mutant(
+        "a cache opens at whatever a server has",
+        "notify/_keeper.py",
+        "held, revision = self._held.values(), start.revision",
+        "held, revision = self._held.values(), 0",
+        _STREAMS,
+    ),
+    Mutant(
+        "a cache opens with its types at different revisions",
+        "notify/_keeper.py",
+        "for _ in range(2):",
+        "for _ in range(1):",
+        _STREAMS,
+    ),
+    Mutant(
+        "a type goes on into the restored store while another one has not noticed it",
+        "notify/_primed_cache.py",
+        "return self._frozen.get(type.name, content)",
+        "return content",
+        _RESTORES,
+    ),
+    Mutant(
+        "notifications go on into the restored store",
+        "notify/_cuts.py",
+        "if not self._frozen or self._view is None:",
+        "if True:",
+        _RESTORES,
+    ),
+    Mutant(
+        "a waiter never wakes after a reset to a lower position",
+        "cache/_informer.py",
+        "        self._subscriptions = []\n        self._progress.unpark_all()\n",
+        "        self._subscriptions = []\n",
+        _RESTORES,
+    ),
+    Mutant(
+        "a waiter for the new store never wakes",
+        "notify/_keeper.py",
+        "                self._note_stream(name, informer)\n            self.primed_again.unpark_all()\n",
+        "                self._note_stream(name, informer)\n",
+        _RESTORES,
+    ),
+    Mutant(
+        "a wait for a position ends at once",
+        "notify/_primed_cache.py",
+        "if subscription.store.frontier < revision:",
+        "if not subscription.store.frontier:",
+        _CACHE,
+    ),
+    Mutant(
+        "a wait for a revision outlives its cache",
+        "notify/_primed_cache.py",
+        "            wait.cancel()\n",
+        "            pass\n",
+        _ENDED,
+    ),
+    Mutant(
+        "notifications outlive their cache",
+        "notify/_updates.py",
+        "        self._cache_closed = True\n        self._pulse.beat()\n",
+        "        self._cache_closed = True\n",
+        _ENDED,
+    ),
+    Mutant(
+        "a denied type leaves a cache open",
+        "notify/_keeper.py",
+        "if informer.denied:",
+        "if False:",
+        _CACHE,
+    ),
+    Mutant(
+        "each cache of a process has streams of its own",
+        "cache/_informers.py",
+        "informer = of_type.get(part)",
+        "informer = None",
+        _CACHE,
+    ),
+    Mutant(
+        "a stream stays open after its last reader",
+        "cache/_informers.py",
+        "if self._count(informer, -1) == 0:",
+        "if False:",
+        _CACHE,
+    ),
+    Mutant(
+        "a part of a snapshot is shown",
+        "cache/_type_store.py",
+        "            self._gathered.update(zip(map(resource_key, item.resources), item.resources, strict=True))\n",
+        "            self._gathered.update(zip(map(resource_key, item.resources), item.resources, strict=True))\n"
+        "            self.entries.update(self._gathered)\n            self.primed = True\n",
+        _STREAMS,
+    ),
+    Mutant(
+        "a snapshot deletes nothing",
+        "cache/_type_store.py",
+        "for key in [key for key in entries if key not in gathered and ahead.get(key, 0) <= revision]:",
+        "for key in ():",
+        _MACHINE,
+    ),
+    # --- what handles show ---
+    Mutant(
+        "a value that goes back has no mark",
+        "notify/_cuts.py",
+        "self._restored = self._view is not None",
+        "self._restored = False",
+        _RESTORES,
+    ),
+    Mutant(
+        "a mark of a restore is lost on a slow receiver",
+        "notify/_handle.py",
+        "        if restored:\n            self._restored_since = True\n",
+        "        self._restored_since = restored\n",
+        _FETCHES,
+    ),
+    Mutant(
+        "a handle shows half a commit",
+        "notify/_cuts.py",
+        "        return self._view\n\n    def age(",
+        "        return self._cache\n\n    def age(",
+        _UPDATES,
+    ),
+    Mutant(
+        "a change is delivered before its view",
+        "notify/_cuts.py",
+        "[change for change in pending if change.revision <= revision]",
+        "[*pending]",
+        _UPDATES,
+    ),
+    Mutant(
+        "a change beyond the view is forgotten",
+        "notify/_cuts.py",
+        "self._pending[type] = [change for change in pending if change.revision > revision]",
+        "self._pending[type] = []",
+        _UPDATES,
+    ),
+    Mutant(
+        "a slow receiver gets an old value",
+        "notify/_handle.py",
+        "if self._value_of != answer.values:",
+        "if not self._value_of:",
+        _UPDATES,
+    ),
+    Mutant(
+        "a slow receiver gets a backlog",
+        "notify/_cuts.py",
+        "self._pending[type] = [change for change in pending if change.revision > revision]",
+        "self._pending[type] = [*pending]",
+        _UPDATES,
+    ),
+    Mutant(
+        "a handle that changes again loses its turn",
+        "notify/_updates.py",
+        "        self._changed[handle] = None\n",
+        "        self._changed.pop(handle, None)\n        self._changed[handle] = None\n",
+        _UPDATES,
+        "order_of_their_changes",
+    ),
+    Mutant(
+        "a closed handle is yielded",
+        "notify/_updates.py",
+        "        self._changed.pop(handle, None)\n",
+        "",
+        _UPDATES,
+    ),
+    Mutant(
+        "a receiver that was canceled loses a change",
+        "notify/_updates.py",
+        "        handle.deliver()\n        return handle\n",
+        "        handle.deliver()\n        await trio.lowlevel.checkpoint()\n        return handle\n",
+        _UPDATES,
+    ),
+    Mutant(
+        "a read without handles is kept",
+        "notify/_cuts.py",
+        "        self._reads[read.type.name].remove(read)\n",
+        "        pass\n",
+        _UPDATES,
+    ),
+    Mutant(
+        "an index is not found by the value before the change",
+        "notify/_reads.py",
+        "for state in (old, new):",
+        "for state in (new,):",
+        _UPDATES,
+    ),
+    Mutant(
+        "the first failure of a stream is shown",
+        "notify/_keeper.py",
+        "SHOWN_FAILURES = 2",
+        "SHOWN_FAILURES = 1",
+        _UPDATES,
+    ),
+    # --- fetches ---
+    Mutant(
+        "a fetch outlives its last handle",
+        "notify/_fetches.py",
+        "        self._scope.cancel()\n",
+        "",
+        _FETCHES,
+    ),
+    Mutant(
+        "a shared fetch is not shared",
+        "notify/_answers.py",
+        "answer = self._answers.get(key)",
+        "answer = self._answers.get(key) and None",
+        _FETCHES,
+    ),
+    Mutant(
+        "a value that was known counts as new",
+        "notify/_handle.py",
+        "self.hit = answer.values > 0 and answer.suffices(self)",
+        "self.hit = False",
+        _UPDATES,
+    ),
+    Mutant(
+        "a handle accepts a value that is too old for it",
+        "notify/_fetches.py",
+        "return handle.max_age is None or self.age <= handle.max_age",
+        "return True",
+        _FETCHES,
+    ),
+    Mutant(
+        "a handle that wants a newer value never gets an equal one",
+        "notify/_fetches.py",
+        "                if not handle.answered:\n",
+        "                if False:\n",
+        _FETCHES,
+    ),
+    Mutant(
+        "a poll without an age is accepted",
+        "notify/_updates.py",
+        "if isinstance(age, bool) or not isinstance(age, int | float) or not 0 < age < math.inf:",
+        "if False:",
+        _FETCHES,
+    ),
+    Mutant(
+        "a poll has no jitter",
+        "notify/_fetches.py",
+        "jitter = 1 + random.random() * _JITTER",
+        "jitter = 1.0",
+        _FETCHES,
+    ),
+    Mutant(
+        "equal messages count as a change",
+        "notify/_fetches.py",
+        "return equal(old, new)",
+        "return old is new",
+        _FETCHES,
+    ),
+    Mutant(
+        "an index that has not grown is delivered",
+        "notify/_fetches.py",
+        "grown = first or index > self._index or",
+        "grown = first or index >= self._index or",
+        _FETCHES,
+    ),
+    Mutant(
+        "an index that falls has no mark",
+        "notify/_fetches.py",
+        "self._succeeded(grown=grown or restored, restored=restored)",
+        "self._succeeded(grown=grown or restored)",
+        _FETCHES,
+    ),
+    Mutant(
+        "a query does not block after an index of zero",
+        "notify/_fetches.py",
+        "self._after = max(self._index, 1)",
+        "self._after = self._index",
+        _FETCHES,
+    ),
+    Mutant(
+        "a failing fetch is retried without a delay",
+        "notify/_fetches.py",
+        "return delay * (1 + random.random())",
+        "return 0.0",
+        _FETCHES,
+    ),
+    Mutant(
+        "failing fetches are retried in step",
+        "notify/_fetches.py",
+        "return delay * (1 + random.random())",
+        "return delay",
+        _FETCHES,
+    ),
+    Mutant(
+        "a repeated error is not delivered",
+        "notify/_handle.py",
+        "        self.error, self.failures = error, failures\n        for handle in self.handles:\n",
+        "        repeated, self.error, self.failures = error and self.error, error, failures\n"
+        "        for handle in () if repeated else self.handles:\n",
+        _FETCHES,
+    ),
+    # --- facts of Consul's views ---
+    Mutant(
+        "P-4: each handle has an answer of its own",
+        "notify/_answers.py",
+        "answer = self._answers.get(key)",
+        "answer = hash(key) and None",
+        _UPDATES,
+        "test_p4",
+    ),
+    Mutant(
+        "P-4: a change reaches only one of the handles of an answer",
+        "notify/_handle.py",
+        "        self.values += 1\n        for handle in self.handles:\n",
+        "        self.values += 1\n        for handle in list(self.handles)[:1]:\n",
+        _UPDATES,
+        "test_p4",
+    ),
+    Mutant(
+        "P-6: the delay between streams does not grow",
+        "cache/_follower.py",
+        "await trio.sleep(retry_delay(self._failures))",
+        "await trio.sleep(retry_delay(0))",
+        _STREAMS,
+        "test_p6",
+    ),
+    Mutant(
+        "P-6: the delay between streams has no jitter",
+        "base/_backing_off.py",
+        "return random.uniform(ceiling / 2, ceiling)",
+        "return ceiling",
+        _STREAMS,
+        "test_p6",
+    ),
+)

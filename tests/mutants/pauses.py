@@ -1,0 +1,59 @@
+"""Mutants of pauses: of when a process knows them, and of what they stop."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_PAUSES = "run/test_pauses.py"
+
+PAUSE_MUTANTS = (
+    Mutant(
+        "a run reconciles before it knows the pauses",
+        "run/_run.py",
+        "                await self._pauses.wait_known(self._stall_limit)\n",
+        "",
+        _PAUSES,
+    ),
+    Mutant(
+        "a pause does not stop the queue",
+        "run/_pauses.py",
+        "        queue.pause()\n",
+        "",
+        _PAUSES,
+    ),
+    Mutant(
+        "a release ends a pause",
+        "queue/_waiting.py",
+        "        self._blocked = self._paused\n",
+        "        self._blocked = False\n",
+        "queue/test_waiting_stopped.py",
+    ),
+    Mutant(
+        "daemons go on through a pause",
+        "controller/_daemons.py",
+        "                    task.scope.cancel()\n                await",
+        "                    pass\n                await",
+        _PAUSES,
+    ),
+    Mutant(
+        "daemons do not begin again after a pause",
+        "controller/_daemons.py",
+        "                        enqueue(rt.cache",
+        "                        (rt.cache",
+        _PAUSES,
+    ),
+    Mutant(
+        "wait_idle waits for a paused controller",
+        "run/_supervisor.py",
+        "if run.blocked_by_pause and (reason :=",
+        "if False and (reason :=",
+        _PAUSES,
+    ),
+    Mutant(
+        "a worker needs a rule to see pauses",
+        "access/_policy.py",
+        'return type == PAUSE.name and verb in GROUPS["view"] and bool(self.policies)',
+        "return False",
+        _PAUSES,
+    ),
+)

@@ -1,0 +1,91 @@
+"""Mutants of peerings that the simulation must find, by a run with both engines under one plan of faults."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_PEERS = "simulation/test_peers.py"
+
+SIMULATED_PEER_MUTANTS = (
+    Mutant(
+        "the end of a snapshot removes no copy",
+        "peering/_receiver.py",
+        "work.commits, work.state = commits(removals), self._state()",
+        "work.commits, work.state = [], self._state()",
+        _PEERS,
+        "copies_survive and history_lost",
+    ),
+    Mutant(
+        "copies are removed before the end of a snapshot",
+        "peering/_receiver.py",
+        "        work.state, work.replaced = self._state(), replaced\n",
+        "        work.state, work.replaced = self._state(), replaced\n"
+        "        work.commits = commits(self._copies.outside(()))\n",
+        _PEERS,
+        "copies_survive and history_lost",
+    ),
+    Mutant(
+        "a stream resumes past lost history",
+        "storage/_log.py",
+        "if after < self.floor:",
+        "if False:",
+        _PEERS,
+        "copies_survive and history_lost",
+    ),
+    Mutant(
+        "a refused resource is not sent again",
+        "peering/_sender.py",
+        "                self._retry(id, now)\n",
+        "",
+        _PEERS,
+        "refused_copy",
+    ),
+    Mutant(
+        "a response that is refused as a whole is not sent again",
+        "peering/_sender.py",
+        "                self._failed(nack, now)\n",
+        "",
+        _PEERS,
+        "copies_survive and rolled_back",
+    ),
+    Mutant(
+        "copies are exported",
+        "peering/_stream_rules.py",
+        "            and not peering_of(key[0])\n",
+        "",
+        _PEERS,
+        "nothing_comes_back",
+    ),
+    Mutant(
+        "resources outside the exports are sent",
+        "peering/_sender.py",
+        "if not self._coverage.covers(id.type, key[0], key[1]):",
+        "if False:",
+        _PEERS,
+        "nothing_comes_back",
+    ),
+    Mutant(
+        "a store that was rolled back replaces the copies at once",
+        "peering/_receiver.py",
+        "if replaced and here.session != self._accepted:",
+        "if False:",
+        _PEERS,
+        "copies_survive and rolled_back",
+    ),
+    Mutant(
+        "an accepted older store overrides no newer copy",
+        "peering/_receiver.py",
+        "replaced = begins.cause == Cause.LOST or here.revision < last.revision\n",
+        "replaced = False\n",
+        _PEERS,
+        "copies_survive and rolled_back",
+    ),
+    Mutant(
+        "the copies of a deleted peering stay on the other side",
+        "peering/_stream_controller.py",
+        "    await importer.clear()\n",
+        "",
+        _PEERS,
+        "copies_survive and deleted",
+    ),
+)

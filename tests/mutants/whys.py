@@ -1,0 +1,126 @@
+"""Mutants of the journal and of the answers to why a resource is not done."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_JOURNAL = "journal/test_journal.py"
+_FILE = "journal/test_file.py"
+_HERE = "why/test_here.py"
+_WORKERS = "why/test_workers.py"
+_FIND = "queue/test_find.py"
+
+WHY_MUTANTS = (
+    Mutant(
+        "the journal grows without bound",
+        "journal/_ring.py",
+        "while self._size > self.limit:",
+        "while False:",
+        _JOURNAL,
+    ),
+    Mutant(
+        "the changes that predicates turn away are kept without bound",
+        "journal/_journal.py",
+        "if len(known) > self._most_turned_away:",
+        "if False:",
+        _JOURNAL,
+    ),
+    Mutant(
+        "a controller takes the memory of another one's journal",
+        "journal/_journal.py",
+        "share = (self._size - self._size // 4) // len(self._controllers)",
+        "share = self._size * 10",
+        _JOURNAL,
+    ),
+    Mutant(
+        "the journal keeps exceptions",
+        "journal/_journal.py",
+        "story(value) if isinstance(value, BaseException) else value",
+        "value",
+        _JOURNAL,
+    ),
+    Mutant(
+        "the entries of an engine's end are not in the file of its journal",
+        "engine/_journaling.py",
+        "await file.finish()",
+        "pass",
+        _FILE,
+    ),
+    Mutant(
+        "the buffer of the journal's file is not bounded",
+        "journal/_file.py",
+        "if len(self._waiting) >= BUFFER:",
+        "if False:",
+        _FILE,
+    ),
+    Mutant(
+        "a failure makes work younger",
+        "queue/_machine.py",
+        "        entry.failures += 1\n",
+        "        entry.failures += 1\n        entry.since = now\n",
+        _FIND,
+    ),
+    Mutant(
+        "a scheduled key is pending before its time",
+        "queue/_machine.py",
+        'if entry.since < before and entry.state != "scheduled"',
+        "if entry.since < before",
+        _FIND,
+    ),
+    Mutant(
+        "everyone may ask why a resource is not done",
+        "why/_service.py",
+        "if not self._may(id):",
+        "if False:",
+        _WORKERS,
+    ),
+    Mutant(
+        "an answer names resources that the caller may not observe",
+        "why/_service.py",
+        "if it is None or it == why.resource or may_know(it)",
+        "if True",
+        _WORKERS,
+    ),
+    Mutant(
+        "everyone may answer in the name of a controller",
+        "why/_service.py",
+        "if self._permissions is not None and not self._permissions.may_take_lease(each.name):",
+        "if False:",
+        _WORKERS,
+    ),
+    Mutant(
+        "a process speaks for the controllers of others",
+        "why/_host.py",
+        "for each in parts if each.name in attending.controllers",
+        "for each in parts",
+        _WORKERS,
+    ),
+    Mutant(
+        "whatever is stuck is listed to everyone",
+        "why/_service.py",
+        "if each.resource is not None and each.resource.type in types",
+        "",
+        _WORKERS,
+    ),
+    Mutant(
+        "the resolution of a write is not forgotten",
+        "run/_fence.py",
+        "                self.hold = None\n                self._queue.release()\n",
+        "                self._queue.release()\n",
+        _HERE,
+    ),
+    Mutant(
+        "a change that a predicate turned away is not recorded",
+        "run/_mapping.py",
+        "if self._journal is not None and not backlog:",
+        "if False:",
+        _HERE,
+    ),
+    Mutant(
+        "the reads of one reconcile are counted to the next one",
+        "run/_worker.py",
+        "        reads.clear()\n",
+        "        pass\n",
+        _HERE,
+    ),
+)

@@ -1,0 +1,115 @@
+"""The end of a cache, seen from other tasks: every wait ends with an error, and nothing new begins."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+import headway
+from headway.errors import Closed, HeadwayError, NotPrimed
+from headway.resource import Bookmark
+from tests.helpers.cached import Staff, names, restore
+from tests.helpers.fetched import Source
+
+Wait = Callable[[Staff, headway.PrimedCache], Awaitable[None]]
+
+
+async def for_a_revision(_: Staff, cache: headway.PrimedCache) -> None:
+    await cache.wait_for(10**6)
+
+
+async def for_a_change(staff: Staff, cache: headway.PrimedCache) -> None:
+    async with cache.notify() as updates:
+        updates.list(staff.team)
+        async for _ in updates:
+            pass
+
+
+async def for_first_values(_: Staff, cache: headway.PrimedCache) -> None:
+    async with cache.notify() as updates:
+        updates.poll(headway.Poll(trio.sleep_forever), max_age=1)
+        await updates.primed()
+
+
+@pytest.mark.parametrize(
+    ("wait", "error"),
+    [(for_a_revision, NotPrimed), (for_a_change, Closed), (for_first_values, Closed)],
+)
+async def test_wait_of_another_task_ends_with_the_cache(
+    wait: Wait,
+    error: type[HeadwayError],
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """A server's connections may outlive the block of the cache that they read. None of them waits forever."""
+    staff = Staff()
+    ended = trio.Event()
+
+    async def other(cache: headway.PrimedCache) -> None:
+        with pytest.raises(error, match="its block has ended"):
+            await wait(staff, cache)
+        ended.set()
+
+    async with staff.open(), trio.open_nursery() as nursery:
+        async with staff.cache() as cache:
+            nursery.start_soon(other, cache)
+            await wait_all_tasks_blocked()
+        with trio.fail_after(60):
+            await ended.wait()
+
+
+async def test_wait_ends_if_one_type_is_complete_in_the_step_of_the_end() -> None:
+    """The other type never will be."""
+    staff = Staff()
+    ended = trio.Event()
+
+    async def other(cache: headway.PrimedCache, revision: int) -> None:
+        with pytest.raises(NotPrimed, match="its block has ended"):
+            await cache.wait_for(revision)
+        ended.set()
+
+    async with staff.open(), trio.open_nursery() as nursery:
+        async with staff.cache() as cache:
+            for type in (staff.team, staff.account):
+                staff.channel.streams(type).hold()
+            later = staff.store.position._replace(revision=staff.store.position.revision + 100)
+            nursery.start_soon(other, cache, later.revision)
+            await wait_all_tasks_blocked()
+            cache._held[staff.team.name].feed(Bookmark(later))
+            cache.close()
+        with trio.fail_after(10):
+            await ended.wait()
+
+
+async def test_view_of_a_lost_store_is_closed_with_its_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """While the store is rolled back, views show what the cache had."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache:
+        backup = staff.store.back_up()
+        await cache.wait_for(await staff.write_team("lost"))
+        restore(staff, backup, new_id=False)
+        await trio.sleep(10)
+        assert cache.status().problem is not None
+        async with cache.view(staff.team) as view:
+            assert names(view.list(staff.team)) == ["lost"]
+            cache.close()
+            with pytest.raises(NotPrimed, match="had ended"):
+                view.list(staff.team)
+
+
+async def test_handles_of_a_closed_cache_are_refused_and_fetch_nothing() -> None:
+    """Neither the end of the block nor the end of the cache leaves a way to start a call."""
+    staff, source = Staff(), Source()
+    async with staff.open():
+        async with staff.cache() as cache:
+            async with cache.notify() as updates:
+                pass
+            with pytest.raises(Closed, match="notify block has ended"):
+                updates.poll(source.poll, max_age=1)
+            await wait_all_tasks_blocked()
+        for make in (lambda: updates.poll(source.poll, max_age=1), lambda: updates.list(staff.team)):
+            with pytest.raises(Closed, match="notify block has ended"):
+                make()
+    assert source.calls == []

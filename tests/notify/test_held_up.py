@@ -1,0 +1,186 @@
+"""Handles that cannot show the newest state say so: because another type has no stream, or a new store is not shown."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+import headway
+from tests.helpers.cached import Staff, names, restore
+from tests.helpers.stream_beginnings import Compacted, Half
+
+LONG = 60.0
+
+
+async def seen(updates: headway.Updates, handle: headway.Handle[Any]) -> list[tuple[str, list[str]]]:
+    """Return the errors and names that a handle shows each time that anything changes, until nothing does for long."""
+    found = []
+    with trio.move_on_after(LONG):
+        async for _ in updates:
+            found.append(("" if handle.error is None else type(handle.error).__name__, names(handle.value)))
+    return found
+
+
+async def test_handle_says_that_another_type_holds_it_up(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """The cache itself shows the newer state. Each further failure of that type is delivered, too."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        teams = updates.list(staff.team)
+        await updates.primed()
+        staff.channel.cut(staff.account)
+        await trio.sleep(LONG)
+        assert (teams.error, teams.age) == (None, 0)
+        await staff.write_team("core")
+        await seen(updates, teams)
+        assert (names(teams.value), names(cache.list(staff.team))) == ([], ["core"])
+        assert "staff.v1.Account has no stream" in str(teams.error)
+        assert teams.age == cache.status().cut_off_seconds > LONG
+        failures = teams.failures
+        assert len(await seen(updates, teams)) > 5
+        assert teams.failures > failures
+        staff.channel.mend()
+        assert (await seen(updates, teams))[-1] == ("", ["core"])
+        assert (teams.age, teams.failures) == (0, 0)
+
+
+async def test_error_ends_with_the_value_that_came_after_it(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """A value without an error is current, so an old one never comes without its error in between."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        teams = updates.list(staff.team)
+        await updates.primed()
+        await seen(updates, teams)
+        for number in range(1, 6):
+            staff.channel.cut(staff.team, staff.account)
+            await staff.write_team(f"team-{number}")
+            assert {len(shown) for _, shown in await seen(updates, teams)} == {number - 1}
+            staff.channel.mend()
+            found = await seen(updates, teams)
+            assert [len(shown) for error, shown in found if not error] == [number]
+            assert len(found) < 4
+
+
+async def test_handle_of_a_replaced_store_keeps_its_error_until_the_next_store_is_shown(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The value of the old store is not current when the new one is complete, but when it is shown."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        teams = updates.list(staff.team)
+        await updates.primed()
+        backup = staff.store.back_up()
+        await staff.write_team("lost")
+        while names(teams.value) != ["lost"]:
+            await anext(updates)
+        restore(staff, backup, new_id=True)
+        found = await seen(updates, teams)
+        assert [shown for error, shown in found if not error] == [[]]
+        assert ("StoreChanged", ["lost"]) in found
+
+
+async def test_snapshot_that_never_ends_does_not_end_an_interruption(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """Each of its streams delivers something, but the value stays old. The age counts from the first end."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        for number in range(3):
+            await staff.write_team(f"team-{number}")
+        teams = updates.list(staff.team)
+        while not teams.has_value or len(teams.value) < 3:
+            await anext(updates)
+        staff.channel.begin(staff.team, Compacted(), *[Half(2)] * 30)
+        began = trio.current_time()
+        staff.channel.streams(staff.team).drop()
+        await staff.write_team("late")
+        while staff.channel.streams(staff.team).beginnings:
+            await anext(updates)
+            if len(teams.value) == 3 and teams.failures:
+                assert teams.error is not None
+                assert teams.age == cache.status().cut_off_seconds == trio.current_time() - began
+                assert "staff.v1.Team" in cache.status().cut_off
+        assert teams.failures > 25
+        assert (await seen(updates, teams))[-1] == ("", ["late", "team-0", "team-1", "team-2"])
+        assert (teams.age, teams.failures, cache.status().cut_off) == (0, 0, "")
+
+
+async def test_status_amid_a_snapshot_describes_what_is_shown(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The position stays and the time counts until the snapshot is complete. The type's own status has its stream."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache:
+        for number in range(3):
+            written = await staff.write_team(f"team-{number}")
+        await cache.wait_for(written)
+        before = cache.status()
+        staff.channel.begin(staff.team, Compacted())
+        streams = staff.channel.streams(staff.team)
+        streams.holds_next = True
+        began = trio.current_time()
+        streams.drop()
+        late = await staff.write_team("late")
+        await trio.sleep(20)
+        streams.let_pass()
+        await trio.sleep(20)
+        during = cache.status()
+        (team,) = (each for each in during.types if each.type == staff.team.name)
+        assert during.position == before.position
+        assert names(cache.list(staff.team)) == ["team-0", "team-1", "team-2"]
+        assert during.cut_off_seconds == trio.current_time() - began
+        assert "was compacted" in during.cut_off
+        assert during.problem is None
+        assert (team.primed, team.cut_off, team.revision) == (True, "", before.position.revision)
+        assert during.lag == team.lag
+        streams.release()
+        await cache.wait_for(late)
+        await wait_all_tasks_blocked()
+        after = cache.status()
+        assert (after.cut_off, after.cut_off_seconds, after.lag) == ("", 0, 0)
+        assert after.position.revision >= int(late.version)
+
+
+async def test_new_handle_misses_no_change_when_a_view_of_earlier_handles_opens(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The last handle was closed while its view waited for a type, and another type changed before the next handle."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        first = updates.list(staff.team)
+        await updates.primed()
+        staff.channel.streams(staff.account).hold()
+        await staff.write_team("one")
+        await trio.sleep(1)
+        first.close()
+        await staff.write_team("two")
+        await trio.sleep(1)
+        teams = updates.list(staff.team)
+        staff.channel.streams(staff.account).release()
+        while not teams.has_value or len(teams.value) < 2:
+            with trio.fail_after(LONG):
+                await anext(updates)
+        assert names(teams.value) == ["one", "two"]
+
+
+async def test_new_handle_says_why_it_has_no_value_yet(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """`primed` does not wait for a type without a stream. If the state can be shown, there is no error."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        staff.channel.cut(staff.account)
+        await trio.sleep(LONG)
+        with closing(updates.list(staff.team)) as early:
+            await updates.primed()
+            assert (early.value, early.error) == ([], None)
+        await staff.write_team("core")
+        await trio.sleep(LONG)
+        teams = updates.list(staff.team)
+        with trio.fail_after(LONG):
+            await updates.primed()
+        assert "staff.v1.Account has no stream" in str(teams.error)
+        staff.channel.mend()
+        while teams.error is not None:
+            await anext(updates)
+        assert names(teams.value) == ["core"]

@@ -1,0 +1,270 @@
+"""The admission of peer streams: R-2, R-3, and what a stranger may cost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from trio.testing import MockClock
+
+import headway
+from headway import Engine, events
+from headway._gen.headway.peering import v1 as wire
+from headway.peering import (
+    PEERING,
+    STREAM_KEY,
+    Peering,
+    PeeringHost,
+    PeeringState,
+    PeerStreamService,
+    Role,
+    SecretStore,
+    establish,
+    export,
+    generate_token,
+    read_token,
+)
+from headway.peering._dialer import decoder
+from headway.peering._leader import leader_in
+from headway.peering._stream_service import MOST_UNKNOWN, OPEN_TIMEOUT, PEER_STREAM
+from headway.resource import PARTITION, Registry
+from headway.rpc import open_channel
+from headway.storage import MemoryBackend
+from tests.helpers.peers import TEAM, Team, app, open_accepting, reached
+from tests.peering.test_copying import copy_that, size
+
+Message = wire.PeerMessage
+
+
+@asynccontextmanager
+async def dialed(address: str, first: Message) -> AsyncIterator[Any]:
+    """Open a stream with a first message."""
+    async with (
+        open_channel(address, decoders={PEER_STREAM: decoder}) as channel,
+        channel.duplex(PEER_STREAM, first) as call,
+    ):
+        yield call
+
+
+async def read_to_the_end(call: Any) -> None:
+    """Read a stream until it ends."""
+    async for _ in call:
+        pass
+
+
+async def refused(address: str, first: Message, *, until_ready: bool = False) -> GRPCError:
+    """Open a stream, and return the error that ends it. With ``until_ready``, try again until the engine leads."""
+    with trio.fail_after(60):
+        while True:
+            with pytest.raises(GRPCError) as caught:
+                async with dialed(address, first) as call:
+                    await anext(call)
+            if not until_ready or caught.value.status not in (Status.UNAVAILABLE, Status.FAILED_PRECONDITION):
+                return caught.value
+            await trio.sleep(0.01)
+
+
+FIRST = {
+    "a heartbeat": (Message(heartbeat=wire.Heartbeat()), Status.INVALID_ARGUMENT, "open must be the first message"),
+    "nothing": (Message(), Status.INVALID_ARGUMENT, "open must be the first message"),
+    "a wrong secret": (
+        Message(open=wire.Open(peer_id="01KAQJ6SZ3YVS6FVC9T5X3SKQD", secret="x")),
+        Status.PERMISSION_DENIED,
+        "the peering's secret is not valid here",
+    ),
+    "no secret": (Message(open=wire.Open()), Status.PERMISSION_DENIED, "the peering's secret is not valid here"),
+    "a long secret": (
+        Message(open=wire.Open(secret="x" * 256)),
+        Status.INVALID_ARGUMENT,
+        "open has a field of more than 255 characters",
+    ),
+}
+
+
+async def test_r3_first_message_must_be_open_with_a_valid_secret(tmp_path: Path) -> None:
+    found: list[object] = []
+    async with open_accepting(tmp_path, report=found.append) as engine:
+        token = await generate_token(engine.client, "west", [TEAM], plain_text=True)
+        peer_id = read_token(token).peer_id
+        for message, status, text in FIRST.values():
+            error = await refused(engine.addresses[0], message)
+            assert (error.status, text in (error.message or "")) == (status, True), error
+        # The secret of the token is not the secret of a stream.
+        opening = Message(open=wire.Open(peer_id=peer_id, secret=read_token(token).secret))
+        error = await refused(engine.addresses[0], opening)
+        assert error.status is Status.PERMISSION_DENIED
+    assert any(isinstance(each, events.PeerRefused) for each in found)
+
+
+async def test_r3_pending_secret_is_promoted_by_the_first_stream(tmp_path: Path) -> None:
+    with trio.fail_after(60):
+        async with (
+            open_accepting(tmp_path) as accepts,
+            headway.open_engine("memory:", app, report=events.ignore) as dials,
+        ):
+            token = await generate_token(accepts.client, "west", [TEAM], plain_text=True)
+            await establish(dials.client, "east", token, plain_text=True)
+            await reached(accepts, "west", PeeringState.ACTIVE)
+
+
+async def test_guesses_of_secrets_are_bounded(tmp_path: Path) -> None:
+    async with open_accepting(tmp_path) as engine:
+        opening = Message(open=wire.Open(peer_id="x", secret="x"))
+        statuses = [(await refused(engine.addresses[0], opening)).status for _ in range(22)]
+        assert statuses == [Status.PERMISSION_DENIED] * 20 + [Status.RESOURCE_EXHAUSTED] * 2
+
+
+class SharedMemory(MemoryBackend):
+    """A store in memory that reports itself as shared, like a store on a network."""
+
+    shared = True
+
+
+@asynccontextmanager
+async def opened(store: MemoryBackend, path: Path, name: str) -> AsyncIterator[Engine]:
+    """Open an engine on the shared store."""
+    async with headway.open_engine(
+        nullcontext(store),
+        app,
+        process=name,
+        listen=[f"unix:{path}/{name}"],
+        insecure=True,
+        lease_ttl=1.0,
+        report=events.ignore,
+    ) as engine:
+        yield engine
+
+
+def leads(engine: Engine) -> bool:
+    """Return True if the process serves peers."""
+    controller = engine.controllers.get("peer-streams")
+    return controller is not None and controller.status().phase == "running"
+
+
+async def test_r2_only_the_leader_serves_and_the_dialer_follows_it(tmp_path: Path) -> None:
+    """A leader that resigns ends its open streams. Consul notices that only with the next message."""
+    with trio.fail_after(60):
+        async with (
+            SharedMemory() as store,
+            opened(store, tmp_path, "b") as other,
+            MemoryBackend() as theirs,
+            headway.open_engine(nullcontext(theirs), app, report=events.ignore) as dials,
+        ):
+            async with opened(store, tmp_path, "a") as engine:
+                engines = {"a": engine, "b": other}
+                # Nobody serves peers before there is a peering.
+                await engine.client.create(PEERING.new("first", Peering(role=Role.ACCEPTS)))
+                while sum(map(leads, engines.values())) != 1:  # noqa: ASYNC110  # a status has no event
+                    await trio.sleep(0.05)
+                (leader,) = (name for name, each in engines.items() if leads(each))
+                follower = "b" if leader == "a" else "a"
+                # The token names the follower first.
+                addresses = [engines[follower].addresses[0], engines[leader].addresses[0]]
+                token = await generate_token(
+                    engine.client, "west", [export(TEAM, partition="default")], addresses=addresses, plain_text=True
+                )
+                await establish(dials.client, "east", token, plain_text=True)
+                await engine.client.write(TEAM.new("ada", Team(size=1)))
+                await copy_that(dials, "east", "ada", size(1))
+                record = await SecretStore(theirs).read((await dials.client.read(PEERING, "east")).id.uid)
+                assert record is not None
+                peer_id = (await dials.client.read(PEERING, "east")).data.peer_id
+                opening = Message(open=wire.Open(peer_id=peer_id, secret=record.stream_secret))
+                error = await refused(engines[follower].addresses[0], opening)
+                assert error.status is Status.FAILED_PRECONDITION
+                assert leader_in(error.details) == [engines[leader].addresses[0]]
+            # Now `b` leads, whichever it was before.
+            await other.client.write(TEAM.new("ada", Team(size=2)))
+            await copy_that(dials, "east", "ada", size(2))
+
+
+async def test_r2_leader_that_loses_its_lease_ends_the_stream_with_the_address_of_the_next(tmp_path: Path) -> None:
+    """The weakness of R.3: in Consul, a server that has lost the lead goes on sending."""
+    with trio.fail_after(60):
+        async with (
+            SharedMemory() as store,
+            opened(store, tmp_path, "a") as a,
+            opened(store, tmp_path, "b") as b,
+        ):
+            # Nobody serves peers before there is a peering.
+            await a.client.create(PEERING.new("first", Peering(role=Role.ACCEPTS)))
+            while not (leads(a) or leads(b)):  # noqa: ASYNC110  # a status has no event
+                await trio.sleep(0.05)
+            leader = a if leads(a) else b
+            token = read_token(
+                await generate_token(a.client, "west", [TEAM], addresses=[a.addresses[0]], plain_text=True)
+            )
+            secrets = SecretStore(store)
+            _, secret = await secrets.exchange(token.peer_id, token.secret, "attempt", "dialer", plain_text=True)
+            await headway.until(a.client, PARTITION, "peer-west", lambda found: found is not None)
+            opening = Message(open=wire.Open(peer_id=token.peer_id, secret=secret))
+            await headway.until(a.client, PEERING, "west", lambda west: west is not None and STREAM_KEY in west.status)
+            async with dialed(leader.addresses[0], opening) as call:
+                assert (await anext(call)).request is not None
+                (lease,) = (await store.list_leases("headway/peer-streams"))[0]
+                await store.release_lease(lease.lease.name, lease.lease.holder, lease.lease.term)
+                with pytest.raises(GRPCError) as caught:
+                    await read_to_the_end(call)
+            assert caught.value.status is Status.FAILED_PRECONDITION
+            assert "another process serves peers" in (caught.value.message or "")
+
+
+async def test_streams_of_one_dialer_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them reads all copies. The allowance of this test is used up before the first one."""
+    monkeypatch.setattr("headway.peering._hub._OPENED", 0)
+    with trio.fail_after(60):
+        async with MemoryBackend() as store, opened(store, tmp_path, "a") as engine:
+            token = read_token(await generate_token(engine.client, "west", [TEAM], plain_text=True))
+            _, secret = await SecretStore(store).exchange(
+                token.peer_id, token.secret, "attempt", "dialer", plain_text=True
+            )
+            await headway.until(engine.client, PARTITION, "peer-west", lambda found: found is not None)
+            error = await refused(
+                engine.addresses[0], Message(open=wire.Open(peer_id=token.peer_id, secret=secret)), until_ready=True
+            )
+            assert error.status is Status.RESOURCE_EXHAUSTED
+            assert (error.message or "").startswith("too many streams: at most 0 at once")
+
+
+async def test_stream_in_plain_text_needs_the_consent_of_the_accepting_side(tmp_path: Path) -> None:
+    with trio.fail_after(60):
+        async with MemoryBackend() as store, opened(store, tmp_path, "a") as engine:
+            made = await engine.client.create(PEERING.new("west", Peering(role=Role.ACCEPTS)))
+            secrets = SecretStore(store)
+            await secrets.put_token(made, "token")
+            _, secret = await secrets.exchange(made.id.uid, "token", "attempt", "dialer")
+            await headway.until(engine.client, PARTITION, "peer-west", lambda found: found is not None)
+            opening = Message(open=wire.Open(peer_id=made.id.uid, secret=secret))
+            error = await refused(engine.addresses[0], opening, until_ready=True)
+            assert (error.status, error.message) == (Status.PERMISSION_DENIED, "the peering's stream must be over TLS")
+
+
+class Silent:
+    """The server's end of a stream that sends nothing."""
+
+    async def recv_message(self) -> Message:
+        """Wait forever."""
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def test_streams_without_open_are_bounded_in_number_and_time(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    service = PeerStreamService(PeeringHost(MemoryBackend(), Registry(), events.ignore))
+    statuses: list[tuple[float, Status]] = []
+    began = trio.current_time()
+
+    async def run() -> None:
+        with pytest.raises(GRPCError) as caught:
+            await service.stream_resources(Silent())
+        statuses.append((trio.current_time() - began, caught.value.status))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(MOST_UNKNOWN + 1):
+            nursery.start_soon(run)
+    assert statuses == [(0, Status.RESOURCE_EXHAUSTED), *[(OPEN_TIMEOUT, Status.INVALID_ARGUMENT)] * MOST_UNKNOWN]

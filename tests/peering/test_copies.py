@@ -1,0 +1,56 @@
+"""The plan for the copies: which change of which original counts."""
+
+from __future__ import annotations
+
+import itertools
+
+from headway.peering._copies import Change, Copies
+from headway.resource import pb, resource_id
+from headway.storage import Operation, Put, Remove
+from tests.peering.stream_kit import PARTITION, team
+
+
+def opened() -> Copies:
+    """Return the copies of an empty partition."""
+    numbers = itertools.count(1)
+    return Copies(PARTITION, 10, lambda: f"u{next(numbers)}")
+
+
+def stored(resource: pb.Resource) -> Change:
+    """Return the change by which an original got this state."""
+    return Change(resource_id(resource.id).without_uid(), resource, int(resource.version))
+
+
+def deleted(resource: pb.Resource, revision: int) -> Change:
+    """Return the deletion of an original."""
+    return Change(resource_id(resource.id).without_uid(), None, revision)
+
+
+def apply(copies: Copies, *changes: Change) -> list[Operation]:
+    """Apply changes of one commit, and return the operations of its second commit."""
+    first, then = copies.plan(changes)
+    copies.stored(first, 1)
+    copies.stored(then, 2)
+    return then
+
+
+def contents(operations: list[Operation]) -> list[bytes]:
+    """Return the content of the copies that operations store."""
+    return [each.resource.data.value for each in operations if isinstance(each, Put) and each.resource.data is not None]
+
+
+def test_deletion_in_another_partition_hides_no_change_of_the_same_commit() -> None:
+    copies = opened()
+    apply(copies, stored(team("ada", 5, uid="A", partition="p1")))
+    other = deleted(team("ada", 6, uid="B", partition="p2"), 7)
+    changed = stored(team("ada", 7, uid="A", partition="p1", data="7"))
+    assert contents(apply(copies, changed, other)) == [b"7"]
+    gone = deleted(team("ada", 7, uid="A", partition="p1"), 8)
+    assert [type(each) for each in apply(copies, gone, other._replace(revision=8))] == [Remove]
+
+
+def test_rolled_back_store_may_give_another_state_the_same_version() -> None:
+    copies = opened()
+    apply(copies, stored(team("ada", 5, uid="A", data="before")))
+    copies.begin_snapshot(override=True)
+    assert contents(apply(copies, stored(team("ada", 5, uid="A", data="after")))) == [b"after"]

@@ -1,0 +1,233 @@
+"""The end of a peer stream in virtual time: nothing is left of it, nothing is half stored, and the next one waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from headway import events
+from headway._gen.headway.peering.v1 import Server
+from headway.errors import Unavailable
+from headway.peering import PEERING, Peering, PeerLimits, Role
+from headway.peering._dialer import RARELY, Dialer
+from headway.peering._hub import CLOSED, DELETED, NOT_LEADING, REFUSED, UNREACHABLE, StreamEnded
+from headway.peering._importing import open_importer
+from headway.peering._link import TOLD
+from headway.peering._receiving import Work
+from headway.storage import Operation
+from tests.helpers.resources import TEAM
+from tests.peering.link_kit import Pair, Side, eventually, open_pair, open_side, raw_peer
+
+
+async def test_r_ended_stream_leaves_no_task(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """The weakness of R.3: Consul's reader may stay behind."""
+    async with open_pair() as pair:
+        await wait_all_tasks_blocked()
+        before = trio.lowlevel.current_statistics().tasks_living
+        pair.connect()
+        await trio.sleep(1)
+        assert trio.lowlevel.current_statistics().tasks_living > before
+        pair.a.entry.end(StreamEnded(CLOSED, "for a test"))
+        await trio.sleep(1)
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert not pair.a.entry.connected
+
+
+async def failing_after(pair: Pair, commits: int, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store work on a store that fails after a number of commits."""
+    side = pair.b
+    importer = await open_importer(side.host, side.entry.peering, PeerLimits())
+    real, made = side.host.backend.commit, 0
+
+    async def commit(operations: Sequence[Operation], fence: Any = None) -> Any:
+        nonlocal made
+        made += 1
+        if made > commits:
+            raise Unavailable("for a test")
+        return await real(operations, fence)
+
+    monkeypatch.setattr(side.host.backend, "commit", commit)
+    with pytest.raises(Unavailable):
+        await importer.store(work)
+    monkeypatch.undo()
+
+
+async def test_position_is_stored_with_the_last_commit_of_a_snapshot(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A crash between the commits must not leave a position that is ahead of the copies."""
+    async with open_pair() as pair:
+        for name in ("ada", "ben"):
+            await pair.a.write(name)
+        scope = pair.connect()
+        await pair.wait(pair.b, {"ada": [], "ben": []})
+        scope.cancel()
+        importer = await open_importer(pair.b.host, pair.b.entry.peering, PeerLimits())
+        before = importer.state
+        assert before is not None
+        assert before.position is not None
+        removals = [[each] for each in importer.copies.outside(())]
+        after = type(before)(position=before.position, complete=not before.complete)
+        await failing_after(pair, 1, Work(commits=removals, state=after), monkeypatch)
+        again = await open_importer(pair.b.host, pair.b.entry.peering, PeerLimits())
+        assert (again.state, len(again.copies)) == (before, 1)
+
+
+class Counting(Dialer):
+    """A dialer whose attempts end at once, or after a while, for the given reasons."""
+
+    def __init__(self, side: Side, ends: list[tuple[str, float]]) -> None:
+        super().__init__(side.host, side.entry, PeerLimits())
+        self.ends = ends
+        self.times: list[float] = []
+
+    async def _attempt(self, secret: str) -> StreamEnded:
+        assert secret == "stream"
+        self.times.append(trio.current_time())
+        if not self.ends:
+            self._entry.terminated = True
+            return StreamEnded(CLOSED, "the test is over")
+        reason, lasted = self.ends.pop(0)
+        await trio.sleep(lasted)
+        return StreamEnded(reason, "for a test", hostile=False)
+
+
+async def delays(side: Side, ends: list[tuple[str, float]]) -> list[int]:
+    """Return the delays between the end of an attempt and the next one."""
+    peering = side.entry.peering
+    record = await side.host.secrets.put_dialing(peering, "token")
+    await side.host.secrets.put_stream_secret(peering.id.uid, record.attempt, "stream")
+    lasted = [each[1] for each in ends]
+    dialer = Counting(side, list(ends))
+    await dialer.run()
+    pairs = zip(dialer.times, dialer.times[1:], lasted, strict=False)
+    return [round(after - before - length) for before, after, length in pairs]
+
+
+async def test_r_dialer_backs_off(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """The weakness of R.3: Consul has no back-off."""
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        assert await delays(side, [(UNREACHABLE, 0)] * 9) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+async def test_dialer_returns_at_once_after_a_long_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        assert await delays(side, [(CLOSED, 0), (CLOSED, 100), (CLOSED, 0)]) == [1, 0, 1]
+
+
+async def test_refused_dialer_waits_a_minute(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        assert await delays(side, [(REFUSED, 0)] * 2) == [RARELY, RARELY]
+
+
+async def test_dialer_follows_the_leader_at_once_but_not_in_circles(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        assert await delays(side, [(NOT_LEADING, 0)] * 5) == [0, 0, 0, 0, 16]
+
+
+async def test_changed_addresses_are_tried_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        peering = side.entry.peering
+        record = await side.host.secrets.put_dialing(peering, "token")
+        await side.host.secrets.put_stream_secret(peering.id.uid, record.attempt, "stream")
+        dialer = Counting(side, [(UNREACHABLE, 0)] * 7)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dialer.run)
+            await trio.sleep(70)
+            tried = len(dialer.times)
+            await side.change(addresses=["10.0.0.9:9000"])
+            await trio.sleep(0.1)
+            assert len(dialer.times) == tried + 1
+            nursery.cancel_scope.cancel()
+
+
+async def test_dialer_waits_for_its_secret(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        dialer = Counting(side, [])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dialer.run)
+            await trio.sleep(10)
+            assert dialer.times == []
+            peering = side.entry.peering
+            record = await side.host.secrets.put_dialing(peering, "token")
+            await side.host.secrets.put_stream_secret(peering.id.uid, record.attempt, "stream")
+
+            async def tried() -> int:
+                return len(dialer.times)
+
+            await eventually(tried, 1)
+
+
+async def test_invalid_addresses_of_the_peer_are_reported_and_not_stored(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        await side.change(addresses=["10.0.0.1:9000"])
+        dialer = Dialer(side.host, side.entry, PeerLimits())
+        await dialer._follow_server(Server(addresses=["not an address"]))
+        await dialer._follow_server(Server(addresses=["10.0.0.2:9000"] * 17))
+        stored: Peering = (await side.host.client.read(PEERING, "east")).data
+        assert stored.addresses == ["10.0.0.1:9000"]
+        assert [each.peer for each in side.events if isinstance(each, events.PeerRefused)] == ["east"]
+        await dialer._follow_server(Server(addresses=["10.0.0.2:9000"]))
+        stored = (await side.host.client.read(PEERING, "east")).data
+        assert stored.addresses == ["10.0.0.2:9000"]
+
+
+async def told_after(seconds: float) -> tuple[float, bool]:
+    """Delete a dialing peering whose peer ends the stream this long after Terminated.
+
+    Returns:
+        How long the stream stayed open after Terminated, and whether the other side is known to have learned of it.
+    """
+    async with open_side("east", Role.DIALS, TEAM) as side, raw_peer(side) as peer:
+        await peer.receive()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(side.entry.terminate)
+            while (await peer.receive()).terminated is None:
+                pass
+            began = trio.current_time()
+            await wait_all_tasks_blocked()
+            assert side.ends == [], "the dialer has reset the stream, which may take the message back"
+            with trio.move_on_after(seconds):
+                await peer.drain()
+            await peer.end()
+        await eventually(side.ended, True)
+        assert [each.reason for each in side.ends] == [DELETED]
+        return round(trio.current_time() - began, 1), side.entry.notified
+
+
+async def test_dialer_waits_until_its_peer_has_ended_the_stream_after_terminated(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    assert await told_after(3.0) == (3.0, True)
+
+
+async def test_dialer_whose_peer_does_not_end_the_stream_leaves_without_a_confirmation(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    assert await told_after(60.0) == (TOLD, False)
+
+
+async def test_stream_that_opens_while_its_peering_is_being_deleted_sends_terminated(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        await side.entry.terminate()
+        async with raw_peer(side) as peer:
+            while (await peer.receive()).terminated is None:
+                pass
+
+
+async def test_accepting_side_cannot_direct_a_dialer_to_another_host_in_plain_text(tmp_path: Path) -> None:
+    """Otherwise it, or another program on the machine, would make this side send the secret over a network."""
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        await side.change(addresses=[f"unix:{tmp_path}/west"], plain_text=True)
+        dialer = Dialer(side.host, side.entry, PeerLimits())
+        dialer._target = ["203.0.113.7:9000"]
+        with trio.fail_after(30):
+            ended = await dialer._attempt("secret")
+        assert ended.reason == REFUSED
+        assert "a secret sent to another host in plain text can be read on the way" in str(ended)

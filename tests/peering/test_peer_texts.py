@@ -1,0 +1,55 @@
+"""Addresses, names and certificates that a peer or an operator has given, and that no connection accepts."""
+
+from __future__ import annotations
+
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.headway.peering import v1 as wire
+from headway.errors import InvalidArgument
+from headway.events import PeerRefused
+from headway.peering import PEERING, Peering, PeerLimits, Role, open_peer_channel
+from headway.peering._dialer import Dialer
+from headway.peering._stream_service import PEER_STREAM
+from headway.protobuf import copy_message
+from tests.helpers.resources import TEAM
+from tests.peering.link_kit import open_side
+
+UNUSABLE = ["a" * 64 + ":9000", "a..b:9000", ".b:9000", "a\0b:9000", "\ud800:9000", "unix:/tmp/a\0b"]
+
+
+@pytest.mark.parametrize("address", UNUSABLE)
+async def test_address_that_no_system_resolves_cannot_be_reached(address: str) -> None:
+    peering = Peering(role=Role.DIALS, addresses=[address], plain_text=address.startswith("unix:"))
+    async with open_peer_channel(peering) as channel:
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(PEER_STREAM, wire.Ack(), wire.Ack)
+    assert caught.value.status is Status.UNAVAILABLE
+    assert "no server can be reached" in (caught.value.message or "")
+
+
+async def test_certificate_that_is_not_ascii_is_invalid() -> None:
+    peering = Peering(role=Role.DIALS, addresses=["127.0.0.1:9"], ca="-----BEGIN CERTIFICATE-----\né")
+    with pytest.raises(InvalidArgument, match=r"ca must contain certificates in PEM, .* ASCII"):
+        async with open_peer_channel(peering):
+            pass
+
+
+SERVERS = {
+    "an address that is none": wire.Server(addresses=["not an address"]),
+    "a long name": wire.Server(addresses=["10.0.0.2:9000"], server_name="a" * 256),
+    "no certificates": wire.Server(addresses=["10.0.0.2:9000"], ca="-----BEGIN CERTIFICATE-----"),
+    "too many certificates": wire.Server(addresses=["10.0.0.2:9000"], ca="-----BEGIN CERTIFICATE-----" * 1000),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_invalid_addresses_of_the_peer_are_reported_and_not_stored(name: str) -> None:
+    """The engine may write any Peering, so its writes are not checked as those of others are."""
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        before = copy_message(side.entry.peering.data)
+        await Dialer(side.host, side.entry, PeerLimits())._follow_server(SERVERS[name])
+        assert (await side.host.client.read(PEERING, "east")).data == before
+        reported = [each for each in side.events if isinstance(each, PeerRefused)]
+        assert [each.why.partition(":")[0] for each in reported] == ["its addresses are not valid"]

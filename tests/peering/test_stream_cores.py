@@ -1,0 +1,260 @@
+"""The sender and the receiver of a peer stream, together: what is copied, sent again, resumed and removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.peering._copies import Change, Copies
+from headway.peering._receiving import Copying
+from headway.peering._stream_rules import copy_of
+from headway.resource import resource_id
+from tests.peering.stream_kit import OTHERS, PARTITION, TEAMS, Importing, Origin, Stream, copied, originals, team
+
+
+def test_copies_follow_every_change(origin: Origin, store: Importing) -> None:
+    stream = copied(origin, store)
+    origin.commit(ada="2", fay="1")
+    origin.commit(ben=None)
+    stream.run()
+    assert store.copies == originals(origin.now)
+
+
+def test_r_reconnect_resumes_by_position_without_a_snapshot(origin: Origin, store: Importing) -> None:
+    """The weakness of R.3: Consul's stream cannot resume."""
+    copied(origin, store)
+    origin.commit(ada="2")
+    again = Stream(origin, store)
+    again.run()
+    assert [len(each.batch.events) for each in again.sent if each.batch is not None] == [1]
+    assert store.copies == originals(origin.now)
+
+
+def test_r_receiver_knows_when_the_first_copy_is_whole(origin: Origin, store: Importing) -> None:
+    """The weakness of R.3: Consul's receiver cannot distinguish a partial from a complete first copy."""
+    stream = Stream(origin, store)
+    seen = set()
+    while any([stream.request(), stream.send(), stream.receive(), stream.read()]):
+        seen.add(stream.receiver.copying)
+        if stream.receiver.copying is Copying.CURRENT:
+            assert store.copies == originals(origin.now)
+    assert seen == {Copying.WAITING, Copying.SNAPSHOT, Copying.CURRENT}
+
+
+def test_interrupted_snapshot_removes_no_copy(origin: Origin, store: Importing) -> None:
+    copied(origin, store)
+    origin.commit(ada=None, gus="1")
+    stream = Stream(origin, store, compacted=100)
+    while not (stream.receiver.copying is Copying.SNAPSHOT and "gus" in store.copies):
+        assert any([stream.request(), stream.send(), stream.receive(), stream.read()])
+    assert "ada" in store.copies
+    again = Stream(origin, store)
+    assert again.receiver.position is None
+    again.run()
+    assert store.copies == originals(origin.now)
+
+
+def test_snapshot_with_another_count_removes_no_copy(origin: Origin, store: Importing) -> None:
+    """A snapshot that lost a resource on the way must not remove its copy."""
+    copied(origin, store)
+    stream = Stream(origin, store, compacted=100)
+    while any([stream.request(), stream.send(), stream.read()]) or stream.to_receiver:
+        for response in stream.to_receiver:
+            if response.batch is not None and response.feed == 1:
+                response.batch.events = [
+                    each
+                    for each in response.batch.events
+                    if each.upsert is None or each.upsert.id.name != "ada"  # type: ignore[union-attr]
+                ]
+        stream.receive()
+    assert "ada" in store.copies
+    assert "4 resources arrived, and the snapshot has 5" in stream.receiver.held
+    stream.later()
+    assert stream.receiver.copying is Copying.CURRENT
+    assert store.copies == originals(origin.now)
+
+
+def test_r6_deletion_is_by_state_after_the_end_of_a_snapshot(origin: Origin, store: Importing) -> None:
+    copied(origin, store)
+    origin.commit(ada=None, ben=None)
+    Stream(origin, store, compacted=100).run()
+    assert store.copies == originals(origin.now)
+
+
+def test_r6_empty_set_removes_every_copy(origin: Origin, store: Importing) -> None:
+    stream = copied(origin, store)
+    stream.sender.offer(())
+    stream.run()
+    assert store.copies == {}
+
+
+def test_r7_unchanged_content_is_not_sent_again(origin: Origin, store: Importing) -> None:
+    stream = copied(origin, store)
+    sent = len(stream.sent)
+    origin.commit(ada="1")
+    stream.run()
+    assert [each for each in stream.sent[sent:] if each.batch is not None] == []
+    origin.commit(ada="2")
+    stream.run()
+    assert store.copies["ada"] == originals(origin.now)["ada"]
+
+
+def test_r7_unchanged_exports_are_not_sent_again(origin: Origin, store: Importing) -> None:
+    stream = copied(origin, store)
+    sent = len(stream.sent)
+    stream.sender.offer((TEAMS, TEAMS))
+    stream.run()
+    assert stream.sent[sent:] == []
+
+
+def test_r6_withdrawn_export_removes_its_copies_and_no_others(origin: Origin, store: Importing) -> None:
+    stream = copied(origin, store)
+    stream.sender.offer((TEAMS, OTHERS))
+    stream.run()
+    assert store.copies == originals(origin.now)
+    stream.sender.offer((OTHERS,))
+    stream.run()
+    assert store.copies == {}
+
+
+def test_recreated_original_gets_another_incarnation(origin: Origin, store: Importing) -> None:
+    copied(origin, store)
+    before = {key: copy.uid for key, copy in Stream(origin, store).copies._copies.items()}
+    origin.commit(ada=None)
+    origin.commit(ada="again")
+    Stream(origin, store, compacted=100).run()
+    after = {key: copy.uid for key, copy in Stream(origin, store).copies._copies.items()}
+    assert store.copies == originals(origin.now)
+    assert [key[1][2] for key in before if before[key] != after[key]] == ["ada"]
+
+
+def test_rolled_back_origin_changes_nothing_until_it_is_accepted(origin: Origin, store: Importing) -> None:
+    copied(origin, store)
+    origin.commit(ada="2", fay="1")
+    Stream(origin, store).run()
+    before = store.copies
+    origin.roll_back(3)
+    for _ in range(8):
+        # Even once it has passed the position that it lost.
+        origin.commit(ben="new")
+    stream = Stream(origin, store)
+    stream.later()
+    assert stream.receiver.copying is Copying.ROLLED_BACK
+    assert "was rolled back; its session is 's2' now" in stream.receiver.held
+    assert store.copies == before
+    stream.receiver.accept("s2")
+    stream.later()
+    assert store.copies == originals(origin.now)
+    assert stream.replaced == 1
+
+
+def test_snapshot_of_a_server_that_lags_is_refused(origin: Origin, store: Importing) -> None:
+    copied(origin, store)
+    before = store.copies
+    lagging = Origin()
+    lagging.commit(old="1")
+    stream = Stream(lagging, store, compacted=100)
+    stream.sender.offer((TEAMS,))
+    lagging.knows = lambda _: True  # type: ignore[method-assign,assignment]
+    stream.run()
+    assert stream.receiver.copying is Copying.BEHIND
+    assert store.copies == before
+
+
+@pytest.mark.parametrize("later", [0, 1, 8])
+def test_rollback_amid_a_snapshot_is_noticed_and_can_be_accepted(origin: Origin, store: Importing, later: int) -> None:
+    """This holds even once the store has passed the position that it lost.
+
+    The receiver has no whole state to resume from, but names the position at which the snapshot began.
+    """
+    copied(origin, store)
+    origin.commit(ada="2", fay="1")
+    cut = Stream(origin, store, compacted=100)
+    while store.state is None or store.state.complete:
+        assert any([cut.request(), cut.send(), cut.receive(), cut.read()])
+    while "2" not in [data for _, _, data in store.copies.values()]:
+        assert any([cut.request(), cut.send(), cut.receive(), cut.read()])
+    before = store.copies
+    origin.roll_back(2)
+    for _ in range(later):
+        origin.commit(ben="new")
+    stream = Stream(origin, store)
+    stream.run()
+    assert stream.receiver.copying is Copying.ROLLED_BACK
+    assert store.copies == before
+    assert "its session is 's2' now" in stream.receiver.held
+    stream.receiver.accept("s2")
+    stream.later()
+    assert store.copies == originals(origin.now)
+    assert stream.replaced == 1
+
+
+def test_restored_origin_replaces_the_copies_and_says_so(origin: Origin, store: Importing) -> None:
+    """A restored store has another id, and its resources have the versions of the backup."""
+    copied(origin, store)
+    origin.commit(ada="2", fay="1")
+    Stream(origin, store).run()
+    restored = Origin("restored")
+    restored.revision = 1 << 48
+    restored.states[1 << 48] = dict(origin.states[3])
+    stream = Stream(restored, store)
+    stream.run()
+    assert stream.replaced == 1
+    assert store.copies == originals(restored.now)
+
+
+def test_crash_amid_a_replacement_leaves_no_copy_of_the_old_store(origin: Origin, store: Importing) -> None:
+    origin.commit(ada="2")
+    copied(origin, store)
+    restored = Origin("restored")
+    restored.revision = 1 << 48
+    restored.states[1 << 48] = dict(origin.states[2])
+    stream = Stream(restored, store)
+    while stream.receiver.copying is not Copying.SNAPSHOT:
+        assert any([stream.request(), stream.send(), stream.receive(), stream.read()])
+    again = Stream(restored, store)
+    assert again.receiver.position is None
+    again.run()
+    assert store.copies == originals(restored.now)
+
+
+def test_commit_of_several_messages_is_stored_in_one_commit(origin: Origin, store: Importing) -> None:
+    """The messages of a test hold two resources."""
+    stream = copied(origin, store)
+    before = store.revision
+    origin.commit(ada="2", ben="2", cyd="2", dan="2", eve=None)
+    stream.run()
+    assert store.copies == originals(origin.now)
+    assert store.revision == before + 1
+
+
+def test_added_export_is_subscribed(origin: Origin, store: Importing) -> None:
+    stream = Stream(origin, store, exports=(OTHERS,))
+    stream.run()
+    assert store.copies == {}
+    stream.sender.offer((OTHERS, TEAMS))
+    stream.run()
+    assert store.copies == originals(origin.now)
+
+
+def test_withdrawn_export_is_not_sent_from_then_on(origin: Origin, store: Importing) -> None:
+    """It ends before the peer has received the new exports."""
+    stream = copied(origin, store)
+    origin.commit(ada="2")
+    stream.read()
+    stream.sender.offer((OTHERS,))
+    sent = len(stream.sent)
+    while any([stream.read(), stream.send()]):
+        pass
+    assert [each.batch for each in stream.sent[sent:]] == [None]
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_only_another_store_overrides_a_newer_copy(replaced: bool) -> None:
+    old = copy_of(team("ada", 5, uid="u", data="5"), PARTITION, "here", TEAMS.type.message())
+    old.version = "7"
+    copies = Copies(PARTITION, 10, lambda: "new")
+    copies.load([old])
+    copies.begin_snapshot(override=replaced)
+    change = Change(resource_id(team("ada", 3).id), team("ada", 3, uid="u"), 3)
+    assert [len(each) for each in copies.plan([change])] == [0, int(replaced)]
+    assert copies.seen == 1

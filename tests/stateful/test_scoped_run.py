@@ -1,0 +1,28 @@
+"""A whole controller's run with a scope of each type, under virtual time, with every fault of streams."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.scoped_machine import ScopedRunMachine
+
+
+def test_own_write_that_leaves_the_scope_is_absent_and_its_change_is_mapped() -> None:
+    """Each change of the members moves the summary into its scope or out of it."""
+    machine = ScopedRunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    assert machine._outputs().keys() == {"a"}
+    # The third change would move a member out of the scope.
+    machine.change([("pool", "c", ""), ("member", "a", "m2")], on=True)
+    machine.pass_time(2.0)
+    assert machine._outputs() == {}
+    assert machine.store.resources(machine.pools.summary)["a"].data.members == ["m1", "m2"]
+    machine.change([("no member", "a", "m1")], on=True)
+    machine.pass_time(2.0)
+    assert machine._outputs().keys() == {"a"}
+    machine.teardown()
+
+
+# A failing example is shrunk for up to five minutes.
+TestScopedRun = pytest.mark.timeout(400)(ScopedRunMachine.TestCase)

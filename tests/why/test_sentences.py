@@ -1,0 +1,338 @@
+"""The sentences of an answer: a table of answers, with what each says."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.why import (
+    Cause,
+    Condition,
+    ControllerWhy,
+    Finalizer,
+    Gone,
+    PastReconcile,
+    PastWrite,
+    PrimingType,
+    Ref,
+    Stored,
+    StuckItem,
+    StuckList,
+    Touched,
+    TurnedAwayChange,
+    UnmappedChange,
+    Why,
+)
+
+NOW = 1_700_000_000.0
+CORE = Ref("staff.v1.Team", "default", "default", "core")
+ADA = Ref("staff.v1.Account", "default", "default", "ada")
+HEAD = "Controller staff/teams manages it, in process web-1."
+
+
+def a_controller(state: str, **fields: object) -> ControllerWhy:
+    return ControllerWhy("staff/teams", "web-1", "manages", state, **fields)  # type: ignore[arg-type]  # any field
+
+
+def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
+    """Return the sentences after the name of the resource."""
+    fields = {"stored": Stored("5", "01J"), **fields}
+    lines = Why(NOW, CORE, controllers=controllers, **fields).sentences()  # type: ignore[arg-type]  # any field
+    assert lines[0] == "staff.v1.Team core"
+    return lines[1:]
+
+
+@pytest.mark.parametrize(
+    ("controller", "lines"),
+    [
+        (a_controller("idle"), ["It is idle: it owes nothing."]),
+        (a_controller("idle", since=NOW - 9), ["It is idle since 22:13:11 (9 s ago)."]),
+        (
+            a_controller("queued", since=NOW - 4, owed_since=NOW - 4, attempt=1),
+            [
+                "It is queued since 22:13:16 (4 s ago), for attempt 1.",
+                "It has owed this work since 22:13:16 (4 s ago).",
+            ],
+        ),
+        (
+            a_controller("running", since=NOW - 7, attempt=2, stack='  File "staff.py", line 4\n    await disk()\n'),
+            [
+                "It has been running for 7 s, attempt 2.",
+                "It waits at:",
+                '      File "staff.py", line 4',
+                "        await disk()",
+            ],
+        ),
+        (
+            a_controller("held", since=NOW - 3, held_write=ADA, held_by=CORE, error="OutcomeUnknown: reset"),
+            [
+                "It is held since 22:13:17 (3 s ago): the outcome of the write of Account ada in the reconcile of Team "
+                "core is unknown, and is being resolved.",
+                "The last error: OutcomeUnknown: reset",
+            ],
+        ),
+        (
+            a_controller("held", since=NOW - 3),
+            ["It is held since 22:13:17 (3 s ago): the outcome of a write is unknown, and is being resolved."],
+        ),
+        (
+            a_controller("waiting", until=NOW + 3, attempt=5, error="Conflict: read it again", traceback="  File 1\n"),
+            [
+                "It waits until 22:13:23 (in 3 s) for attempt 5, after 4 failures in a row.",
+                "The last error: Conflict: read it again",
+                "      File 1",
+            ],
+        ),
+        (
+            a_controller("waiting", until=NOW + 0.25, attempt=2),
+            ["It waits until 22:13:20 (in 250 ms) for attempt 2, after a failure."],
+        ),
+        (
+            a_controller("slowed", until=NOW + 60, error="triggers itself with its own writes: Team core written at 7"),
+            [
+                "It waits until 22:14:20 (in 60 s), because it triggers itself with its own writes: Team core written "
+                "at 7."
+            ],
+        ),
+        (
+            a_controller("given up", since=NOW - 600, error="PermanentFailure: taken"),
+            [
+                "It gave up at 22:03:20 (10 min ago), and waits for a change.",
+                "The last error: PermanentFailure: taken",
+            ],
+        ),
+        (
+            a_controller("scheduled", until=NOW + 86_400),
+            ["It asked to be reconciled again at 2023-11-15 22:13:20 (in 24 h), and owes nothing until then."],
+        ),
+        (
+            a_controller(
+                "priming",
+                since=NOW - 83,
+                priming=(PrimingType("staff.v1.Account", 1200, 0, 41, "no answer"),),
+            ),
+            [
+                "The controller has been priming since 22:11:57 (83 s ago), so nothing is reconciled yet.",
+                "It waits for staff.v1.Account: 1200 received, revision 0 of 41; no answer.",
+            ],
+        ),
+        (
+            a_controller("standby", since=NOW - 5, holder="web-7"),
+            ["It stands by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams."],
+        ),
+        (
+            a_controller("standby", shard=4, holder="web-7"),
+            ["It stands by: the resource belongs to shard 3, which process web-7 holds."],
+        ),
+        (
+            a_controller("standby", shard=4),
+            ["It stands by: the resource belongs to shard 3, which another process holds."],
+        ),
+        (
+            a_controller("resting", since=NOW - 1, error="ValueError: no licence"),
+            [
+                "Its last run failed at 22:13:19 (1 s ago), and the next one begins soon.",
+                "The last error: ValueError: no licence",
+            ],
+        ),
+        (
+            a_controller("starting", since=NOW - 1),
+            ["The controller has been starting since 22:13:19 (1 s ago): it acquires its lease and raises its fence."],
+        ),
+        (a_controller("ended"), ["The controller has ended with the block of its engine."]),
+        (
+            a_controller(
+                "idle",
+                unmapped=(UnmappedChange(ADA, 8, "team_of", "KeyError: 'x'", "  File 2\n", 3, NOW - 20, NOW + 5),),
+                unmapped_count=12,
+                behind=4,
+            ),
+            [
+                "It is idle: it owes nothing.",
+                "Unmapped: team_of raised for Account ada at revision 8, which may concern this resource, 3 times "
+                "since 22:13:00 (20 s ago); next attempt at 22:13:25 (in 5 s).",
+                "  KeyError: 'x'",
+                "      File 2",
+                "12 resources in all have a change that could not be mapped.",
+                "4 changes wait until all types of the controller have reached them.",
+            ],
+        ),
+        (
+            a_controller("idle", turned_away=(TurnedAwayChange(NOW - 2, CORE, 9, "has_a_lead"),)),
+            [
+                "It is idle: it owes nothing.",
+                "Predicate has_a_lead turned away the change of Team core at revision 9, at 22:13:18 (2 s ago), so "
+                "nothing was queued for it.",
+            ],
+        ),
+        (
+            a_controller(
+                "queued",
+                since=NOW,
+                attempt=1,
+                causes=(
+                    Cause("changed", ADA, 8, "team_of", "token ada"),
+                    Cause("changed", CORE, 9),
+                    Cause("source ticks"),
+                    Cause("owed"),
+                    Cause("started"),
+                    Cause("retry"),
+                ),
+            ),
+            [
+                "It is queued since 22:13:20 (0 ms ago), for attempt 1.",
+                "Queued by: Account ada changed at revision 8, which token ada wrote, through team_of.",
+                "Queued by: Team core changed at revision 9.",
+                "Queued by: source ticks.",
+                "Queued by: what the last run left.",
+                "Queued by: the start of the run.",
+            ],
+        ),
+        (
+            a_controller(
+                "idle",
+                reconciles=(
+                    PastReconcile(
+                        NOW - 5,
+                        "done",
+                        0.002,
+                        0.1,
+                        1,
+                        (Cause("changed", CORE, 9),),
+                        (Touched("get", CORE), Touched("index lead", Ref("staff.v1.Account"))),
+                        (Touched("written", ADA, 10),),
+                    ),
+                    PastReconcile(NOW - 6, "failed", 1.5, 0.1, 1, error="ValueError: no"),
+                ),
+            ),
+            [
+                "It is idle: it owes nothing.",
+                "Reconcile at 22:13:15 (5 s ago), attempt 1, in 2 ms: done. Because of: Team core changed at revision "
+                "9. Read: Team core, Account by index lead. Wrote: Account ada written at 10.",
+                "Reconcile at 22:13:14 (6 s ago), attempt 1, in 2 s: failed: ValueError: no. Because of: unknown. "
+                "Read: nothing. Wrote: nothing.",
+            ],
+        ),
+    ],
+    ids=lambda value: value.state if isinstance(value, ControllerWhy) else "",
+)
+def test_each_state_has_its_sentences(controller: ControllerWhy, lines: list[str]) -> None:
+    assert said(controller)[1:] == [HEAD, *(f"  {each}" for each in lines)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "writes", "lines"),
+    [
+        (None, (), ["It is not stored."]),
+        (
+            None,
+            (PastWrite(NOW - 60, 9, "deleted", "token ada"),),
+            ["It is not stored: it was deleted at revision 9, at 22:12:20 (60 s ago) by token ada."],
+        ),
+        (
+            Stored("5", "01J", ADA, True, (), (Finalizer("teams", "staff/teams"), Finalizer("backup"))),
+            (),
+            [
+                "It is stored at version 5, generation 01J.",
+                "It is owned by Account ada, and is deleted with it.",
+                "It is marked for deletion, and held by teams, backup.",
+                "Its finalizer teams is removed by controller staff/teams.",
+                "Its finalizer backup is of no known controller: its owner has to remove it.",
+            ],
+        ),
+        (
+            Stored("5", "01J", None, True),
+            (),
+            ["It is stored at version 5, generation 01J.", "It is marked for deletion."],
+        ),
+        (
+            Stored("5", "01J", conditions=(Condition("teams", "Ready", "FALSE", False, "NoLead", "has no lead"),)),
+            (),
+            [
+                "It is stored at version 5, generation 01J.",
+                "Condition Ready is FALSE by teams, for an older generation. NoLead (has no lead)",
+            ],
+        ),
+        (
+            Stored("5", "01J", conditions=(Condition("teams", "Ready", "TRUE", True),)),
+            (),
+            ["It is stored at version 5, generation 01J.", "Condition Ready is TRUE by teams."],
+        ),
+    ],
+)
+def test_what_is_stored_has_its_sentences(
+    stored: Stored | None, writes: tuple[PastWrite, ...], lines: list[str]
+) -> None:
+    controller = a_controller("idle")
+    found = said(controller, stored=stored, writes=writes)
+    assert found[: found.index(HEAD)] == [f"  {each}" for each in lines]
+
+
+def test_nobody_is_a_sentence() -> None:
+    """Also beside a controller that only watches the type and has nothing to say."""
+    watching = ControllerWhy("staff/accounts", "web-1", "watches")
+    sentence = "No controller manages staff.v1.Team in any process that is connected to this server."
+    assert said()[1:] == [sentence]
+    assert said(watching)[1:] == [sentence]
+
+
+def test_gone_process_is_named_unless_another_one_runs_its_controllers() -> None:
+    gone = Gone("web-2", NOW - 60, ("staff/teams",))
+    sentence = "Process web-2, which ran staff/teams, is gone since 22:12:20 (60 s ago)."
+    assert said(gone=(gone,))[1:] == [sentence]
+    assert sentence in said(a_controller("standby", holder="web-2"), gone=(gone,))
+    assert sentence not in said(a_controller("idle"), gone=(gone,))
+
+
+def test_process_that_does_not_answer_is_named() -> None:
+    assert said(a_controller("idle"), unreachable=("web-2",))[-1] == (
+        "Process web-2 did not answer, so what its controllers do is not known."
+    )
+
+
+def test_last_writes_are_listed_with_their_writers() -> None:
+    writes = (PastWrite(NOW - 2, 9, "written", "controller staff/other"), PastWrite(NOW - 3, 8, "created", ""))
+    assert said(a_controller("idle"), writes=writes)[-3:] == [
+        "Its last writes, the newest first:",
+        "  Revision 9 at 22:13:18 (2 s ago): written by controller staff/other.",
+        "  Revision 8 at 22:13:17 (3 s ago): created.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "sentence"),
+    [
+        (
+            StuckItem("staff/teams", "web-1", CORE, "waiting", NOW - 90, 5, "ValueError: no"),
+            "Team core: controller staff/teams (web-1) has owed work since 22:11:50 (90 s ago), waiting, attempt 5: "
+            "ValueError: no",
+        ),
+        (
+            StuckItem("staff/teams", "web-1", CORE, "running", NOW - 90, 1),
+            "Team core: controller staff/teams (web-1) has owed work since 22:11:50 (90 s ago), running",
+        ),
+        (
+            StuckItem("staff/teams", "web-1", CORE, "given up", NOW - 90, 1, "PermanentFailure: taken"),
+            "Team core: controller staff/teams (web-1) gave up at 22:11:50 (90 s ago), and waits for a change: "
+            "PermanentFailure: taken",
+        ),
+        (
+            StuckItem("staff/teams", "web-1", ADA, "unmapped", NOW - 90, 3, "team_of: KeyError: 1"),
+            "Account ada: controller staff/teams (web-1) could not map its change since 22:11:50 (90 s ago), attempt "
+            "3: team_of: KeyError: 1",
+        ),
+        (
+            StuckItem("staff/teams", "web-1", Ref("staff.v1.Team"), "priming", NOW - 90, 0, "staff.v1.Account"),
+            "Controller staff/teams (web-1) has been priming since 22:11:50 (90 s ago): staff.v1.Account",
+        ),
+    ],
+    ids=lambda value: value.state if isinstance(value, StuckItem) else "",
+)
+def test_each_stuck_item_is_one_sentence(item: StuckItem, sentence: str) -> None:
+    assert StuckList(NOW, (item,)).sentences() == [sentence]
+
+
+def test_what_is_left_out_is_counted() -> None:
+    assert StuckList(NOW, (), 7, ("web-2",)).sentences() == [
+        "7 more are not listed.",
+        "Process web-2 did not answer, so what its controllers owe is not known.",
+    ]
