@@ -73,6 +73,8 @@ class Scenario:
         measure: A function of a size and a number of rounds. The scenario's docstring says what is counted.
         size: The size to which the bound applies.
         quick: The size in a quick run, with the same bound; 0 leaves the scenario out of quick runs.
+        quick_rounds: The rounds of a pair in a quick run. More than one shares the cost of rare events, such as a full
+            garbage collection in every second round.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Scenario:
     size: int
     rounds: int
     quick: int = 0
+    quick_rounds: int = 1
 
     def run(self, *, size: int | None = None, rounds: int | None = None) -> Row:
         """Measure, by default at the full size."""
@@ -95,7 +98,7 @@ class Scenario:
         while not pairs or not (pairs[-1].ratio > 0 and pairs[-1].within):
             if len(pairs) == PAIRS:
                 break
-            pairs.append(self.measure(self.quick, 1))
+            pairs.append(self.measure(self.quick, self.quick_rounds))
         return min([row for row in pairs if row.ratio > 0] or pairs, key=lambda row: row.ratio)
 
 

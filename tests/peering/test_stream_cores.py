@@ -7,7 +7,7 @@ import pytest
 from headway.peering._copies import Change, Copies
 from headway.peering._receiving import Copying
 from headway.peering._stream_rules import copy_of
-from headway.resource import resource_id
+from headway.resource import pb, resource_id
 from tests.peering.stream_kit import OTHERS, PARTITION, TEAMS, Importing, Origin, Stream, copied, originals, team
 
 
@@ -250,7 +250,10 @@ def test_withdrawn_export_is_not_sent_from_then_on(origin: Origin, store: Import
 
 @pytest.mark.parametrize("replaced", [True, False])
 def test_only_another_store_overrides_a_newer_copy(replaced: bool) -> None:
-    old = copy_of(team("ada", 5, uid="u", data="5"), PARTITION, "here", TEAMS.type.message())
+    old = copy_of(
+        team("ada", 5, uid="u", data="5"),
+        pb.Id(uid="here", name="ada", type=TEAMS.type.message(), tenancy=pb.Tenancy(partition=PARTITION, namespace="default")),
+    )
     old.version = "7"
     copies = Copies(PARTITION, 10, lambda: "new")
     copies.load([old])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway._gen.headway.peering import v1 as wire
 from headway.peering._copies import Copies
 from headway.peering._receiving import Copying
-from headway.peering._sending import cut
+from headway.peering._sending import cut, sized
 from headway.peering._stream_rules import Exported, PeerLimits
 from tests.peering.stream_kit import OTHERS, PARTITION, TEAMS, Importing, Origin, Stream, copied, originals, team
 
@@ -234,6 +234,10 @@ def test_messages_are_bounded_by_size_and_fields() -> None:
     rich = team("ada", 1)
     rich.metadata = {str(number): "" for number in range(1000)}
     limits = PeerLimits()
-    assert [len(each) for each in cut([small] * 500, limits)] == [240, 240, 20]
-    assert [len(each) for each in cut([large] * 3, limits)] == [1, 1, 1]
-    assert [len(each) for each in cut([wire.Event(upsert=rich)] * 5, limits)] == [2, 2, 1]
+
+    def lengths(events: list[wire.Event]) -> list[int]:
+        return [len(part) for part, _ in cut([sized(each) for each in events], limits)]
+
+    assert lengths([small] * 500) == [240, 240, 20]
+    assert lengths([large] * 3) == [1, 1, 1]
+    assert lengths([wire.Event(upsert=rich)] * 5) == [2, 2, 1]

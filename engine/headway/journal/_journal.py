@@ -5,7 +5,7 @@ A part never takes memory from another one: the writes have a quarter, and each 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -158,25 +158,27 @@ class WriteJournal:
     def __init__(self, limit: int, clock: Callable[[], float], sink: Sink | None) -> None:
         self._clock = clock
         self._sink = sink
-        self._entries: Ring[Written] = Ring(limit)
+        # The fields of `Written`. Every write is noted here, and few are ever read.
+        self._entries: deque[tuple[float, int, Any, EntryKey, str, str]] = deque(maxlen=limit // ENTRY)
 
     def add(self, revision: int, type: Any, key: EntryKey, verb: str, fence: Any, caller: str) -> None:
         """Record a committed write. Its writer is the controller whose `Fence` it carried, or else the caller."""
         writer = caller
         if fence is not None:
             writer = f"controller {fence.controller}" + (f" ({fence.member})" if fence.member else "")
-        entry = Written(self._clock(), revision, type, key, verb, writer)
-        self._entries.add(entry, ENTRY)
+        fields = (self._clock(), revision, type, key, verb, writer)
+        self._entries.append(fields)
         if self._sink is not None:
-            self._sink("", entry)
+            self._sink("", Written(*fields))
 
     def of(self, kind: tuple[str, str], key: EntryKey) -> Iterator[Written]:
         """Yield the writes of a resource, the newest first. All versions of its kind count."""
-        return (each for each in self._entries.newest() if each.key == key and each.type.unversioned == kind)
+        entries = (Written(*each) for each in reversed(self._entries) if each[3] == key)
+        return (each for each in entries if each.type.unversioned == kind)
 
     def at(self, revisions: set[int]) -> dict[int, Written]:
         """Return the writes with these revisions, as far as they are known."""
-        return {each.revision: each for each in self._entries if each.revision in revisions}
+        return {each[1]: Written(*each) for each in self._entries if each[1] in revisions}
 
 
 def _ran(fields: tuple[Any, ...]) -> Ran:

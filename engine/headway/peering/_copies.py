@@ -68,7 +68,9 @@ class Copies:
         self._most = most
         self._new_uid = new_uid
         self._copies: dict[Place, Copy] = {}
+        # Shared by all copies, because a million of them are held.
         self._types: dict[TypeName, pb.Type] = {}
+        self._tenancies: dict[str, pb.Tenancy] = {}
         # The originals that the snapshot being received contains; None outside a snapshot.
         self._seen: set[Place] | None = None
         self._override = False
@@ -176,11 +178,20 @@ class Copies:
                 first.append(Remove(kind, key, known.uid, known.version))
                 known = None
             uid, expected = (self._new_uid(), "") if known is None else (known.uid, known.version)
-            shared = self._types.setdefault(id.type, id.type.message())
-            then.append(Put(kind, key, copy_of(resource, self._partition, uid, shared), expected))
+            then.append(Put(kind, key, copy_of(resource, self._new_id(id, uid)), expected))
         if created and len(self._copies) + created > self._most:
             raise Breach(f"exports more than {self._most} resources")
         return first, then
+
+    def _new_id(self, original: ResourceId, uid: str) -> pb.Id:
+        type = self._types.get(original.type)
+        if type is None:
+            type = self._types[original.type] = original.type.message()
+        namespace = original.namespace
+        tenancy = self._tenancies.get(namespace)
+        if tenancy is None:
+            tenancy = self._tenancies[namespace] = pb.Tenancy(partition=self._partition, namespace=namespace)
+        return pb.Id(uid=uid, name=original.name, type=type, tenancy=tenancy)
 
     def stored(self, operations: Iterable[Operation], revision: int) -> None:
         """Note that a commit has stored these operations."""

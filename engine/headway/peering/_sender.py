@@ -25,7 +25,7 @@ from collections.abc import Hashable, Sequence
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Subject
-from headway.peering._sending import Events, Feed, Fingerprints, Retries, State, Waiting, cut, size_of
+from headway.peering._sending import SMALL, Feed, Fingerprints, Retries, Sized, State, Waiting, cut, sized
 from headway.peering._stream_rules import (
     Breach,
     Bucket,
@@ -73,12 +73,12 @@ class Sender:
         self._coverage = Coverage()
         self._asked: tuple[tuple[Exported, ...], bytes] | None = None
         self._resume: wire.PeerPosition | None = None
-        # The feed, the responses of it that were not sent yet, and what it has sent.
+        # The feed, the responses of it that were not sent yet, each with its size, and what it has sent.
         self._number = 0
         self._running = False
         # True if the source of the running feed has failed. Nothing more is sent of it.
         self._interrupted = False
-        self._outbox: deque[wire.Response] = deque()
+        self._outbox: deque[tuple[wire.Response, int]] = deque()
         self._fingerprints = Fingerprints()
         self._retries = Retries(delay)
         self._complete = False
@@ -167,16 +167,16 @@ class Sender:
         if resource is None:
             # Its deletion has been sent, or is about to be. With revision 0, this only ends the refusal.
             self._retries.forget(id)
-            event = wire.Event(delete=wire.Deleted(id=id.message()))
+            event, size = sized(wire.Event(delete=wire.Deleted(id=id.message())))
         else:
-            event = wire.Event(upsert=outgoing(resource))
-            if (size := size_of(event)) > self._limits.resource_size:
+            event, size = sized(wire.Event(upsert=outgoing(resource)))
+            if size > self._limits.resource_size:
                 assert resource.id is not None
                 self._retries.forget(id)
                 # The peer has asked for it again, so it knows that the resource exists.
                 self._withheld((*id.type.unversioned, id.key), resource.id, size)
                 return
-        self._put(wire.Response(batch=wire.Batch(events=[event])))
+        self._put(wire.Response(batch=wire.Batch(events=[event])), size)
 
     # --- called by the driver for work ---
 
@@ -224,15 +224,15 @@ class Sender:
         for subject, state in self._states.items():
             response = state.take(now)
             if response is not None:
-                return self._sent(subject, response, 0)
+                return self._sent(subject, response, 0, SMALL)
         if not self._outbox:
             return None
-        response = self._outbox.popleft()
-        return self._sent(Subject.RESOURCES, response, self._number)
+        response, size = self._outbox.popleft()
+        return self._sent(Subject.RESOURCES, response, self._number, size)
 
     # --- inside ---
 
-    def _sent(self, subject: Subject, response: wire.Response, feed: int) -> wire.Response:
+    def _sent(self, subject: Subject, response: wire.Response, feed: int, size: int) -> wire.Response:
         self._nonce += 1
         made = wire.Response(
             nonce=self._nonce,
@@ -246,7 +246,7 @@ class Sender:
             complete=response.complete,
             progress=response.progress,
         )
-        self._waiting.add(made)
+        self._waiting.add(made, size)
         return made
 
     def _subscribe(self, subject: Subject, subscribe: wire.Subscribe, now: float) -> None:
@@ -294,28 +294,28 @@ class Sender:
         self._running = True
         self._outbox.clear()
 
-    def _put(self, response: wire.Response) -> None:
-        self._outbox.append(response)
+    def _put(self, response: wire.Response, size: int = 0) -> None:
+        self._outbox.append((response, SMALL + size))
 
-    def _add(self, events: Events, position: wire.PeerPosition | None = None) -> None:
+    def _add(self, events: Sequence[Sized], position: wire.PeerPosition | None = None) -> None:
         """Add events as batches. With a position, they are one commit."""
         if not events and position is not None:
             self._progress(position)
             return
         parts = cut(events, self._limits)
-        for index, part in enumerate(parts):
+        for index, (part, size) in enumerate(parts):
             last = index + 1 == len(parts)
             batch = wire.Batch(events=part, position=position if last else None, more=position is not None and not last)
-            self._put(wire.Response(batch=batch))
+            self._put(wire.Response(batch=batch), size)
 
     def _progress(self, position: wire.PeerPosition) -> None:
-        if self._outbox and self._outbox[-1].progress is not None:
+        if self._outbox and self._outbox[-1][0].progress is not None:
             self._outbox.pop()
         self._put(wire.Response(progress=wire.Progress(position=position)))
 
-    def _events(self, changes: Sequence[Change]) -> Events:
+    def _events(self, changes: Sequence[Change]) -> list[Sized]:
         """Return the changes that the peer does not know yet."""
-        found: Events = []
+        found: list[Sized] = []
         for change in changes:
             resource = change.resource
             id = resource.id
@@ -329,12 +329,12 @@ class Sender:
             if change.deleted:
                 self._fingerprints.forget(place)
                 self._too_large.pop(place, None)
-                found.append(wire.Event(delete=wire.Deleted(id=id, revision=change.revision)))
+                found.append(sized(wire.Event(delete=wire.Deleted(id=id, revision=change.revision))))
             elif self._fingerprints.is_new(place, resource):
                 self._too_large.pop(place, None)
-                event = wire.Event(upsert=outgoing(resource))
-                if (size := size_of(event)) > self._limits.resource_size:
-                    event = wire.Event(withheld=self._withheld(place, id, size))
+                event = sized(wire.Event(upsert=outgoing(resource)))
+                if event[1] > self._limits.resource_size:
+                    event = sized(wire.Event(withheld=self._withheld(place, id, event[1])))
                 found.append(event)
             else:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from headway._gen.headway.peering import v1 as wire
@@ -12,7 +12,11 @@ from headway.peering._stream_rules import Breach, Delay, Exported, PeerLimits
 from headway.protobuf import encode
 from headway.resource import FINALIZERS, ResourceId, pb, resource_id
 
-Events = list[wire.Event]
+Sized = tuple[wire.Event, int]
+"""An event with its size: see `sized`."""
+
+SMALL = 64
+"""The size that counts for a response without events."""
 
 
 class Feed(NamedTuple):
@@ -105,15 +109,13 @@ class Waiting:
         """The number of unanswered responses."""
         return len(self._sent)
 
-    def add(self, response: wire.Response) -> None:
-        """Add a response that is sent now."""
+    def add(self, response: wire.Response, size: int) -> None:
+        """Add a response that is sent now, with its size in bytes, about."""
         position: wire.PeerPosition | None = None
         ids: tuple[ResourceId, ...] = ()
-        size = 64
         if response.batch is not None:
             batch = response.batch
             position = batch.position
-            size += sum(size_of(event) for event in batch.events)
             if position is None and not batch.more and len(batch.events) == 1 and batch.events[0].upsert is not None:
                 ids = (resource_id(batch.events[0].upsert.id).without_uid(),)
         elif response.complete is not None:
@@ -219,42 +221,42 @@ def _fingerprint(resource: pb.Resource) -> int:
             resource.id.uid,  # type: ignore[union-attr]  # stored ids are whole
             resource.id.type.group_version,  # type: ignore[union-attr]  # as above
             None if data is None else (data.type_url, data.value),
-            tuple(sorted(each for each in metadata.items() if each[0] != FINALIZERS)) if metadata else None,
+            frozenset(each for each in metadata.items() if each[0] != FINALIZERS) if metadata else None,
             tuple((key, encode(each)) for key, each in sorted(status.items())) if status else None,
         )
     )
 
 
-def cut(events: Events, limits: PeerLimits) -> list[Events]:
-    """Return the events in parts that fit into a message each."""
-    parts: list[Events] = []
-    part: Events = []
+def cut(events: Sequence[Sized], limits: PeerLimits) -> list[tuple[list[wire.Event], int]]:
+    """Return the events in parts that fit into a message each, with the size of each part."""
+    parts: list[tuple[list[wire.Event], int]] = []
+    part: list[wire.Event] = []
     held = fields = 0
-    for event in events:
-        size, count = size_of(event), _fields(event)
+    for event, size in events:
+        count = _fields(event)
         full = held + size > limits.batch_size or fields + count > limits.batch_fields
         if part and (full or len(part) == limits.batch):
-            parts.append(part)
+            parts.append((part, held))
             part, held, fields = [], 0, 0
         part.append(event)
         held += size
         fields += count
     if part:
-        parts.append(part)
+        parts.append((part, held))
     return parts
 
 
-def size_of(event: wire.Event) -> int:
-    """Return the size of an event in bytes, about."""
+def sized(event: wire.Event) -> Sized:
+    """Return the event with its size in bytes, about."""
     resource = event.upsert
     if resource is None:
-        return 200
+        return event, 200
     size = 200 if resource.data is None else 200 + len(resource.data.value)
-    if resource.metadata:
-        size += sum(len(key) + len(value) for key, value in resource.metadata.items())
+    for key, value in resource.metadata.items():
+        size += len(key) + len(value)
     if resource.status:
         size += sum(len(encode(each)) for each in resource.status.values())
-    return size
+    return event, size
 
 
 def _fields(event: wire.Event) -> int:

@@ -34,7 +34,7 @@ ORIGIN_PARTITION = "originPartition"
 ORIGIN_DELETION = "originDeletionTimestamp"
 """The metadata key of a copy whose original is marked for deletion. It holds the time of the mark."""
 
-_ORIGIN = (ORIGIN_UID, ORIGIN_VERSION, ORIGIN_PARTITION, ORIGIN_DELETION)
+_NOT_COPIED = frozenset((FINALIZERS, ORIGIN_UID, ORIGIN_VERSION, ORIGIN_PARTITION, ORIGIN_DELETION))
 
 HEARTBEAT = 15.0
 """The interval, in seconds, at which each side sends a Heartbeat."""
@@ -188,23 +188,21 @@ def outgoing(resource: pb.Resource) -> pb.Resource:
     )
 
 
-def copy_of(resource: pb.Resource, partition: str, uid: str, type: pb.Type) -> pb.Resource:
-    """Return the copy of a received resource, with a uid of this store.
+def copy_of(resource: pb.Resource, id: pb.Id) -> pb.Resource:
+    """Return the copy of a received resource, with an id of this store.
 
-    The namespace, name, generation, data and status stay. The metadata gets the original's uid and version. A mark for
-    deletion has another key: the copy itself is not being deleted.
+    The generation, data and status stay. The metadata gets the original's uid and version. A mark for deletion has
+    another key: the copy itself is not being deleted.
     """
     assert resource.id is not None
-    metadata = {key: value for key, value in resource.metadata.items() if key not in (FINALIZERS, *_ORIGIN)}
+    metadata = {key: value for key, value in resource.metadata.items() if key not in _NOT_COPIED}
     metadata[ORIGIN_UID] = resource.id.uid
     metadata[ORIGIN_VERSION] = resource.version
-    origin_partition, namespace, name = resource_key(resource)
-    metadata[ORIGIN_PARTITION] = origin_partition
+    metadata[ORIGIN_PARTITION] = resource_key(resource)[0]
     if DELETION_TIMESTAMP in metadata:
         metadata[ORIGIN_DELETION] = metadata.pop(DELETION_TIMESTAMP)
-    tenancy = pb.Tenancy(partition=partition, namespace=namespace)
     return pb.Resource(
-        id=pb.Id(uid=uid, name=name, type=type, tenancy=tenancy),
+        id=id,
         generation=resource.generation,
         metadata=metadata,
         status=resource.status,

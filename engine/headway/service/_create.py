@@ -5,7 +5,7 @@ from __future__ import annotations
 from ulid_transform import ulid_now
 
 from headway.protobuf import copy_message
-from headway.resource import DELETION_TIMESTAMP, Key, Kind, is_marked, pb, resource_id, type_name, uid_ending
+from headway.resource import DELETION_TIMESTAMP, Key, Kind, is_marked, pb, resource_id, uid_ending
 from headway.service._bounds import check_text
 from headway.service._handlers import Context
 from headway.service._refusals import conflict, invalid, precondition, taken
@@ -42,6 +42,7 @@ async def creation(
     context: Context,
     form: StorageVersion | None,
     units: Units,
+    kind: Kind,
     key: Key,
     resource: pb.Resource,
     *,
@@ -68,7 +69,6 @@ async def creation(
     if form is not None:
         prepared = form.created(prepared)
     check_staying(units, resource.id)
-    kind = type_name(resource.id.type).unversioned
     return prepared, (*units.required, *required, Put(kind, key, prepared, ""))
 
 

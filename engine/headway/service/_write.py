@@ -157,7 +157,7 @@ class _Write:
         """Return the resource as it will be created, and the operations of the commit."""
         self._check_payload(None)
         again, ending = self.creates_again, self.ending
-        about = (self.context, self.form, units, self.key, self.resource)
+        about = (self.context, self.form, units, self.type.kind, self.key, self.resource)
         return creation(read, *about, recreates=again, ending=ending)
 
     def _replacement(self, stored: pb.Resource) -> pb.Resource:
