@@ -170,14 +170,14 @@ MUTANTS = (
     ),
     Mutant(
         "a key that triggers itself is not slowed",
-        "run/_worker.py",
+        "run/_outcomes.py",
         "        if delay is None:\n            return False\n",
         "        if delay is not None or True:\n            return False\n",
         "run/test_self_triggers.py",
     ),
     Mutant(
         "a key that its own status has triggered is forgotten",
-        "run/_worker.py",
+        "run/_outcomes.py",
         "self._queue.back_off(key, delay.seconds)",
         "self._queue.dropped(key) if delay.quiet else self._queue.back_off(key, delay.seconds)",
         "run/test_self_triggers.py",

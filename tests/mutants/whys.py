@@ -118,7 +118,7 @@ WHY_MUTANTS = (
     ),
     Mutant(
         "the reads of one reconcile are counted to the next one",
-        "run/_worker.py",
+        "run/_outcomes.py",
         "        reads.clear()\n",
         "        pass\n",
         _HERE,

@@ -1,6 +1,6 @@
 """Running controllers: one run after another, each from its fence to its end.
 
-Start with `_run.py` (the course of a run), then read `_supervisor.py` (its restarts) and `_worker.py` (its reconciles).
+Start with `_run.py` (the course of a run). `_supervisor.py` restarts it, and `_worker.py` calls its reconciler.
 """
 
 from headway.run._fence import Hold as Hold

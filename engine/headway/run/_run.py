@@ -41,6 +41,7 @@ from headway.run._callbacks import call_back
 from headway.run._fence import RunWrites
 from headway.run._keys import RunKeys
 from headway.run._mapping import Owed, Progress, RunMapping
+from headway.run._outcomes import Outcomes
 from headway.run._own_writes import SelfTriggers
 from headway.run._ownership import Ownership, PrimedRun
 from headway.run._pauses import Pauses, apply_pause
@@ -297,16 +298,11 @@ class Run:
         ready = run.queue.statistics().ready
         report(RunStarted(definition.name, self._runtime.term, writes.starting_revision, ready))
         await call_back(self._report, definition, "on_start", self._runtime)
+        triggers, journal = self._self_triggers, self._journal
+        outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
+        reconcile, notes_reads = self._ownership.reconciler(definition.reconcile), journal is not None
         worker = self._worker = Worker(
-            definition,
-            self._ownership.reconciler(definition.reconcile),
-            self._runtime,
-            run.queue,
-            report,
-            self.progress.note,
-            self._self_triggers,
-            self._results,
-            self._journal,
+            *(definition, reconcile, self._runtime, run.queue, outcomes, report, triggers), notes_reads=notes_reads
         )
         assert self.keys is not None
         self.keys.worker = worker
