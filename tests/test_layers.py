@@ -45,6 +45,7 @@ PURE = [
     "storage/_leases.py",
     "storage/_log.py",
     "storage/_metadata_index.py",
+    "storage/_metadata_indexes.py",
     "storage/_operations.py",
     "storage/_resuming.py",
     "storage/_sorted_keys.py",

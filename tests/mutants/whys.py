@@ -111,7 +111,7 @@ WHY_MUTANTS = (
     ),
     Mutant(
         "a change that a predicate turned away is not recorded",
-        "run/_mapping.py",
+        "run/_change_mapper.py",
         "if self._journal is not None and not backlog:",
         "if False:",
         _HERE,
