@@ -57,6 +57,7 @@ PURE = [
     "queue/_backoff.py",
     "queue/_entries.py",
     "queue/_machine.py",
+    "queue/_values.py",
     "controller/_drawing.py",
     "controller/_graph.py",
     "controller/_layers.py",

@@ -114,7 +114,7 @@ RUN_MUTANTS = (
     ),
     Mutant(
         "a silent stream is never left",
-        "cache/_follower.py",
+        "cache/_patrol.py",
         "                patience.cancel()\n",
         "                pass\n",
         MACHINE,

@@ -303,7 +303,7 @@ class Run:
         outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
         reconcile, notes_reads = self._ownership.reconciler(definition.reconcile), journal is not None
         worker = self._worker = Worker(
-            *(definition, reconcile, self._runtime, run.queue, outcomes, report, triggers), notes_reads=notes_reads
+            definition, reconcile, self._runtime, run.queue, outcomes, report, triggers, notes_reads=notes_reads
         )
         assert self.keys is not None
         self.keys.worker = worker
