@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change is not mapped by its old state",
-        "run/_mapping.py",
+        "run/_change_mapper.py",
         "states = (None if old is None else view(old), None if new is None else view(new))",
         "states = (None, None if new is None else view(new))",
         _CHANGES,
@@ -113,14 +113,14 @@ MUTANTS = (
     Mutant(
         "changes that a run had not mapped are forgotten",
         "run/_mapping.py",
-        "return self._items.drain()",
+        "return self.changes.drain()",
         "return []",
         _CHANGES,
     ),
     Mutant(
         "a mapping that failed is dropped",
-        "run/_mapping.py",
-        "kept = self._items.defer(item, now + delay)",
+        "run/_mapping_retries.py",
+        "kept = self._changes.defer(item, now + delay)",
         "kept = FailedChanges(item, now + delay)",
         "run/test_failing_functions.py",
     ),
@@ -170,14 +170,14 @@ MUTANTS = (
     ),
     Mutant(
         "a key that triggers itself is not slowed",
-        "run/_worker.py",
+        "run/_outcomes.py",
         "        if delay is None:\n            return False\n",
         "        if delay is not None or True:\n            return False\n",
         "run/test_self_triggers.py",
     ),
     Mutant(
         "a key that its own status has triggered is forgotten",
-        "run/_worker.py",
+        "run/_outcomes.py",
         "self._queue.back_off(key, delay.seconds)",
         "self._queue.dropped(key) if delay.quiet else self._queue.back_off(key, delay.seconds)",
         "run/test_self_triggers.py",

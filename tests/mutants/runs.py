@@ -31,8 +31,8 @@ RUN_MUTANTS = (
     ),
     Mutant(
         "the resources in the cache are not mapped at the start",
-        "run/_mapping.py",
-        "            if name in self._watches:\n                self._add_cached(name)\n",
+        "run/_owed.py",
+        "        if name in watched:\n            _add_cached(mapping, name, subscription)\n",
         "",
         MACHINE,
     ),
@@ -114,7 +114,7 @@ RUN_MUTANTS = (
     ),
     Mutant(
         "a silent stream is never left",
-        "cache/_follower.py",
+        "cache/_patrol.py",
         "                patience.cancel()\n",
         "                pass\n",
         MACHINE,

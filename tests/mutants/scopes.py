@@ -59,21 +59,21 @@ SCOPE_MUTANTS = (
     ),
     Mutant(
         "a change during the build of an index is left out",
-        "storage/_metadata_index.py",
+        "storage/_metadata_indexes.py",
         "for (of, name), (index, _) in self.made.items():\n                if of == kind",
         "for (of, name), (index, _) in self.made.items():\n                if index.ready and of == kind",
         _INDEX,
     ),
     Mutant(
         "an index is used before it is complete",
-        "storage/_metadata_index.py",
+        "storage/_metadata_indexes.py",
         "entry is None or not entry[0].ready",
         "entry is None",
         _INDEX,
     ),
     Mutant(
         "an index begins with a later resource that has the key",
-        "storage/_metadata_index.py",
+        "storage/_metadata_indexes.py",
         "            self._left_out.add(kind)\n",
         "            pass\n",
         _INDEX,
@@ -94,7 +94,7 @@ SCOPE_MUTANTS = (
     ),
     Mutant(
         "an index of values of one resource each is kept",
-        "storage/_metadata_index.py",
+        "storage/_metadata_indexes.py",
         "if index.is_sparse:",
         "if False:",
         _INDEX,

@@ -111,14 +111,14 @@ WHY_MUTANTS = (
     ),
     Mutant(
         "a change that a predicate turned away is not recorded",
-        "run/_mapping.py",
+        "run/_change_mapper.py",
         "if self._journal is not None and not backlog:",
         "if False:",
         _HERE,
     ),
     Mutant(
         "the reads of one reconcile are counted to the next one",
-        "run/_worker.py",
+        "run/_outcomes.py",
         "        reads.clear()\n",
         "        pass\n",
         _HERE,

@@ -252,7 +252,12 @@ def test_withdrawn_export_is_not_sent_from_then_on(origin: Origin, store: Import
 def test_only_another_store_overrides_a_newer_copy(replaced: bool) -> None:
     old = copy_of(
         team("ada", 5, uid="u", data="5"),
-        pb.Id(uid="here", name="ada", type=TEAMS.type.message(), tenancy=pb.Tenancy(partition=PARTITION, namespace="default")),
+        pb.Id(
+            uid="here",
+            name="ada",
+            type=TEAMS.type.message(),
+            tenancy=pb.Tenancy(partition=PARTITION, namespace="default"),
+        ),
     )
     old.version = "7"
     copies = Copies(PARTITION, 10, lambda: "new")

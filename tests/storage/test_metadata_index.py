@@ -10,8 +10,9 @@ import trio
 
 from headway.protobuf import copy_message
 from headway.resource import Key, Within, pb, resource_key
-from headway.storage import MemoryBackend, Put, Remove, Snapshot, _metadata_index
-from headway.storage._metadata_index import _SLACK, MOST_AT_ONCE, MOST_INDEXES, MOST_KEPT, MOST_VALUES
+from headway.storage import MemoryBackend, Put, Remove, Snapshot, _metadata_index, _metadata_indexes
+from headway.storage._metadata_index import _SLACK, MOST_AT_ONCE, MOST_VALUES
+from headway.storage._metadata_indexes import MOST_INDEXES, MOST_KEPT
 from headway.storage._reads import CutSnapshot, ListedSnapshot, read_snapshot
 from headway.testing.conformance import KIND, thing
 
@@ -65,7 +66,7 @@ async def read(snapshot: Snapshot) -> dict[Key, str]:
 @pytest.fixture
 def keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep no index from the first write on, so that snapshots make them."""
-    monkeypatch.setattr(_metadata_index, "MOST_KEPT", 0)
+    monkeypatch.setattr(_metadata_indexes, "MOST_KEPT", 0)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -15,7 +15,7 @@ that no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and onl
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.access._authorizer import ANONYMOUS as ANONYMOUS
 from headway.access._authorizer import LEASE as LEASE
@@ -37,6 +37,7 @@ from headway.access._tokens import REFUSED as REFUSED
 from headway.access._tokens import Token as Token
 from headway.access._tokens import TokenSet as TokenSet
 from headway.access._tokens import new_token as new_token
+from headway.base import imported_later
 
 if TYPE_CHECKING:
     from headway.access._document import entry as entry
@@ -47,10 +48,4 @@ if TYPE_CHECKING:
 # Imported on first use, to keep `import headway` light: only a server with an access file needs them.
 _LATER = {"add_token": "_file", "entry": "_document", "load_access": "_file", "read_access": "_document"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__ = imported_later(__name__, _LATER)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
@@ -14,9 +12,10 @@ from grpclib.const import Status
 
 from headway.base import retry_delay
 from headway.cache._informer import Informer
+from headway.cache._patrol import Patrol
 from headway.cache._request import watch_request
 from headway.cache._stream import FalseBookmark, StreamBroken, StreamMachine
-from headway.errors import StoreChanged, StoreRolledBack, Unavailable
+from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk
 from headway.rpc import Channel, Lagging
@@ -65,14 +64,13 @@ class Follower:
         self._channel = channel
         self._informer = informer
         self._report = report
-        self._linearizable = linearizable
+        self._patrol = Patrol(informer, report, linearizable, lag_limit)
         self._another_store = another_store
         self._lag_limit = lag_limit
         self._pace = pace
         self.scope = trio.CancelScope()
         self._closed = False
-        # `_advances` counts the items that brought a stream further: a higher frontier, or a part of something larger.
-        self._failures = self._advances = 0
+        self._failures = 0
         self._denied = False  # the last stream was refused because of a missing right
         self._refused = False  # the server refused to resume, so that the next stream begins with a snapshot
 
@@ -128,7 +126,10 @@ class Follower:
             request = watch_request(self._type, resume_after, interval, store.known)
             async with open_watch_list(self._channel, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
-                async with self._patrolled(machine) as patience:
+                if self._channel.knows_outcomes:
+                    # Within the process no stream lags.
+                    return await self._feed(machine, items, trio.CancelScope())
+                async with self._patrol.patience(machine) as patience:
                     return await self._feed(machine, items, patience)
         except GRPCError as error:
             if error.status is Status.OUT_OF_RANGE:
@@ -137,12 +138,12 @@ class Follower:
             elif error.status is Status.DATA_LOSS:
                 # That store never had this position. It may be a copy made earlier.
                 informer.distrusted = True
-                await self._check_not_rolled_back(refused=True)
+                await self._patrol.check_not_rolled_back(self._failures, refused=True)
             self._denied = error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
             self._report(StreamLagging(self._type.name, machine.frontier, store.frontier))
-            await self._check_not_rolled_back()
+            await self._patrol.check_not_rolled_back(self._failures)
             return str(error)
         except FalseBookmark as error:
             self._report(BookmarkRefused(self._type.name, str(error)))
@@ -151,43 +152,6 @@ class Follower:
         except StreamBroken as error:
             informer.distrusted = True
             return str(error)
-
-    @asynccontextmanager
-    async def _patrolled(self, machine: StreamMachine) -> AsyncIterator[trio.CancelScope]:
-        """Provide a scope that is canceled if the stream brings nothing new although the store has advanced.
-
-        The cached data cannot show this for the first stream, nor if all streams lag together. Within the process no
-        stream lags.
-        """
-        patience = trio.CancelScope()
-        if self._channel.knows_outcomes:
-            yield patience
-            return
-        raised: BaseException | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._patrol, machine, patience, name=f"patrolling the stream of {self._type.name}")
-            try:
-                yield patience
-            except Exception as error:  # noqa: BLE001  # raised again below, outside of the nursery's group
-                raised = error
-            nursery.cancel_scope.cancel()
-        if raised is not None:
-            raise raised
-
-    async def _patrol(self, machine: StreamMachine, patience: trio.CancelScope) -> None:
-        while True:
-            advances = self._advances
-            await trio.sleep(self._lag_limit / 2)
-            if self._advances > advances:
-                continue
-            known = 0
-            with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
-                known = (await self._linearizable(None)).revision
-            # A bookmark may be on its way.
-            await trio.sleep(self._lag_limit / 2)
-            # Items alone are no progress: a server that stands still may repeat its bookmark for ever.
-            if self._advances == advances and machine.frontier < known:
-                patience.cancel()
 
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
         """Feed the informer until the stream ends or becomes useless, and return the reason. Raises Lagging."""
@@ -209,7 +173,7 @@ class Follower:
                 before = machine.frontier
                 checked = machine.feed(item)
                 if machine.frontier > before or checked is None or isinstance(item, SnapshotChunk):
-                    self._advances += 1
+                    self._patrol.advances += 1
                 self._failures = 0
                 if self._pace and isinstance(item, Bookmark | Changes):
                     next_at = trio.current_time() + self._pace
@@ -223,28 +187,3 @@ class Follower:
                 elif machine.frontier >= store.frontier and informer.distrusted:
                     return "the stream began below the frontier, so its snapshot could not repair the data"
         raise Lagging(f"the stream stayed at revision {machine.frontier}, below the known one, for {self._lag_limit} s")
-
-    async def _check_not_rolled_back(self, *, refused: bool = False) -> None:
-        """Distinguish a server that lags from a store that has lost acknowledged data. Raise an error for the latter.
-
-        ``refused`` is True if a server answered that its store never had the known position. That server may have a
-        copy of the store. The store itself is therefore asked as well, since it may have grown past that position.
-        """
-        known = self._informer.store.known
-        if known is None:
-            # Nothing was cached that the store could have lost.
-            return
-        try:
-            with trio.move_on_after(self._lag_limit):
-                here = await self._linearizable(None)
-                if here.store_id != known.store_id:
-                    raise StoreChanged(f"the store is now {here.store_id}, no longer {known.store_id}")
-                if here.revision < known.revision:
-                    raise StoreRolledBack(
-                        f"store {here.store_id} is at revision {here.revision}, "
-                        f"but has delivered changes up to {known.revision} before"
-                    )
-                if refused:
-                    await self._linearizable(known)
-        except Unavailable as error:
-            self._report(StreamEnded(self._type.name, str(error), self._failures))

@@ -7,8 +7,9 @@ to the same handler; the reply becomes JSON. `_server.py` accepts connections fo
 `observe`. To read the code, start with `_app.py`, then `_call.py`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headway.base import imported_later
 from headway.http._address import check_http_address as check_http_address
 from headway.http._address import host_and_port as host_and_port
 from headway.http._bounds import Bounds as Bounds
@@ -31,11 +32,4 @@ _LATER = {
     "open_http": "_listening",
 }
 
-
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{module}"), name)
+__getattr__ = imported_later(__name__, _LATER)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from headway.base import give_way
+from headway.base import give_way, joined
 from headway.http._document import json_bytes
 from headway.http._refusal import HttpRefusal
 
@@ -53,21 +53,7 @@ class InPieces(Response):
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for piece in pieces(self._texts):
+        for piece in joined(self._texts, PIECE):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             await give_way()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def pieces(texts: Iterable[bytes]) -> Iterable[bytes]:
-    """Join texts into pieces of about PIECE bytes."""
-    held: list[bytes] = []
-    size = 0
-    for text in texts:
-        held.append(text)
-        size += len(text)
-        if size >= PIECE:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)

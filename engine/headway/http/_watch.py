@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from typing_extensions import override
 
-from headway.base import give_way
-from headway.http._answer import HEADERS, pieces, refused
+from headway.base import give_way, joined
+from headway.http._answer import HEADERS, PIECE, refused
 from headway.http._call import Call
 from headway.http._document import json_bytes, resource_object
 from headway.http._offered import Exchange
@@ -152,7 +152,7 @@ class _Sent:
         if isinstance(item, ScopeConfirmed):
             return
         async with self._turn:
-            for piece in pieces(self._of(item)):
+            for piece in joined(self._of(item), PIECE):
                 await self._body(piece)
                 await give_way()
             if isinstance(item, Changes) and self._here is not None and not item.changes[-1].more:

@@ -5,24 +5,22 @@ A part never takes memory from another one: the writes have a quarter, and each 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from headway.base import own_frames, story
 from headway.events import Reconciled, Report, receives_successes
-from headway.journal._entries import ENTRY, PART, Entry, EntryKey, Happened, Ran, TurnedAway, Written
+from headway.journal._entries import ENTRY, PART, EntryKey, Happened, Ran, TurnedAway
 from headway.journal._ring import Ring
+from headway.journal._writes import Sink, WriteJournal
 
 JOURNAL_BYTES = 16 << 20
 """The default memory of an engine's journal, in bytes."""
 
 _FIXED = 11
 """The number of fields of a flat entry before its reasons. Each reason has four, and each read two."""
-
-Sink = Callable[[str, Entry], None]
-"""A function that receives every entry, with the name of its controller. It must not block."""
 
 
 class Journal:
@@ -150,35 +148,6 @@ class ControllerJournal:
     def complete(self) -> bool:
         """True if no reconcile has been dropped yet."""
         return not self._runs.dropped
-
-
-class WriteJournal:
-    """The writes that this process has committed, of all writers."""
-
-    def __init__(self, limit: int, clock: Callable[[], float], sink: Sink | None) -> None:
-        self._clock = clock
-        self._sink = sink
-        # The fields of `Written`. Every write is noted here, and few are ever read.
-        self._entries: deque[tuple[float, int, Any, EntryKey, str, str]] = deque(maxlen=limit // ENTRY)
-
-    def add(self, revision: int, type: Any, key: EntryKey, verb: str, fence: Any, caller: str) -> None:
-        """Record a committed write. Its writer is the controller whose `Fence` it carried, or else the caller."""
-        writer = caller
-        if fence is not None:
-            writer = f"controller {fence.controller}" + (f" ({fence.member})" if fence.member else "")
-        fields = (self._clock(), revision, type, key, verb, writer)
-        self._entries.append(fields)
-        if self._sink is not None:
-            self._sink("", Written(*fields))
-
-    def of(self, kind: tuple[str, str], key: EntryKey) -> Iterator[Written]:
-        """Yield the writes of a resource, the newest first. All versions of its kind count."""
-        entries = (Written(*each) for each in reversed(self._entries) if each[3] == key)
-        return (each for each in entries if each.type.unversioned == kind)
-
-    def at(self, revisions: set[int]) -> dict[int, Written]:
-        """Return the writes with these revisions, as far as they are known."""
-        return {each[1]: Written(*each) for each in self._entries if each[1] in revisions}
 
 
 def _ran(fields: tuple[Any, ...]) -> Ran:

@@ -6,8 +6,8 @@ the notifications from one revision to the next, and `_fetches.py` calls the fun
 
 from headway.notify._checks import Wanted as Wanted
 from headway.notify._handle import Handle as Handle
-from headway.notify._open import open_primed as open_primed
 from headway.notify._primed_cache import PrimedCache as PrimedCache
+from headway.notify._primed_cache import open_primed as open_primed
 from headway.notify._sources import BlockingQuery as BlockingQuery
 from headway.notify._sources import Poll as Poll
 from headway.notify._status import CacheStatus as CacheStatus

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import trio
 from typing_extensions import override
 
-from headway.base import BoundedReport
+from headway.base import BoundedReport, block_nursery
 from headway.cache import CachedType, CacheOfTypes, Content, Informer, Informers, OnFailure, Pin, View
 from headway.errors import HeadwayError, InvalidArgument, NotPrimed, StoreChanged, Unavailable
 from headway.events import IndexFailed, Report
@@ -264,3 +264,19 @@ def _wanted_position(given: object) -> tuple[str, int]:
         "wait_for() expects a position, a revision, or a resource as a client's write has returned it, "
         f"not {given!r:.120}"
     )
+
+
+@asynccontextmanager
+async def open_primed(
+    wanted: Wanted, informers: Informers, report: Report, accept_store: Callable[[], bool]
+) -> AsyncIterator[PrimedCache]:
+    """Open a cache, which is primed when the block begins. The wanted parts must have been checked."""
+    with ExitStack() as stack:
+        held = {type.name: stack.enter_context(informers.held(type)) for type in wanted.types}
+        async with block_nursery() as nursery:
+            cache = PrimedCache(wanted, informers, held, nursery, report, accept_store)
+            try:
+                await cache.begin()
+                yield cache
+            finally:
+                cache.close()

@@ -4,8 +4,9 @@ Nothing here waits, reads a clock or does I/O, and nothing refers to resources. 
 declares a class, then `_codec.py`, and `_compile.py`, which compiles the codec of a class.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headway.base import imported_later
 from headway.protobuf._codec import Payload as Payload
 from headway.protobuf._codec import copy_message as copy_message
 from headway.protobuf._codec import decode as decode
@@ -47,11 +48,4 @@ _LATER = {
     "payload_files": "_files",
 }
 
-
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{module}"), name)
+__getattr__ = imported_later(__name__, _LATER)

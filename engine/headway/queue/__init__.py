@@ -12,13 +12,13 @@ holding the queue.
 """
 
 from headway.queue._backoff import Backoff as Backoff
-from headway.queue._entries import BACKLOG as BACKLOG
-from headway.queue._entries import LIVE as LIVE
 from headway.queue._entries import LIVE_PER_BACKLOG as LIVE_PER_BACKLOG
-from headway.queue._entries import Dequeued as Dequeued
-from headway.queue._entries import KeyInQueue as KeyInQueue
-from headway.queue._entries import NotInHandError as NotInHandError
-from headway.queue._entries import Priority as Priority
-from headway.queue._entries import QueueStatistics as QueueStatistics
 from headway.queue._machine import WorkQueue as WorkQueue
+from headway.queue._values import BACKLOG as BACKLOG
+from headway.queue._values import LIVE as LIVE
+from headway.queue._values import Dequeued as Dequeued
+from headway.queue._values import KeyInQueue as KeyInQueue
+from headway.queue._values import NotInHandError as NotInHandError
+from headway.queue._values import Priority as Priority
+from headway.queue._values import QueueStatistics as QueueStatistics
 from headway.queue._waiting import WaitingQueue as WaitingQueue

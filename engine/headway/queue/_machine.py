@@ -36,22 +36,8 @@ from collections.abc import Iterable
 from typing import Generic
 
 from headway.queue._backoff import Backoff
-from headway.queue._entries import (
-    BACKLOG,
-    LIVE,
-    LIVE_PER_BACKLOG,
-    Delays,
-    Dequeued,
-    Entry,
-    K,
-    KeyInQueue,
-    Lanes,
-    NotInHandError,
-    Priority,
-    QueueStatistics,
-    R,
-    scheduled_entry,
-)
+from headway.queue._entries import LIVE_PER_BACKLOG, Delays, Entry, Lanes, scheduled_entry
+from headway.queue._values import BACKLOG, LIVE, Dequeued, K, KeyInQueue, NotInHandError, Priority, QueueStatistics, R
 
 
 class WorkQueue(Generic[K, R]):

@@ -23,8 +23,8 @@ from typing import Generic
 
 import trio
 
-from headway.queue._entries import LIVE, Dequeued, K, KeyInQueue, Priority, QueueStatistics, R
 from headway.queue._machine import WorkQueue
+from headway.queue._values import LIVE, Dequeued, K, KeyInQueue, Priority, QueueStatistics, R
 
 
 class WaitingQueue(Generic[K, R]):

@@ -2,94 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.errors import ConversionFailed, InvalidArgument, PayloadError
+from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode
-from headway.resource._ids import ResourceId, TypeName, resource_id
+from headway.resource._reserved import finalizers, set_finalizers
+from headway.resource._stored import Stored
+from headway.resource._unconverted import is_unconverted, unconverted_error
 
 if TYPE_CHECKING:
     from headway.resource._types import ResourceType
 
 T = TypeVar("T", bound=Payload)
-
-FINALIZERS = "finalizers"
-"""The metadata key of the finalizers."""
-
-DELETION_TIMESTAMP = "deletionTimestamp"
-"""The metadata key of the time at which a resource was marked for deletion."""
-
-_UNCONVERTED_URL = "type.googleapis.com/headway.resource.v1.Unconverted"
-"""The type URL of a payload that could not be converted.
-
-A client that decodes by the URL fails, instead of misreading the payload.
-"""
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> TypeName: ...
-
-
-class Stored:
-    """The common base class of `Resource` and `Projected`."""
-
-    # Invariant: the store and caches share the message in `_message`. It is never changed.
-    __slots__ = ("_message",)
-
-    type: _Named
-    _message: pb.Resource
-
-    @property
-    def id(self) -> ResourceId:
-        """The type, tenancy, name and, once stored, the uid."""
-        id = self._message.id
-        assert id is not None
-        tenancy = id.tenancy
-        if tenancy is None:
-            return ResourceId(self.type.name, id.name, uid=id.uid)
-        return ResourceId(self.type.name, id.name, tenancy.partition, tenancy.namespace, id.uid)
-
-    @property
-    def name(self) -> str:
-        """The name, which is unique within the type and tenancy."""
-        assert self._message.id is not None
-        return self._message.id.name
-
-    @property
-    def uid(self) -> str:
-        """The uid of this incarnation, assigned by the store. Empty before the resource is stored."""
-        assert self._message.id is not None
-        return self._message.id.uid
-
-    @property
-    def owner(self) -> ResourceId | None:
-        """The owner: this resource is deleted with it. The owner can be set only at creation."""
-        owner = self._message.owner
-        return None if owner is None else resource_id(owner)
-
-    @property
-    def version(self) -> str:
-        """The revision of the last change, in decimal. A write with a version succeeds only if it is current."""
-        return self._message.version
-
-    @property
-    def generation(self) -> str:
-        """The generation, which every Write changes and WriteStatus doesn't. A status records the one it observed."""
-        return self._message.generation
-
-    @property
-    def is_deleting(self) -> bool:
-        """True if the resource was marked for deletion when it was read, so that only its finalizers keep it stored."""
-        return is_marked(self._message.metadata)
-
-
-def shared_message(stored: Stored) -> pb.Resource:
-    """Return the shared message of a resource. It must not be changed."""
-    return stored._message
 
 
 class Resource(Stored, Generic[T]):
@@ -122,7 +49,7 @@ class Resource(Stored, Generic[T]):
         if self._data is None:
             stored = self._message.data
             if is_unconverted(self._message):
-                raise _unconverted_error(self._message)
+                raise unconverted_error(self._message)
             try:
                 self._data = decode(self.type.payload, stored.value if stored is not None else b"")
             except PayloadError as error:
@@ -207,42 +134,3 @@ class Resource(Stored, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Resource {self.id} version={self.version or 'new'}>"
-
-
-def finalizers(metadata: Mapping[str, str]) -> frozenset[str]:
-    """Return the finalizers of a resource."""
-    return frozenset(metadata.get(FINALIZERS, "").split())
-
-
-def set_finalizers(metadata: MutableMapping[str, str], names: Iterable[str]) -> None:
-    """Replace the finalizers. The stored names are sorted, so that equal sets have equal bytes."""
-    text = " ".join(sorted(set(names)))
-    if text:
-        metadata[FINALIZERS] = text
-    else:
-        metadata.pop(FINALIZERS, None)
-
-
-def is_marked(metadata: Mapping[str, str]) -> bool:
-    """Return True if the resource is marked for deletion."""
-    return DELETION_TIMESTAMP in metadata
-
-
-def unconverted(stored_as: str) -> AnyMessage:
-    """Return the payload for a resource that is stored as this type and could not be converted."""
-    return AnyMessage(type_url=_UNCONVERTED_URL, value=stored_as.encode())
-
-
-def is_unconverted(message: pb.Resource) -> bool:
-    """Return True if the payload of a resource could not be converted."""
-    return message.data is not None and message.data.type_url == _UNCONVERTED_URL
-
-
-def _unconverted_error(message: pb.Resource) -> ConversionFailed:
-    """Return the error that reading such a payload raises."""
-    id = resource_id(message.id)
-    stored_as = message.data.value.decode(errors="replace") if message.data is not None else ""
-    return ConversionFailed(
-        f"{id} is stored as {stored_as}, and converting it to {id.type} failed: the server's ConversionFailed event "
-        "says why; correct the converter, or write the resource as the stored version"
-    )

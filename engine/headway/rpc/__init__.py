@@ -5,8 +5,9 @@ asyncio's interfaces; they are not visible outside this package. To read the cod
 `_server.py` and `_remote.py`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headway.base import imported_later
 from headway.rpc._addresses import TOKEN_HEADER as TOKEN_HEADER
 from headway.rpc._addresses import Address as Address
 from headway.rpc._addresses import address as address
@@ -34,6 +35,7 @@ from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate
+from headway.rpc._private_names import check_network
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
 from headway.rpc._wire import PIECE as PIECE
@@ -88,15 +90,5 @@ _LATER = {
     "server_tls": "_tls",
 }
 
-
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    from headway.rpc._private_names import check_network
-
-    # Check before importing. Otherwise a missing dependency is reported without a hint on how to install it.
-    check_network()
-    return getattr(import_module(f"{__name__}.{module}"), name)
+# Check before importing. Otherwise a missing dependency is reported without a hint on how to install it.
+__getattr__ = imported_later(__name__, _LATER, before=check_network)

@@ -1,6 +1,6 @@
 """Running controllers: one run after another, each from its fence to its end.
 
-Start with `_run.py` (the course of a run), then read `_supervisor.py` (its restarts) and `_worker.py` (its reconciles).
+Start with `_run.py` (the course of a run). `_supervisor.py` restarts it, and `_worker.py` calls its reconciler.
 """
 
 from headway.run._fence import Hold as Hold
@@ -9,8 +9,8 @@ from headway.run._keys import KeyStatus as KeyStatus
 from headway.run._keys import Pending as Pending
 from headway.run._leading import LEASE_TTL as LEASE_TTL
 from headway.run._leading import Leading as Leading
-from headway.run._mapping import Owed as Owed
-from headway.run._mapping import Unmapped as Unmapped
+from headway.run._mapping_retries import Unmapped as Unmapped
+from headway.run._owed import Owed as Owed
 from headway.run._own_writes import OwnWrite as OwnWrite
 from headway.run._own_writes import OwnWrites as OwnWrites
 from headway.run._own_writes import SelfTriggers as SelfTriggers

@@ -10,7 +10,8 @@ from headway.queue import KeyInQueue
 from headway.reconcile import Reason
 from headway.resource import Key
 from headway.run._fence import Hold, RunWrites
-from headway.run._mapping import RunMapping, Unmapped
+from headway.run._mapping import RunMapping
+from headway.run._mapping_retries import Unmapped
 from headway.run._ownership import Ownership
 from headway.run._status import NotDone, Results
 from headway.run._worker import Worker
@@ -78,7 +79,7 @@ class RunKeys:
         """Return the state of a key."""
         own = self._ownership
         running = None if self.worker is None else self.worker.stack(key)
-        unmapped = self._mapping.failures()
+        unmapped = self._mapping.retries.unmapped()
         shard, shards = own.shard_number(key), own.shards()
         return KeyStatus(
             queued=own.queue.find(key),
@@ -102,7 +103,7 @@ class RunKeys:
             if (queued := queue.find(key)) is not None
         ]
         given_up = [each for each in self._results.list() if each.outcome == "permanent" and each.at < before]
-        unmapped = [each for each in self._mapping.failures() if each.since < before]
+        unmapped = [each for each in self._mapping.retries.unmapped() if each.since < before]
         return Pending(keys, len(found), given_up, unmapped, self._hold())
 
     def _hold(self) -> Hold | None:

@@ -23,8 +23,10 @@ from headway.events import CallDelayed, Report
 from headway.queue import BACKLOG, Backoff, WaitingQueue, WorkQueue
 from headway.reconcile import Fence, Reason, Runtime
 from headway.resource import Key
+from headway.run._change_mapper import SupportsAdd
 from headway.run._fence import RunWrites
-from headway.run._mapping import Progress, RunMapping, SupportsAdd
+from headway.run._mapping import Progress, RunMapping
+from headway.run._owed import add_start
 from headway.run._priming import Deletions, RunCaches
 
 RECORD_INTERVAL = 5.0
@@ -130,7 +132,7 @@ class EveryKey(Ownership):
     def begin(self, run: PrimedRun, missed: Deletions) -> None:
         managed = run.caches.subscriptions[run.definition.manages.name]
         self.queue.add_all(managed.store.entries, Reason("started"), priority=BACKLOG)
-        run.mapping.add_start(missed)
+        add_start(run.mapping, run.definition, run.caches.subscriptions, missed)
 
     @override
     async def serve(self, run: PrimedRun) -> None:

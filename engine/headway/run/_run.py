@@ -40,7 +40,9 @@ from headway.rpc import Channel
 from headway.run._callbacks import call_back
 from headway.run._fence import RunWrites
 from headway.run._keys import RunKeys
-from headway.run._mapping import Owed, Progress, RunMapping
+from headway.run._mapping import Progress, RunMapping
+from headway.run._outcomes import Outcomes
+from headway.run._owed import Owed, add_owed
 from headway.run._own_writes import SelfTriggers
 from headway.run._ownership import Ownership, PrimedRun
 from headway.run._pauses import Pauses, apply_pause
@@ -297,16 +299,11 @@ class Run:
         ready = run.queue.statistics().ready
         report(RunStarted(definition.name, self._runtime.term, writes.starting_revision, ready))
         await call_back(self._report, definition, "on_start", self._runtime)
+        triggers, journal = self._self_triggers, self._journal
+        outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
+        reconcile, notes_reads = self._ownership.reconciler(definition.reconcile), journal is not None
         worker = self._worker = Worker(
-            definition,
-            self._ownership.reconciler(definition.reconcile),
-            self._runtime,
-            run.queue,
-            report,
-            self.progress.note,
-            self._self_triggers,
-            self._results,
-            self._journal,
+            definition, reconcile, self._runtime, run.queue, outcomes, report, triggers, notes_reads=notes_reads
         )
         assert self.keys is not None
         self.keys.worker = worker
@@ -317,7 +314,7 @@ class Run:
                 nursery.start_soon(run.mapping.watch, type, subscription, name=f"watching {type}")
             nursery.start_soon(writes.resolve, name="resolving unknown writes")
             nursery.start_soon(run.mapping.map_ready, name="mapping the backlog")
-            nursery.start_soon(run.mapping.retry, name="retrying mappers")
+            nursery.start_soon(run.mapping.retries.run, name="retrying mappers")
             nursery.start_soon(self._ownership.serve, run, name=f"the ownership of keys of {definition.name}")
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
             nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
@@ -360,7 +357,7 @@ class Run:
         self._cache.open(self._caches.subscriptions)
         for key in self._owed.keys:
             run.queue.add(key, Reason("owed"))
-        run.mapping.add_owed(self._owed, self._writes.store_id)
+        add_owed(run.mapping, self._owed, self._writes.store_id)
         self._ownership.begin(run, missed)
         return run
 
@@ -387,6 +384,6 @@ class Run:
                     f"TYPE.id(name)"
                 )
             for key in keys:
-                mapping.add(key, reason)
+                mapping.mapper.add(key, reason)
 
         return enqueue

@@ -39,7 +39,8 @@ from headway.queue import BACKLOG, WorkQueue
 from headway.reconcile import Reason, Request, Result, Runtime
 from headway.resource import Key, Position, TypeName
 from headway.run._fence import RunWrites
-from headway.run._mapping import Owed, RunMapping
+from headway.run._mapping import RunMapping
+from headway.run._owed import Owed, add_start
 from headway.run._ownership import RECORD_INTERVAL, Ownership, PrimedRun
 from headway.run._priming import Deletions, RunCaches
 from headway.run._shards import OneShard, ShardQueue, ShardWrites, member_of, shard_of
@@ -166,7 +167,7 @@ class _Shard:
         # No checkpoint from here on.
         caches.check()
         mapping = run.new_mapping(self._queue, self._on_mapped)
-        mapping.add_start(deleted)
+        add_start(mapping, run.definition, caches.subscriptions, deleted)
         self._recorded = raised.checkpoint
         self.runtime = run.new_runtime(self._writes)
         self.mapping = mapping
@@ -193,7 +194,7 @@ class _Shard:
         mapping = self.mapping
         assert mapping is not None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(mapping.retry)
+            nursery.start_soon(mapping.retries.run)
             while mapping.unmapped:
                 await mapping.map_ready()
                 if mapping.unmapped:

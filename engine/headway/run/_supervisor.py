@@ -20,7 +20,7 @@ from headway.reconcile import CONTROLLER
 from headway.resource import Key
 from headway.run._keys import KeyStatus
 from headway.run._leading import Leading
-from headway.run._mapping import Owed
+from headway.run._owed import Owed
 from headway.run._pauses import Pauses
 from headway.run._run import Run
 from headway.run._status import ControllerStatus, Phase

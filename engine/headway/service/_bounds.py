@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.errors import PayloadError
 from headway.protobuf import check_field_count
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, MAX_NAME, pb, quoted
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, MAX_NAME, pb, quoted, selected, selector_problem
 from headway.service._refusals import invalid
 
 MAX_TEXT = 255
@@ -129,6 +129,15 @@ def check_status(status: pb.Status, field: str) -> None:
         size += len(condition.type) + len(condition.reason) + len(condition.message)
     if size > MAX_STATUS_SIZE:
         raise invalid(f"{field} has {size} characters: it must have at most {MAX_STATUS_SIZE} in all")
+
+
+def check_selector(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata entries that a watch asks for. Refuse an invalid filter."""
+    if not text:
+        return ()
+    if problem := selector_problem("metadata_filter", text):
+        raise invalid(problem)
+    return selected(text)
 
 
 def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -> str | None:

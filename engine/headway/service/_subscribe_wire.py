@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.base import joined
 from headway.errors import PayloadError
 from headway.protobuf import decode, decoder_of, encode, varint
 from headway.resource import AnyMessage, Change, SnapshotChunk, pb
@@ -43,27 +44,16 @@ class SubscribeEncoder:
     def __call__(self, item: SubscriptionItem) -> Iterable[bytes]:
         """Return the item's messages."""
         if isinstance(item, Commits):
-            return self._commits(item.commits)
+            return joined(map(self._commit, item.commits), PIECE)
         if isinstance(item, SnapshotChunk):
             return self._parts(map(self._scanned, item.resources))
         if isinstance(item, SnapshotPart):
             return self._parts(map(self._event, item.events))
         return (framed(encode(_mark(item))),)
 
-    def _commits(self, commits: list[Commit]) -> Iterator[bytes]:
-        held: list[bytes] = []
-        size = 0
-        for events, position in commits:
-            at = encode(position.message())
-            body = map(self._event, events)
-            message = _batch(b"".join([*body, _POSITION, varint(len(at)), at]))
-            held.append(message)
-            size += len(message)
-            if size >= PIECE:
-                yield b"".join(held)
-                held, size = [], 0
-        if held:
-            yield b"".join(held)
+    def _commit(self, commit: Commit) -> bytes:
+        at = encode(commit.position.message())
+        return _batch(b"".join([*map(self._event, commit.events), _POSITION, varint(len(at)), at]))
 
     def _parts(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
         held: list[bytes] = []

@@ -22,11 +22,11 @@ from headway.resource import (
     resource_key,
 )
 from headway.service._admission import resolve
+from headway.service._bounds import check_selector
 from headway.service._handlers import Context
 from headway.service._list import admit_within
 from headway.service._position import check_known, check_position, check_versions
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.service._scopes import check_selector
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._versions import View
 from headway.storage import ending_commits, open_watch

@@ -6,10 +6,11 @@ far more than the resource in it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from headway.base import joined
 from headway.errors import PayloadError
 from headway.protobuf import copy_message, decode, decoder_of, encode, varint
 from headway.resource import (
@@ -132,9 +133,9 @@ class WatchEncoder:
     def __call__(self, item: StreamItem | ScopeConfirmed) -> Iterable[bytes]:
         """Return the item's events, each as a framed message, in pieces of about PIECE bytes."""
         if isinstance(item, Changes):
-            return _pieces(map(self._change, item.changes))
+            return joined(map(self._change, item.changes), PIECE)
         if isinstance(item, SnapshotChunk):
-            return _pieces(map(self._upsert, item.resources))
+            return joined(map(self._upsert, item.resources), PIECE)
         return (framed(encode(_mark(item))),)
 
     def _upsert(self, resource: pb.Resource) -> bytes:
@@ -160,20 +161,6 @@ def _head(arm: bytes, size: int, tail: int) -> bytes:
     outer = varint(len(inner) + size)
     total = len(arm) + len(outer) + len(inner) + size + tail
     return total.to_bytes(5, "big") + arm + outer + inner
-
-
-def _pieces(messages: Iterable[bytes]) -> Iterator[bytes]:
-    """Join messages into pieces that are sent at once. A stream gives other tasks a turn between two pieces."""
-    held: list[bytes] = []
-    size = 0
-    for message in messages:
-        held.append(message)
-        size += len(message)
-        if size >= PIECE:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
 
 
 def _mark(item: EndOfSnapshot | Bookmark | ScopeConfirmed) -> pb.WatchEvent:

@@ -4,8 +4,9 @@ Nothing here checks permissions. Read `_backend.py` first (the promises), then `
 `etcd/` have the durable stores, and `upkeep/` what is done to whole stores.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headway.base import imported_later
 from headway.storage._abilities import ChecksItself as ChecksItself
 from headway.storage._abilities import CountsKinds as CountsKinds
 from headway.storage._abilities import FiltersMetadata as FiltersMetadata
@@ -120,11 +121,4 @@ _LATER = {
     "verify_store": "upkeep._verify",
 }
 
-
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{module}"), name)
+__getattr__ = imported_later(__name__, _LATER)

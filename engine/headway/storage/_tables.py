@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from headway.resource import Key, Kind, Within, pb
 from headway.storage._log import LogChange
-from headway.storage._metadata_index import MetadataIndexes
+from headway.storage._metadata_indexes import MetadataIndexes
 from headway.storage._operations import (
     Operation,
     Put,

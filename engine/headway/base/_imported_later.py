@@ -1,0 +1,28 @@
+"""Names of a package that are imported at their first use, so that importing the package stays fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def imported_later(
+    package: str, modules: Mapping[str, str], before: Callable[[], object] | None = None
+) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a package: ``__getattr__ = imported_later(__name__, {"Name": "_module"})``.
+
+    Args:
+        modules: the module of each name, relative to the package.
+        before: called before each import, such as to check what the modules need.
+    """
+
+    def get(name: str) -> Any:
+        module = modules.get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if before is not None:
+            before()
+        return getattr(import_module(f"{package}.{module}"), name)
+
+    return get

@@ -1,0 +1,140 @@
+"""The changes of a run whose mapping has failed: when each is mapped again, and what is reported of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import trio
+
+from headway.base import BoundedReport, leaving, ordinary, story
+from headway.cache import Applied
+from headway.controller import Definition
+from headway.events import MappingFailed
+from headway.mapper import FailedChanges, MapItem, MapQueue
+from headway.reconcile import MAPPING, Reason
+from headway.resource import Key, TypeName
+from headway.run._change_mapper import ChangeMapper
+
+
+class Unmapped(NamedTuple):
+    """A resource whose changes could not be mapped, so that the keys of these changes are not known.
+
+    Times are on Trio's clock, in seconds.
+
+    Attributes:
+        function: the mapper or predicate that raised.
+        error: the class and message of what it raised.
+        failures: the number of consecutive failures.
+        since: the time of the first failure.
+        due: the time of the next attempt.
+    """
+
+    type: TypeName
+    key: Key
+    revision: int
+    function: str
+    error: str
+    failures: int
+    since: float
+    due: float
+
+
+class MappingRetries:
+    """The changes in a map queue whose mapping has failed, with their retries."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        changes: MapQueue,
+        mapper: ChangeMapper,
+        bounded: BoundedReport,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._definition = definition
+        self._changes = changes
+        self._mapper = mapper
+        self._bounded = bounded
+        self._on_progress = on_progress
+        self._has_kept = trio.Event()
+
+    def unmapped(self) -> list[Unmapped]:
+        """Return the resources whose mapping failed, those that have waited longest first."""
+        found = [
+            Unmapped(
+                each.type,
+                each.changes[0].key,
+                each.changes[-1].revision,
+                each.function,
+                each.error,
+                each.failures,
+                each.since,
+                each.due,
+            )
+            for each in self._changes.failed()
+        ]
+        return sorted(found, key=lambda each: each.since)
+
+    def keep(self, item: MapItem, raised: BaseException) -> None:
+        """Keep a change whose mapping raised this, for a retry. Raise it again if it has to end the run."""
+        error = ordinary(raised)
+        if error is None:
+            # The next run maps the change (C6).
+            self._changes.defer(item, trio.current_time())
+            raise leaving(raised) from raised.__cause__
+        now = trio.current_time()
+        delay = self._definition.backoff.delay(0)
+        kept = self._changes.defer(item, now + delay)
+        self._has_kept.set()
+        # It waits together with earlier changes of its resource, for as long as they do.
+        delay = delay if kept.changes[0] is item.applied else max(kept.due - now, 0.0)
+        self._fail(kept, item.applied, error, delay)
+
+    async def run(self) -> None:
+        """Retry each change when it is due, until canceled."""
+        at_work = self._mapper.at_work
+        MAPPING.set(at_work)
+        while True:
+            due = self._changes.next_due()
+            with trio.CancelScope(deadline=trio.current_time() + 3600 if due is None else due):
+                await self._has_kept.wait()
+            self._has_kept = trio.Event()
+            while (kept := self._changes.pop_due(trio.current_time())) is not None:
+                self._map_again(kept)
+            at_work.key = None
+            self._on_progress()
+
+    def _map_again(self, kept: FailedChanges) -> None:
+        done = 0
+        try:
+            for applied in kept.changes:
+                self._mapper.map_change(kept.type, applied, backlog=kept.backlog)
+                done += 1
+        except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
+            error = ordinary(raised)
+            if error is None:
+                self._changes.defer_again(kept, trio.current_time())
+                raise leaving(raised) from raised.__cause__
+            failed = kept.changes[done]
+            del kept.changes[:done]
+            delay = self._definition.backoff.delay(kept.failures)
+            self._changes.defer_again(kept, trio.current_time() + delay)
+            self._fail(kept, failed, error, delay)
+        else:
+            if kept.lost:
+                self._mapper.add_every(Reason("changed", kept.type, kept.name[1], kept.changes[-1].revision))
+
+    def _fail(self, kept: FailedChanges, applied: Applied, error: Exception, delay: float) -> None:
+        type, name = kept.type, self._mapper.calling
+        kept.function, kept.error = name, story(error)
+        kept.since = kept.since or trio.current_time()
+        self._bounded(
+            MappingFailed,
+            of=(type, name),
+            controller=self._definition.name,
+            mapper=name,
+            type=type,
+            key=applied.key,
+            error=error,
+            retry_after=delay,
+        )

@@ -1,0 +1,158 @@
+"""The outcomes of reconciles. Each key goes back to the queue; the status, the journal and an event say how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import trio
+
+from headway.base import own_frames, story
+from headway.controller import Definition
+from headway.errors import PermanentFailure
+from headway.events import Reconciled, Report, SelfTriggered, receives_successes
+from headway.journal import ControllerJournal
+from headway.queue import Dequeued, WaitingQueue
+from headway.reconcile import Reason, Reconciling, RequeueAfter
+from headway.resource import Key, ResourceId
+from headway.run._own_writes import SelfTriggers
+from headway.run._status import NotDone, Results
+
+_RETRY = Reason("retry")
+_REQUEUE = Reason("requeue")
+
+
+class Outcomes:
+    """The outcomes of the reconciles of one run."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        queue: WaitingQueue[Key, Reason],
+        report: Report,
+        on_done: Callable[[], None],
+        self_triggers: SelfTriggers,
+        results: Results,
+        journal: ControllerJournal | None,
+    ) -> None:
+        self._definition = definition
+        self._queue = queue
+        self._report = report
+        self._reports_all = receives_successes(report)
+        self._on_done = on_done
+        self._self_triggers = self_triggers
+        self._results = results
+        self._journal = journal
+
+    def done(
+        self,
+        dequeued: Dequeued[Key, Reason],
+        id: ResourceId,
+        began: float,
+        result: RequeueAfter | None,
+        error: Exception | None,
+        reconciling: Reconciling,
+        *,
+        timed_out: bool,
+    ) -> None:
+        """Handle the end of a reconcile that began at this time, by its result or its exception."""
+        if self._self_triggers.loops:
+            self._self_triggers.ended(dequeued.key, wrote=reconciling.wrote)
+        reconciling.key, reconciling.wrote = None, False
+        now = trio.current_time()
+        outcome, retry_after = self._finish(dequeued.key, result, error, now)
+        if self._journal is not None:
+            self._record(self._journal, dequeued, outcome, began, now, error, retry_after, reconciling)
+        if reconciling.writes:
+            reconciling.writes.clear()
+        if error is not None:
+            until = None if retry_after is None else now + retry_after
+            failed: Literal["failed", "permanent"] = "permanent" if until is None else "failed"
+            self._results.note(NotDone(id, failed, story(error), dequeued.attempt, now, until, timed_out))
+        elif self._results.not_done:
+            self._results.done(dequeued.key)
+        if self._reports_all or error is not None:
+            self._report_reconcile(dequeued, id, outcome, began, error, retry_after, timed_out=timed_out)
+        self._on_done()
+
+    def broke_off(
+        self,
+        dequeued: Dequeued[Key, Reason],
+        id: ResourceId,
+        began: float,
+        error: BaseException,
+        reconciling: Reconciling,
+        *,
+        timed_out: bool,
+    ) -> None:
+        """Record and report a reconcile that ends the run. Its key stays in hand, so the next run reconciles it."""
+        self._report_reconcile(dequeued, id, "failed", began, error, None, timed_out=timed_out)
+        if self._journal is not None:
+            self._record(self._journal, dequeued, "failed", began, trio.current_time(), error, None, reconciling)
+
+    def delayed(self, dequeued: Dequeued[Key, Reason]) -> bool:
+        """Delay a key that has triggered itself too often, instead of reconciling it, and return True if so."""
+        now, key = trio.current_time(), dequeued.key
+        delay = self._self_triggers.delay(key, dequeued.reasons, dequeued.attempt, now)
+        if delay is None:
+            return False
+        self._queue.back_off(key, delay.seconds)
+        if not delay.quiet:
+            id = ResourceId(self._definition.manages.name, key[2], key[0], key[1])
+            self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds))
+            text = f"triggers itself with its own writes: {', '.join(map(str, delay.writes))}"
+            self._results.note(NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds))
+        return True
+
+    def _finish(
+        self, key: Key, result: RequeueAfter | None, error: Exception | None, now: float
+    ) -> tuple[str, float | None]:
+        """Report the key back to the queue. Return the name of the outcome, and the seconds until the next attempt."""
+        queue = self._queue
+        if error is None:
+            if result is None:
+                queue.succeeded(key, now)
+                return "done", None
+            queue.requeue_after(key, result.seconds, _REQUEUE)
+            return "requeue", result.seconds
+        if isinstance(error, PermanentFailure):
+            queue.dropped(key)
+            return "permanent", None
+        return "failed", queue.failed(key, _RETRY)
+
+    def _record(
+        self,
+        journal: ControllerJournal,
+        dequeued: Dequeued[Key, Reason],
+        outcome: str,
+        began: float,
+        now: float,
+        error: BaseException | None,
+        retry_after: float | None,
+        reconciling: Reconciling,
+    ) -> None:
+        """Add the reconcile to the journal, with what it has read and written."""
+        key, reasons, _, queued_at, attempt = dequeued
+        told, trace = ("", "") if error is None else (story(error), own_frames(error))
+        reads, writes = reconciling.reads, reconciling.writes
+        of = (now, key, outcome, now - began, began - queued_at, attempt)
+        journal.ran(*of, reasons, reads, writes, told, trace, retry_after)
+        reads.clear()
+
+    def _report_reconcile(
+        self,
+        dequeued: Dequeued[Key, Reason],
+        id: ResourceId,
+        outcome: str,
+        began: float,
+        error: BaseException | None,
+        retry_after: float | None,
+        *,
+        timed_out: bool,
+    ) -> None:
+        seconds = trio.current_time() - began
+        name = self._definition.name
+        # A key with a requested delay is queued from the end of the delay, and the clock may be read in between.
+        waited = max(began - dequeued.queued_at, 0.0)
+        attempt, reasons = dequeued.attempt, dequeued.reasons
+        self._report(Reconciled(name, id, outcome, seconds, error, retry_after, reasons, waited, attempt, timed_out))

@@ -1,0 +1,72 @@
+"""The changes that a run has to map when it begins: those of the run before it, the cached resources, and deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from headway.cache import Applied, Backlog, Subscription
+from headway.controller import Definition
+from headway.resource import Key, TypeName
+from headway.run._mapping import RunMapping
+
+
+class Owed(NamedTuple):
+    """The work that a run leaves to the next one when it ends (C6).
+
+    Attributes:
+        keys: the keys that are still to be reconciled.
+        changes: the changes that are still to be mapped. If a change moved a resource from one key to another, it is
+            the only record of the old key.
+        store_id: the store that their revisions belong to.
+        subscriptions: subscriptions left open, so that no change is missed between two runs. The next run closes them.
+    """
+
+    keys: Sequence[Key] = ()
+    changes: Sequence[tuple[TypeName, Applied]] = ()
+    subscriptions: Sequence[tuple[TypeName, Subscription]] = ()
+    store_id: str = ""
+
+
+def add_owed(mapping: RunMapping, owed: Owed, store_id: str) -> None:
+    """Map the previous run's changes once their revisions are reached. Another store's revisions mean nothing."""
+    changes = mapping.changes
+    add = changes.push if owed.store_id == store_id else changes.push_backlog
+    for type, change in owed.changes:
+        add(type, [change])
+    for type, former in owed.subscriptions:
+        add(type, former.drain())
+        former.close()
+
+
+def add_start(
+    mapping: RunMapping,
+    definition: Definition,
+    subscriptions: Mapping[TypeName, Subscription],
+    deletions: Mapping[TypeName, Sequence[Applied]],
+) -> None:
+    """Map what a start has to map: the cached resources of the watched types, and these deletions."""
+    watched = {type.name for type in definition.watches}
+    for name, subscription in subscriptions.items():
+        if name in watched:
+            _add_cached(mapping, name, subscription)
+        mapping.changes.push_backlog(name, deletions.get(name, ()))
+
+
+def _add_cached(mapping: RunMapping, type: TypeName, subscription: Subscription) -> None:
+    """Map the cached resources of a type after the live changes, but none before all types have reached it."""
+    store, complete = subscription.store, mapping.complete
+    if store.newest <= complete:
+        mapping.changes.push_backlog(type, Backlog(store.entries))
+        return
+    # Some resources arrived after the subscription or were ahead before it. Map them like changes (C4).
+    reached: list[Applied] = []
+    beyond: list[Applied] = []
+    for each in Backlog(store.entries):
+        version = int(each.new.version) if each.new is not None else 0
+        if version > complete:
+            beyond.append(each._replace(revision=version))
+        else:
+            reached.append(each)
+    mapping.changes.push(type, beyond)
+    mapping.changes.push_backlog(type, reached)
