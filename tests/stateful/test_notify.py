@@ -238,6 +238,9 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         assert backup is not None
         if min(self.cache.revision(type) for type in self.types) <= backup.revision:
             return
+        if self.cache.status().position.session != self.staff.store.position.session:
+            # An accepted store that the cache has not read yet: this restore takes nothing back that was shown of it.
+            return
         self.lost.append(list(self.staff.store.commits))
         restore(self.staff, backup, new_id=new_id)
         for each in what:
