@@ -202,6 +202,14 @@ def test_growing_number_of_new_keys_is_found() -> None:
     ]
 
 
+def test_key_of_a_resource_that_a_fault_prevented_is_not_new() -> None:
+    """It exists in the run without faults, where its own creation enqueues it."""
+    without_faults = Result(_trace(_reconcile(key=CORE), _reconcile(key=ADA)), {}, {}, None, ())
+    without_faults.trace.add(Committed(0.0, 9, TEAM, ADA, None, pb.Resource(), "", 0))
+    prevented = Result(_trace(_reconcile(key=CORE), _reconcile(key=ADA)), {}, {}, None, ())
+    assert _found(prevented, without_faults) == []
+
+
 def _result(
     end: Mapping[Key, str], counts: Mapping[tuple[Key, str], int] | None = None, outside: object = None
 ) -> Result:

@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from headway.resource import Kind
 from headway.testing.simulation._allowed import Allowed
@@ -305,14 +306,16 @@ def _times(count: int) -> str:
 
 
 def _queue(result: Result, references: Sequence[Result]) -> list[Finding]:
-    """Check that no more keys of resources that never existed enter a queue than without faults.
+    """Check that no more keys of resources that existed in no run enter a queue than without faults.
 
+    A fault may prevent what the controllers create, so that a resource of the other runs never exists in this one.
     Keys with a fixed set of names merge in the queue, however often they are added. Names that are new each time never
     merge.
     """
-    right = [_never_there(each.trace) for each in references]
+    there = {(each.kind, each.key) for of in (result, *references) for each in of.trace.commits}
+    right = [_never_there(each.trace, there) for each in references]
     findings: list[Finding] = []
-    for (controller, kind), count in sorted(_never_there(result.trace).items()):
+    for (controller, kind), count in sorted(_never_there(result.trace, there).items()):
         most = max(each[controller, kind] for each in right)
         if count > most:
             text = f"{controller} was to reconcile {count} {kind[1]}s that never existed; without faults: {most}"
@@ -320,8 +323,7 @@ def _queue(result: Result, references: Sequence[Result]) -> list[Finding]:
     return findings
 
 
-def _never_there(trace: Trace) -> Counter[tuple[str, Kind]]:
-    """Return the number of keys that each controller was to reconcile although no such resource ever existed."""
-    there = {(each.kind, each.key) for each in trace.commits}
+def _never_there(trace: Trace, there: AbstractSet[Place]) -> Counter[tuple[str, Kind]]:
+    """Return the number of keys that each controller was to reconcile, of resources that are not ``there``."""
     asked = {(each.controller, each.kind, each.key) for each in trace.reconciles if (each.kind, each.key) not in there}
     return Counter(each[:2] for each in asked)

@@ -75,6 +75,17 @@ class Interim(Fault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NewRun(Fault):
+    """When all work that follows from the users' change at ``revision`` is done, each controller begins a new run.
+
+    The leases end and the same process acquires them again, so it goes on with all that it remembers.
+    """
+
+    name = "new_run"
+    revision: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hurried(Fault):
     """Users never wait until work is done."""
 

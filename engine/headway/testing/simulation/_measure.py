@@ -249,6 +249,8 @@ class Measure:
     def _judged(self, plan: Plan, result: Result) -> list[Finding]:
         if len(plan) and all(isinstance(each, faults.SCHEDULES) for each in plan):
             return [*result.findings, *self.timing(plan, result)]
+        if len(plan) and all(isinstance(each, faults.NewRun) for each in plan):
+            return [*result.findings, *self._punctual(result)]
         counts = not any(isinstance(each, faults.Restore) for each in plan)
         raced = [step for each in plan for step in _struck(result, each) if isinstance(each, faults.LostRace)]
         judged = twins.without_entry(result) if raced else result
@@ -318,6 +320,13 @@ class Measure:
             return []
         patient = [*self._patient, *self._late.later(result)]
         return compared(result, rights, patient, counts=counts, allowed=allowed, slow=self._late.slow)
+
+    def _punctual(self, result: Result) -> list[Finding]:
+        """Compare a run whose faults delay no change of the users. It may not end as it does when they come late."""
+        if not compared(result, self.references, counts=True, allowed=self._allowed):
+            return []
+        rights, later = [*self.references, self.twin], self._late.later(result)
+        return compared(result, rights, later, counts=True, allowed=self._allowed, slow=self._late.slow)
 
     def check_names(self) -> None:
         """Check that each resource that is declared by its name existed in a run without faults."""

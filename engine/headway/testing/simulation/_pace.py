@@ -38,15 +38,21 @@ class Pace:
         lead: lets a process lead, by its number, which may be counted up. If ``begins``, it waits until the process
             leads, otherwise it suspends the others.
         restore: restores the store's backup of a revision.
+        begin_runs: lets each controller begin a new run in the process that leads.
     """
 
     lead: Callable[[int, bool], Awaitable[None]]
     restore: Callable[[int], Awaitable[None]]
+    begin_runs: Callable[[], Awaitable[None]]
 
     def __init__(self, injector: Injector, plan: faults.Plan) -> None:
         self._injector = injector
         self._plan = [each for each in plan if isinstance(each, _OF_USERS)]
-        self._restores = [each for each in plan if isinstance(each, faults.Restore) and not each.step]
+        self._when_idle = [
+            each
+            for each in plan
+            if isinstance(each, faults.NewRun) or (isinstance(each, faults.Restore) and not each.step)
+        ]
         self._during = any(isinstance(each, faults.ChangeDuring) for each in plan)
         self._relays = any(isinstance(each, faults.Relay) for each in plan)
         # The process that leads from a change of the users on, by the number of changes before it.
@@ -95,7 +101,7 @@ class Pace:
         self.waited = self.waited or self._has_waited
         if self._over:
             return
-        await self._restore(idle)
+        await self._strike_when_idle(idle)
         if self._begun.is_set():
             self._changed.set()
             return
@@ -107,15 +113,18 @@ class Pace:
         if self._during:
             await self._until_begun(idle)
 
-    async def _restore(self, idle: Wait) -> None:
-        """Restore the store when all work on the change that has just been made is done, if the plan says so."""
+    async def _strike_when_idle(self, idle: Wait) -> None:
+        """Strike the faults that come when all work on the change that has just been made is done."""
         made = {each.revision for each in self._injector.trace.commits if not each.by}
-        due = [each for each in self._restores if each.revision in made]
-        self._restores = [each for each in self._restores if each.revision not in made]
+        due = [each for each in self._when_idle if each.revision in made]
+        self._when_idle = [each for each in self._when_idle if each.revision not in made]
         for each in due:
             await idle()
             self._injector.strike(each)
-            await self.restore(each.revision)
+            if isinstance(each, faults.Restore):
+                await self.restore(each.revision)
+            else:
+                await self.begin_runs()
             # The store may have lost a record of what a deletion must undo, until the program stores it again.
             await idle()
 

@@ -16,6 +16,7 @@ LeftOut = defaultdict[str, list[Fault]]
 
 _RESTORES = 8
 _IDLE_RESTORES = 3
+_NEW_RUNS = 6
 _LATE = 45.0
 """A number of seconds longer than most callers of the world outside wait for an answer."""
 _AT_A_PACE = 8
@@ -50,6 +51,7 @@ def single_faults(
         *_of_changes(trace, steps, kinds, left_out),
         *_behinds(trace, steps, kinds, left_out),
         *_replacements(trace, steps),
+        *_new_runs(trace, kinds, left_out),
         *_restores(trace, steps, kinds, left_out),
         *_checkpoints(trace, left_out),
         *_wall_jumps(trace, left_out),
@@ -309,6 +311,16 @@ def _replacements(trace: Trace, steps: Sequence[Step]) -> Iterator[Fault]:
     for step in steps:
         if _changes_something(step) and step.number <= upgraded.get(step.by.process, 0):
             yield faults.Replaced(step.number)
+
+
+def _new_runs(trace: Trace, kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:
+    """Yield new runs after changes of the users. A process's memory of earlier runs is all that they have extra."""
+    users = [each.revision for each in trace.commits if each.kind in kinds and not each.by and not each.term]
+    tried = _evenly(users, _NEW_RUNS)
+    yield from (faults.NewRun(revision) for revision in tried)
+    left_out["a new run after a nearby change is tried"] += [
+        faults.NewRun(revision) for revision in users if revision not in tried
+    ]
 
 
 def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:

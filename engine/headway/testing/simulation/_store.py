@@ -144,6 +144,14 @@ class SimulatedStore(MemoryBackend):
         for held in self._leases.list(""):
             self._end(held.lease)
 
+    async def begin_terms(self) -> None:
+        """End every lease as if it had expired, and wait until its holder has acquired it again."""
+        for held in self._leases.list(""):
+            self._heirs[held.lease.name] = held.lease.holder
+            self._end(held.lease)
+        with trio.move_on_after(_LONGEST_HANDOVER):
+            await self.wait_handed_over()
+
     def hand_over(self, names: Iterable[str], leader: str) -> None:
         """End these leases, unless the process holds them, so that it acquires them next."""
         held = {each.lease.name: each.lease for each in self._leases.list("")}

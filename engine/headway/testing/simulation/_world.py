@@ -99,6 +99,7 @@ class World:
         self.struck = self.injector.struck
         self.pace = Pace(self.injector, plan)
         self.pace.lead, self.pace.restore = self._lead_in_turn, self.restore
+        self.pace.begin_runs = lambda: self.server.store.begin_terms()
         self.injector.during_change = self.pace.hold
         if rival is not None:
             self.injector.before_reconcile = partial(rival.before_reconcile, self)

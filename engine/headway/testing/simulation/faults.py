@@ -25,6 +25,7 @@ from headway.testing.simulation._fault_base import Fault as Fault
 from headway.testing.simulation._fault_base import Hurried as Hurried
 from headway.testing.simulation._fault_base import Interim as Interim
 from headway.testing.simulation._fault_base import NewFromStart as NewFromStart
+from headway.testing.simulation._fault_base import NewRun as NewRun
 from headway.testing.simulation._fault_base import Relay as Relay
 from headway.testing.simulation._fault_base import Settled as Settled
 from headway.testing.simulation._fault_base import Slow as Slow
@@ -292,6 +293,7 @@ FAULTS: tuple[type[Fault], ...] = (
     *STEP_FAULTS,
     *CHANGE_FAULTS,
     CrashAt,
+    NewRun,
     Relay,
     Interim,
     WallJump,
