@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 
 class Progress(NamedTuple):
-    """The progress of a step of an operation. A step begins with ``done=0``, and ends with ``done == total`` if it counts.
+    """The progress of one step. A step begins with ``done=0``, and ends with ``done == total`` if it counts.
 
     Attributes:
         step: a description of the step, such as ``copying staff.Team``.
