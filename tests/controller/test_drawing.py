@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 import headway
 from headway import field, mappers
-from headway.controller import Graph
-from headway.controller._drawing import arrows
-from headway.controller._graph import Edge
+from headway.controller import Edge, Graph
 from headway.controller._layers import Bend, layered
 from tests.cli.circular import app as circular
 
@@ -108,7 +106,7 @@ def test_a_graph_without_cycles_has_no_edge_turned() -> None:
 def test_drawings_have_each_node_and_each_arrow(edges: set[tuple[str, str, str]]) -> None:
     """The text has each node once, an arrowhead for each that an arrow leads to, and the arrows back by name."""
     graph = graph_of(*(Edge(controller, relation, type) for controller, relation, type in sorted(edges)))  # type: ignore[arg-type]
-    found = arrows(graph)
+    found = graph.arrows()
     picture, _, below = graph.drawing().partition("and back:\n")
     for node in {node for ends in found for node in ends}:
         assert len(re.findall(rf"[\[(]{node}[\])]", picture)) == 1

@@ -9,9 +9,7 @@ import trio
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, pb
-from headway.storage._log import CommitLog
-from headway.storage._tables import ResourceTables
-from headway.storage._watch import Pulse
+from headway.storage import CommitLog, Pulse, ResourceTables
 from tests.helpers.truth import RecordingBackend
 
 

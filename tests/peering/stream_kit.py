@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
+from headway.peering import PeerLimits
 from headway.peering._copies import Copies
 from headway.peering._receiver import Receiver
 from headway.peering._receiving import Copying
 from headway.peering._sender import Sender
-from headway.peering._stream_rules import Exported, PeerLimits
+from headway.peering._stream_rules import Exported
 from headway.protobuf import decode, encode
 from headway.resource import (
     AnyMessage,
@@ -22,8 +23,7 @@ from headway.resource import (
     TypeName,
     pb,
 )
-from headway.storage import Operation, Put, Within
-from headway.storage._tables import ResourceTables, decide
+from headway.storage import Operation, Put, ResourceTables, Within, decide
 from headway.subscription import Commit, Commits, Reached, SnapshotComplete, SubscriptionPosition
 
 TEAM = TypeName("staff", "v1", "Team")

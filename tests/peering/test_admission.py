@@ -17,6 +17,7 @@ import headway
 from headway import Engine, events
 from headway._gen.headway.peering import v1 as wire
 from headway.peering import (
+    PEER_STREAM,
     PEERING,
     STREAM_KEY,
     Peering,
@@ -32,7 +33,7 @@ from headway.peering import (
 )
 from headway.peering._dialer import decoder
 from headway.peering._leader import leader_in
-from headway.peering._stream_service import MOST_UNKNOWN, OPEN_TIMEOUT, PEER_STREAM
+from headway.peering._stream_service import MOST_UNKNOWN, OPEN_TIMEOUT
 from headway.resource import PARTITION, Registry
 from headway.rpc import open_channel
 from headway.storage import MemoryBackend

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.peering._stream_rules import PeerLimits
+from headway.peering import PeerLimits
 from tests.peering.stream_kit import Importing, Origin, Stream
 
 

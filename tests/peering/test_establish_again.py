@@ -9,8 +9,17 @@ import pytest
 import headway
 from headway import events
 from headway.errors import FailedPrecondition
-from headway.peering import PEERING, PeeringState, SecretStore, establish, export, generate_token
-from headway.peering._types import EXCHANGED, STATUS_KEY, condition_of
+from headway.peering import (
+    PEERING,
+    STATUS_KEY,
+    PeeringState,
+    SecretStore,
+    condition_of,
+    establish,
+    export,
+    generate_token,
+)
+from headway.peering._types import EXCHANGED
 from headway.resource import ConditionState
 from headway.storage import MemoryBackend
 from tests.helpers.peers import ROOM, TEAM, app, exchanged, open_accepting, reached

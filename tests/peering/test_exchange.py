@@ -17,8 +17,7 @@ from headway import events, rpc
 from headway._gen.headway.peering.v1 import ExchangeSecretRequest, ExchangeSecretResponse
 from headway.access import Access, Authorizer, Policy, Rule, TokenSet, new_token
 from headway.errors import FailedPrecondition, InvalidArgument, OutcomeUnknown, PermissionDenied
-from headway.peering import PEERING, establish, export, generate_token, read_token
-from headway.peering._dial import EXCHANGE
+from headway.peering import EXCHANGE, PEERING, establish, export, generate_token, read_token
 from headway.peering._failures import MOST
 from headway.peering._secrets import REFUSED
 from tests.helpers.peers import TEAM, app, open_peers

@@ -10,8 +10,7 @@ import trio
 import headway
 from headway import Engine, events
 from headway.errors import Conflict, InvalidArgument, NotFound
-from headway.peering import PEERING, PeeringState, SecretStore, establish, generate_token
-from headway.peering._importing import STATE_KIND
+from headway.peering import PEERING, STATE_KIND, PeeringState, SecretStore, establish, generate_token
 from headway.resource import PARTITION
 from headway.storage import MemoryBackend, Within
 from tests.helpers.peers import TEAM, Team, app, open_accepting, reached

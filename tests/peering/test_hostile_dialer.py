@@ -22,10 +22,8 @@ from headway import Engine, events
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Subject
-from headway.peering import PEERING, STREAM_KEY, export, generate_token, read_token
-from headway.peering._dial import EXCHANGE
+from headway.peering import EXCHANGE, PEER_STREAM, PEERING, STREAM_KEY, export, generate_token, read_token
 from headway.peering._dialer import decoder
-from headway.peering._stream_service import PEER_STREAM
 from headway.protobuf import encode
 from headway.resource import AnyMessage, ResourceType, TypeName, pb, resource_id
 from headway.rpc import RemoteChannel, open_channel

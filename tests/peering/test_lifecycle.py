@@ -14,10 +14,12 @@ from headway import events
 from headway.errors import FailedPrecondition, OutcomeUnknown, Unavailable
 from headway.peering import (
     PEERING,
+    STATUS_KEY,
     Peering,
     PeeringState,
     Role,
     SecretStore,
+    condition_of,
     establish,
     generate_token,
     read_token,
@@ -25,7 +27,6 @@ from headway.peering import (
 )
 from headway.peering import _lifecycle as lifecycle
 from headway.peering._dial import exchange
-from headway.peering._types import STATUS_KEY, condition_of
 from headway.resource import PARTITION, ConditionState
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService

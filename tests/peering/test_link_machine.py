@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from headway._gen.headway.peering import v1 as wire
-from headway.peering import PeerLimits, Role
-from headway.peering._importing import STATE_KIND
+from headway.peering import STATE_KIND, PeerLimits, Role
 from headway.peering._receiving import Copying
 from headway.protobuf import copy_message, decode
 from headway.resource import copies_partition, pb, resource_key

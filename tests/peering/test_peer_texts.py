@@ -9,9 +9,8 @@ from grpclib.const import Status
 from headway._gen.headway.peering import v1 as wire
 from headway.errors import InvalidArgument
 from headway.events import PeerRefused
-from headway.peering import PEERING, Peering, PeerLimits, Role, open_peer_channel
+from headway.peering import PEER_STREAM, PEERING, Peering, PeerLimits, Role, open_peer_channel
 from headway.peering._dialer import Dialer
-from headway.peering._stream_service import PEER_STREAM
 from headway.protobuf import copy_message
 from tests.helpers.resources import TEAM
 from tests.peering.link_kit import open_side

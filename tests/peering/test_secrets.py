@@ -7,8 +7,8 @@ import datetime
 import pytest
 
 from headway.errors import FailedPrecondition, PermissionDenied
-from headway.peering import PEERING, Peering, Role, SecretStore
-from headway.peering._secrets import REFUSED, SECRETS_KIND, TERMINATED_FOR, hash_of
+from headway.peering import PEERING, SECRETS_KIND, Peering, Role, SecretStore
+from headway.peering._secrets import REFUSED, TERMINATED_FOR, hash_of
 from headway.resource import Resource
 from headway.storage import MemoryBackend, Put, Within
 

@@ -9,7 +9,8 @@ import pytest
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Operation, Subject
-from headway.peering._stream_rules import Breach, Exported, PeerLimits
+from headway.peering import PeerLimits
+from headway.peering._stream_rules import Breach, Exported
 from headway.resource import TypeName, pb
 from tests.peering.stream_kit import TEAM, TEAMS, Importing, Origin, Stream, team
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from headway.peering import PeerLimits
 from headway.peering._receiving import Copying
-from headway.peering._stream_rules import PeerLimits
 from headway.resource import pb
 from tests.peering.stream_kit import Importing, Origin, Stream, originals
 

@@ -15,8 +15,7 @@ from headway.errors import PayloadError
 from headway.protobuf import decode, encode, varint
 from headway.resource import AnyMessage, Change, Position, ResourceId, SnapshotChunk, TypeName, pb
 from headway.rpc import PIECE
-from headway.service import SUBSCRIBE, Decision, SubscribeDecoder, SubscribeEncoder
-from headway.service._watch_wire import ResourceEncodings
+from headway.service import SUBSCRIBE, Decision, ResourceEncodings, SubscribeDecoder, SubscribeEncoder
 from headway.storage import MemoryBackend
 from headway.subscription import (
     Commit,

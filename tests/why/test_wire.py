@@ -10,8 +10,8 @@ import pytest
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.protobuf import decode, encode
-from headway.why import _answer
-from headway.why._wire import from_message, to_message
+from headway.why import _answer, from_message
+from headway.why._wire import to_message
 
 CLASSES = [each for each in vars(_answer).values() if dataclasses.is_dataclass(each) and isinstance(each, type)]
 

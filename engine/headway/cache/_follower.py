@@ -96,7 +96,7 @@ class Follower:
             informer.void(error, replaced=True)
 
     def close(self) -> None:
-        """End `follow`, whose informer has no reader any more."""
+        """End `follow`, because no reader of its informer is left."""
         self._closed = True
         self.scope.cancel()
 

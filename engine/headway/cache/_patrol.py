@@ -71,7 +71,7 @@ class Patrol:
                 known = (await self._linearizable(None)).revision
             # A bookmark may be on its way.
             await trio.sleep(self._lag_limit / 2)
-            # Items alone are no progress: a server that stands still may repeat its bookmark for ever.
+            # Items alone do not count as progress: a server that stands still may repeat its bookmark forever.
             if self.advances == advances and machine.frontier < known:
                 patience.cancel()
 

@@ -194,7 +194,7 @@ class TypeStore:
             else:
                 entries[key] = resource
                 _note(applied, key, old, resource, revision)
-        # Nothing of these keys is ahead any more.
+        # These keys are no longer ahead.
         self._raise_frontier(newest)
         return applied
 

@@ -1,4 +1,4 @@
-"""What `headway top` shows: the controllers of each process, and the row of each."""
+"""The content of `headway top`: the controllers of each process, and the row of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADS = ("CONTROLLER", "STATE", "RATE", "FAILED", "QUEUED", "RUNNING", "RESTING"
 
 @dataclass
 class Shown:
-    """What `top` shows: the controllers of each process, or why it has none.
+    """The content of `top`: the controllers of each process, or the reason why it has none.
 
     Attributes:
         problems: for each process that did not answer the last time, why.

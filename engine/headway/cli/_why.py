@@ -79,7 +79,7 @@ async def why(
     shown: Why | None = None
     while True:
         answer = await _why(connection, id)
-        # The time of the answer is no news.
+        # A new time alone does not make it a new answer.
         if shown is None or replace(answer, at=shown.at).sentences() != shown.sentences():
             if shown is not None and output == "text":
                 click.echo()

@@ -199,7 +199,7 @@ class Client(Subscribing):
         """
         request = pb.ListByOwnerRequest(owner=owner_id(owner).message())
         reply = await self._call("ListByOwner", request, pb.ListByOwnerResponse)
-        return await in_registered_versions(self, self._registry, reply.resources)
+        return await in_registered_versions(self.get, self._registry, reply.resources)
 
     async def write(self, resource: Resource[T]) -> Resource[T]:
         """Store the resource and return it as stored.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 from grpclib import GRPCError
@@ -16,6 +16,8 @@ from headway.resource import (
     Position,
     Registry,
     Resource,
+    ResourceId,
+    ResourceType,
     SnapshotChunk,
     pb,
     resource_id,
@@ -26,11 +28,9 @@ from headway.rpc import Channel
 from headway.service import WATCH_LIST, metadata_terms
 from headway.storage import in_order
 
-if TYPE_CHECKING:
-    from headway.client._client import Client
-
 T = TypeVar("T")
 R = TypeVar("R")
+Get = Callable[[ResourceType[Any], ResourceId], Awaitable[Resource[Any] | None]]
 
 TURN = 1000
 """The number of results to make between two checkpoints, which takes a millisecond or two."""
@@ -98,13 +98,11 @@ async def in_turns(make: Callable[[T], R], of: Sequence[T]) -> list[R]:
     return made
 
 
-async def in_registered_versions(
-    client: Client, registry: Registry, messages: Sequence[pb.Resource]
-) -> list[Resource[Any]]:
-    """Return the resources as registered types, without those that can't be converted."""
+async def in_registered_versions(get: Get, registry: Registry, messages: Sequence[pb.Resource]) -> list[Resource[Any]]:
+    """Return the resources as registered types, without those that can't be converted. ``get`` reads one anew."""
     found: list[Resource[Any]] = []
     for number, message in enumerate(messages, 1):
-        made = await _in_registered_version(client, registry, message)
+        made = await _in_registered_version(get, registry, message)
         if made is not None:
             found.append(made)
         if number % TURN == 0:
@@ -112,7 +110,7 @@ async def in_registered_versions(
     return found
 
 
-async def _in_registered_version(client: Client, registry: Registry, message: pb.Resource) -> Resource[Any] | None:
+async def _in_registered_version(get: Get, registry: Registry, message: pb.Resource) -> Resource[Any] | None:
     """Return the resource as a registered type, or None if it can't be converted. It may take another call."""
     id = resource_id(message.id)
     if id.type in registry:
@@ -120,7 +118,7 @@ async def _in_registered_version(client: Client, registry: Registry, message: pb
     for type in registry:
         if type.kind == id.type.unversioned:
             try:
-                return await client.get(type, id._replace(type=type.name))
+                return await get(type, id._replace(type=type.name))
             except (InvalidArgument, PermissionDenied):
                 # The server can't convert to that version, or the caller may not read it.
                 continue

@@ -52,7 +52,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionBatch:
-    """What one commit, or one call of `Topic.publish`, has changed in the subjects; or a snapshot of all of them.
+    """The changes of one commit, or of one call of `Topic.publish`, in the subjects; or a snapshot of all of them.
 
     Attributes:
         events: `Upserted`, `Deleted` and `Published` events. Apply them together.
@@ -66,7 +66,7 @@ class SubscriptionBatch:
 
 
 class _Handed(NamedTuple):
-    """What the task hands over. Without events, only the position has advanced."""
+    """A batch on its way from the task to the program. Without events, only the position has advanced."""
 
     events: list[SubscriptionEvent] | None
     position: SubscriptionPosition
@@ -90,7 +90,7 @@ class Follower:
         self._channel = channel
         self._request = request
         self._metadata = metadata
-        # What was handed over last; before that, what the program wants to resume after.
+        # The position of the last batch. Before the first one, the position that the program resumes after.
         self._reached = resume_after
         self._failures = 0
         self.problem: str | None = None

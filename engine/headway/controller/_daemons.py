@@ -41,7 +41,7 @@ class _DaemonTask:
     def __init__(self, uid: str) -> None:
         self.uid = uid
         self.ended = trio.Event()
-        # Canceled while the controller is paused. The task has no effect any more, and a successor replaces it.
+        # Canceled while the controller is paused. The task then has no effect, and a successor replaces it.
         self.scope = trio.CancelScope()
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from headway.controller._layers import Bend, Layers, Place, layered
-
-if TYPE_CHECKING:
-    from headway.controller._graph import Graph
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LINES = {
@@ -19,32 +15,24 @@ _LINES = {
 }  # fmt: skip
 
 
-def arrows(graph: Graph) -> dict[tuple[str, str], list[str]]:
-    """Return the arrows of a graph, from a type to a controller or back, each with its relations."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for edge in graph.edges:
-        ends = (edge.controller, edge.type) if edge.relation == "writes" else (edge.type, edge.controller)
-        relations = found.setdefault(ends, [])
-        if edge.relation not in relations:
-            relations.append(edge.relation)
-    return found
+Arrows = Mapping[tuple[str, str], Sequence[str]]
+"""The arrows from a type to a controller or back, each with its relations."""
 
 
-def draw(graph: Graph) -> str:
+def draw(types: Collection[str], controllers: Collection[str], arrows: Arrows) -> str:
     """Return the drawing: types in brackets, controllers in parentheses, and arrows from left to right.
 
     Arrows that would point from right to left are listed below.
     """
-    found = arrows(graph)
-    used = {node for ends in found for node in ends}
-    nodes = [node for node in (*graph.types, *graph.controllers) if node in used]
-    layout = layered(nodes, found)
-    names = {node: f"[{node}]" if node in graph.types else f"({node})" for node in nodes}
+    used = {node for ends in arrows for node in ends}
+    nodes = [node for node in (*types, *controllers) if node in used]
+    layout = layered(nodes, arrows)
+    names = {node: f"[{node}]" if node in types else f"({node})" for node in nodes}
     lines = _Canvas(layout, names).lines()
     back = sorted(layout.turned)
     if back:
         lines += ["", "and back:"]
-        lines += [f"  {_sentence(found, ends, names)}" for ends in back]
+        lines += [f"  {_sentence(arrows, ends, names)}" for ends in back]
     return "\n".join(lines)
 
 

@@ -141,13 +141,23 @@ class Graph:
         """
         from headway.controller._drawing import draw
 
-        return draw(self)
+        return draw(self.types, self.controllers, self.arrows())
 
     def svg(self) -> str:
         """Return the graph as an SVG image, for light and dark pages."""
         from headway.controller._svg import svg
 
-        return svg(self)
+        return svg(self.types, self.controllers, self.arrows())
+
+    def arrows(self) -> dict[tuple[str, str], list[str]]:
+        """Return the arrows from a type to a controller or back, each with its relations."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for edge in self.edges:
+            ends = (edge.controller, edge.type) if edge.relation == "writes" else (edge.type, edge.controller)
+            relations = found.setdefault(ends, [])
+            if edge.relation not in relations:
+                relations.append(edge.relation)
+        return found
 
 
 def graph(*apps: App) -> Graph:

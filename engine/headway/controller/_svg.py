@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 from xml.sax.saxutils import escape
 
-from headway.controller._drawing import arrows
+from headway.controller._drawing import Arrows
 from headway.controller._layers import Bend, Layers, Place, layered
-
-if TYPE_CHECKING:
-    from headway.controller._graph import Graph
 
 _LETTER, _ROW, _GAP, _MARGIN, _HEIGHT = 7.4, 30, 90, 24, 28
 """In pixels: the width of a letter of the font, half the distance of boxes, the gap of layers, the margin, a box."""
@@ -37,15 +33,14 @@ _STYLE = """
 """
 
 
-def svg(graph: Graph) -> str:
+def svg(types: Collection[str], controllers: Collection[str], arrows: Arrows) -> str:
     """Return the image: types are boxes, controllers are round, writes are colored, and reads are dotted."""
-    found = arrows(graph)
-    nodes = [*graph.types, *graph.controllers]
-    layout = layered(nodes, found)
+    nodes = [*types, *controllers]
+    layout = layered(nodes, arrows)
     placed = _Places(layout)
-    lines = [_arrow(placed, layout, ends, relations) for ends, relations in sorted(found.items())]
-    lines += [_box(placed, node, is_type=node in graph.types) for node in nodes]
-    text = f"{len(graph.controllers)} controllers and {len(graph.types)} types"
+    lines = [_arrow(placed, layout, ends, relations) for ends, relations in sorted(arrows.items())]
+    lines += [_box(placed, node, is_type=node in types) for node in nodes]
+    text = f"{len(controllers)} controllers and {len(types)} types"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" '

@@ -1,4 +1,4 @@
-"""What an HTTP server offers, and one request for it: its caller, its type and its body."""
+"""The offer of an HTTP server, and one request for it: its caller, its type and its body."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOKENS = (TOKEN_HEADER, "authorization")
 
 
 class Offered(NamedTuple):
-    """What a server offers.
+    """The services and types that a server offers.
 
     Attributes:
         services: the services, guarded by ``access`` if it is not None.
@@ -45,7 +45,7 @@ class Offered(NamedTuple):
 
 
 class Exchange:
-    """One request and the means to answer it.
+    """A request and the means to answer it.
 
     Attributes:
         offered: what the server offers.

@@ -186,7 +186,7 @@ class _Connection:
 
     @contextmanager
     def _sending(self) -> Iterator[None]:
-        """Close the connection if what is sent meanwhile is not read in time."""
+        """Close the connection if the client does not read in time what is sent during the block."""
         # Hypercorn shields its sends from cancellation, so the deadline is the connection's own.
         self._sends += 1
         self.time.deadline = min(self._answers_end, trio.current_time() + self._bounds.stall)

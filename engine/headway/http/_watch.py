@@ -43,7 +43,7 @@ _BEGIN_AGAIN = (Status.OUT_OF_RANGE, Status.DATA_LOSS)
 
 
 class Watched(NamedTuple):
-    """What a watch is to show.
+    """A request for a watch, and the form of its answer.
 
     Attributes:
         request: makes the request of the service, with the position to resume after or without it.

@@ -1,7 +1,7 @@
-"""The journal: a bounded record, in memory, of what each controller did and why, and the same in a file.
+"""The journal: a bounded record, in memory and if wanted in a file, of what each controller did and why.
 
-Nothing here affects what the engine does. `_entries.py` has the entries, `_ring.py` bounds them, `_writes.py` collects
-those of writes and `_journal.py` all others, and `_file.py` writes them to a file.
+Nothing here affects what the engine does. `_entries.py` has the entries, and `_ring.py` bounds them. `_writes.py`
+records writes, `_journal.py` everything else, and `_file.py` writes both to a file.
 """
 
 from headway.journal._entries import ENTRY as ENTRY

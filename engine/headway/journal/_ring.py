@@ -10,7 +10,7 @@ E = TypeVar("E")
 
 
 class Ring(Generic[E]):
-    """The newest entries, as many as the limit has room for.
+    """The newest entries that fit within a limit of memory.
 
     Attributes:
         limit: the memory that all entries together may count for, in bytes.
@@ -28,7 +28,7 @@ class Ring(Generic[E]):
         self._size = 0
 
     def add(self, entry: E, size: int) -> None:
-        """Add an entry that takes so many bytes, and drop the oldest ones that it leaves no room for."""
+        """Add an entry of this size, in bytes, and drop the oldest entries until all fit within the limit."""
         self._entries.append(entry)
         self._sizes.append(size)
         self._size += size

@@ -150,7 +150,7 @@ class Dialer:
         try:
             importer = await open_importer(self._host, self._entry.peering, self._limits)
         except FailedPrecondition as error:
-            # It is this side that is not ready, for a moment: the other controller makes the partition meanwhile.
+            # This side is not ready yet: the other controller is still making the partition.
             return StreamEnded(STORE, str(error))
         ahead = [first]
 

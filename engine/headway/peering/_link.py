@@ -1,4 +1,4 @@
-"""One peer stream, on either side: the tasks that drive a sender and a receiver.
+"""A peer stream, on either side: the tasks that drive a sender and a receiver.
 
 The reader passes messages to them, and stores the receiver's work before it reads on. The writer is the only task that
 sends. The exporter feeds the sender.
@@ -145,7 +145,7 @@ class Link:
             self._end(ended)
         except Breach as breach:
             if self._ended is not None:
-                # This side has ended the stream already, and may not have told the peer all that it may ask for.
+                # This side has already ended the stream, so the peer may not know everything that it may ask for.
                 return
             self._host.report(PeerRefused, why=str(breach), peer=self._entry.peering.name)
             self._end(StreamEnded(BREACH, str(breach), hostile=True))

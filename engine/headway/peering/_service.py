@@ -232,7 +232,7 @@ class PeeringService:
 
 
 def _take(data: Peering, token: PeeringToken, exports: list[peering_pb.Export]) -> None:
-    # Without exports, those of an existing peering stay.
+    # Without exports, an existing peering keeps its own.
     data.exports = [copy_message(each) for each in exports] or data.exports
     data.addresses, data.server_name, data.ca = list(token.addresses), token.server_name, token.ca
     data.plain_text, data.peer_id, data.peer_name = token.plain_text, token.peer_id, token.peer_name

@@ -36,7 +36,7 @@ def conditions_of(entry: Entry) -> list[Condition]:
     """Return the conditions of a peering's stream."""
     found = [_connected(entry)]
     if entry.leaving:
-        # There are no copies any longer.
+        # The copies have been removed.
         return [*found, _condition(NOTIFIED, ConditionState.FALSE, "Waiting", _unknowing(entry))]
     if entry.terminated:
         text = "the other side has deleted its peering, and the copies were removed: delete this one"

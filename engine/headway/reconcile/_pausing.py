@@ -1,4 +1,4 @@
-"""Whether the controller of a run is paused: a switch that tasks of the run can wait for."""
+"""The pause of a run's controller: a switch that tasks of the run can wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every view of a stored resource has: its id, owner, version and generation."""
+"""The base of every view of a stored resource: its id, owner, version and generation."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ async def open_carrier(report: Report, closing: Callable[[Carrier], Awaitable[No
     ended = trio.Event()
     try:
         async with trio.open_nursery() as outer:
-            # Shielded: under a cancellation, `started` would not return the loop here, and nobody would end it.
+            # Shielded: under a cancellation, `started` would not return the loop here, and no task would end it.
             with trio.CancelScope(shield=True):
                 carrier = await outer.start(_carry, report, ended, closing, name="rpc loop")
             try:

@@ -91,7 +91,7 @@ class ChangeMapper:
         self._map_by(watch, applied, reason, priority)
 
     def _turned_away(self, when: Predicate[Any], type: TypeName, applied: Applied, *, backlog: bool) -> None:
-        """Record that a predicate has turned a change away. The backlog is no change."""
+        """Record that a predicate has turned a change away. Resources of the backlog are not changes."""
         if self._journal is not None and not backlog:
             self._journal.turn_away(type, applied.key, applied.revision, when.name)
 

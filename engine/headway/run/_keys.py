@@ -1,4 +1,4 @@
-"""What a run knows of one key: its place in the queue, its last failure, and what keeps it from being reconciled."""
+"""The state of one key in a run: its place in the queue, its last failure, and the reasons why it has to wait."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Run:
             return
         self._ending.cancel()
         await trio.lowlevel.checkpoint()
-        # The caller is not canceled: it is no task of the run, or has shielded itself.
+        # The caller was not canceled: it is not a task of the run, or it has shielded itself.
         raise Closed(
             f"rt.watch: this run of controller {self.definition.name} ends, because a watch was added: "
             "leave the rest to its next run"

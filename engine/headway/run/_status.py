@@ -163,7 +163,7 @@ class ControllerStatus:
 
     @property
     def notice(self) -> str:
-        """What an operator should know although nothing is wrong with the controller, or an empty text.
+        """A state that an operator should know although nothing is wrong with the controller, or an empty text.
 
         It has the form of `problem`.
         """

@@ -181,7 +181,7 @@ class Supervisor:
         if self.run is not None:
             status = self.run.status()
         elif self._ended:
-            # Another process may lead by now, but nothing here follows that any more.
+            # Another process may lead by now. This one no longer follows the lease.
             return ControllerStatus(self.name, "ended", 0.0, restarts=self._restarts, error=self._error)
         elif leading is not None and leading.leader and not leading.error:
             seconds = trio.current_time() - self._ended_at

@@ -148,7 +148,7 @@ class SubscribeService:
 
 
 class _Served:
-    """One subscription."""
+    """A subscription."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _Served:
         self._streams = streams
         self._store = StoreSource(context, wanted.types) if wanted.types else None
         self._topics = [TopicSource(topic, subjects, permissions) for topic, subjects in wanted.topics]
-        # The position that the caller knows, and the time at which it is next told where it stands.
+        # The position that the caller knows, and the time when the caller gets the next position.
         self._told = SubscriptionPosition()
         self._due = -float("inf")
 
@@ -260,7 +260,7 @@ class _Served:
         return None
 
     async def _next(self) -> SubscriptionItem:
-        """Wait for whole commits, or until the caller has to be told where it stands."""
+        """Wait for whole commits, or until it is time to send the caller its position."""
         while True:
             commits = self._taken()
             if commits:

@@ -27,7 +27,7 @@ _PART = "send named, within or everything"
 
 
 class SubscribePermissions(Permissions, Protocol):
-    """What a subscription asks beyond the other verbs. `Permissions` says when it is asked."""
+    """The questions of a subscription beyond those of the other verbs. `Permissions` says when they are asked."""
 
     @property
     def caller(self) -> str:

@@ -1,4 +1,4 @@
-"""What a subscription delivers: positions, items, whole commits of several types, and the events of programs' topics.
+"""The content of subscriptions: positions, items, whole commits of several types, and events of programs' topics.
 
 Nothing here checks permissions or knows how an item travels. Read `_items.py` first, then `_commits.py` and
 `_topic.py`.

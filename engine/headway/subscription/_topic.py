@@ -141,7 +141,7 @@ class Topic(Generic[T]):
 
     @property
     def log(self) -> TopicLog:
-        """What was published in the current incarnation."""
+        """The log of the current incarnation."""
         return self._log
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The log of a topic: what was published last, for subscribers that come and go. Pure: no Trio, no I/O, no clock.
+"""The log of a topic: its last events, for subscribers that come and go. Pure: no Trio, no I/O, no clock.
 
 Rules:
 1. What is published in one call has one number, and is delivered together. Numbers begin at 1 and have no gaps.

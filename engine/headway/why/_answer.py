@@ -66,7 +66,7 @@ class Finalizer:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is stored of the resource, without its payload."""
+    """The stored resource, without its payload."""
 
     version: str = ""
     generation: str = ""
@@ -162,7 +162,7 @@ class TurnedAwayChange:
 
 @dataclass(frozen=True, slots=True)
 class ControllerWhy:
-    """What one controller, in one process, does about the resource.
+    """The state of the resource in one controller, in one process.
 
     Attributes:
         name: the app and the name of the controller, ``staff/teams``.

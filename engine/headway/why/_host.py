@@ -51,7 +51,7 @@ ReadStored = Callable[[ResourceId], Awaitable[pb.Resource | None]]
 
 
 class Busy(Exception):
-    """As many processes attend as may attend at once."""
+    """The maximum number of processes attend already."""
 
 
 class Attending:
@@ -157,7 +157,7 @@ class ObserveHost:
         )
 
     async def stuck(self, longer_than: float) -> StuckList:
-        """Return what has been owed for longer than this many seconds, the oldest first."""
+        """Return the work that has been pending for longer than this many seconds, the oldest first."""
         lists = [stuck_here(self.supervisors, longer_than)]
         unreachable = []
         for attending, answer in await self._ask_all(lambda: observe_pb.Question(longer_than=longer_than)):

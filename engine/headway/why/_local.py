@@ -1,4 +1,4 @@
-"""What the controllers of this process do about a resource, and what they owe: from their status and the journal."""
+"""The answers of one process: its controllers' work on a resource, and all pending work, from status and journal."""
 
 from __future__ import annotations
 

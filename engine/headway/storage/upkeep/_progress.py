@@ -1,4 +1,4 @@
-"""How far a long operation on a whole store is."""
+"""The progress of a long operation on a whole store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 
 class Progress(NamedTuple):
-    """How far a step of an operation is. A step begins with ``done=0``, and ends with ``done == total`` if it counts.
+    """The progress of one step. A step begins with ``done=0``, and ends with ``done == total`` if it counts.
 
     Attributes:
         step: a description of the step, such as ``copying staff.Team``.

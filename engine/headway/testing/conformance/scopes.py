@@ -114,7 +114,7 @@ async def entering_a_scope_is_an_ordinary_change(backend: Backend) -> None:
 
 @needs(Capability.METADATA)
 async def more_is_right_in_a_scope(backend: Backend) -> None:
-    """Of a commit, a scope by metadata gets its part, with leavings as deletions, and `more` is right."""
+    """A scope by metadata gets its part of a commit. A resource that leaves it is a deletion, and `more` is right."""
     there = [
         await _stored(backend, _tiered(name, tier)) for name, tier in (("a", "gold"), ("b", "free"), ("c", "gold"))
     ]

@@ -1,4 +1,4 @@
-"""Where the page of a story is written: to the file or the folder that HEADWAY_STORY names."""
+"""The file of a story's page, at the path or in the folder that HEADWAY_STORY names."""
 
 from __future__ import annotations
 
