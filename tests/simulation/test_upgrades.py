@@ -141,7 +141,7 @@ def test_migration_that_runs_twice_is_refuted() -> None:
     assert caught.value.findings[0].oracle == "again"
 
 
-@pytest.mark.parametrize("plan", ["crash_after(4)", "replaced(2)"])
+@pytest.mark.parametrize("plan", ["crash_after(4)", pytest.param("replaced(2)", marks=pytest.mark.wide)])
 def test_migration_that_says_where_it_is_survives_a_crash(plan: str) -> None:
     simulation.explore(old, at_once(new(migrates="once")), plan=plan)
 
