@@ -53,7 +53,7 @@ def test_call_that_arrives_after_its_cleanup_creates_nothing(plan: str) -> None:
     CASES["finalizer_too_late"].explore(right=True, plan=plan)
 
 
-@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("right", [pytest.param(True, marks=pytest.mark.wide), False])
 def test_paused_process_with_an_expired_lease_undoes_no_work_of_its_successor(right: bool) -> None:
     if right:
         CASES["leader_asleep"].explore(right=True, plan="pause(1, 40.0)")
@@ -66,7 +66,11 @@ def test_paused_process_with_an_expired_lease_undoes_no_work_of_its_successor(ri
 
 
 @pytest.mark.parametrize(
-    "plan", ["crash_after(4)", pytest.param("crash_after(5)", marks=pytest.mark.wide), "restart_behind(5, 7)"]
+    "plan",
+    [
+        "crash_after(4)",
+        *(pytest.param(each, marks=pytest.mark.wide) for each in ("crash_after(5)", "restart_behind(5, 7)")),
+    ],
 )
 def test_lock_left_by_a_killed_process_is_reused(plan: str) -> None:
     CASES["lock_left_behind"].explore(right=True, plan=plan)

@@ -166,7 +166,7 @@ def test_wall_clock_that_measures_a_duration_is_found() -> None:
     assert "note='timed out'" in str(caught.value.findings[0])
 
 
-@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("right", [pytest.param(True, marks=pytest.mark.wide), False])
 def test_timer_that_fires_again_after_a_jump_back_is_found(right: bool) -> None:
     async def every_five_minutes(
         rt: headway.Runtime, request: headway.Request[Team], account: Any, process: Any
