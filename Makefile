@@ -74,11 +74,10 @@ ends: .venv/ready ## the tests of the network with the oldest grpclib and h2 tha
 	PYTHONPATH=$(CURDIR)/.venv/oldest $(BIN)/pytest -n 3 --dist worksteal -m 'not deep' tests/rpc tests/base/test_private_names.py
 
 # The tests of what builds on Python's own private names, and of what its versions do in other ways.
-# A name on the path may lead to no Python that runs, as with version managers.
-PYTHONS ?= $(firstword $(foreach minor,14 13 12,$(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null)))
-pythons: ## the same with other Pythons, the newest that is found (PYTHONS="python3.12 /opt/python3.13")
-	@[ -n '$(PYTHONS)' ] || echo 'no newer Python: name one by PYTHONS=…'
-	@for python in $(PYTHONS); do \
+# Without PYTHONS it is the newest that is found, on the path or where version managers install them.
+PYTHONS ?=
+pythons: .venv/ready ## the same with other Pythons, the newest that is found (PYTHONS="python3.12 /opt/python3.13")
+	@for python in $(or $(PYTHONS),$$($(BIN)/python -m tests.pythons)); do \
 	  where=.venv/$$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])') && echo "$$where" && \
 	  { [ -d $$where ] || $$python -m venv $$where; } && \
 	  $$where/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' && \

@@ -7,6 +7,7 @@ and its peer streams (R). A fact M-1 has tests named ``test_m1_…``.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -160,23 +161,23 @@ WEAKNESSES: dict[str, str | Otherwise] = {
 """The weaknesses of Consul, each with the test or the decision that shows how Headway does it."""
 
 
+@cache
 def names_of_tests() -> set[str]:
     """Return the names of all tests of the default run's files."""
     found = (path.read_text() for path in TESTS.rglob("test_*.py"))
     return {name for text in found for name in re.findall(r"^ *(?:async )?def (test_\w+)\(", text, re.MULTILINE)}
 
 
-NAMES = names_of_tests()
-
-
 @pytest.mark.parametrize("fact", FACTS)
 def test_fact_has_tests_that_are_named_after_it(fact: str) -> None:
     prefix = f"test_{fact.lower().replace('-', '')}_"
-    assert any(name.startswith(prefix) for name in NAMES), f"no test shows that {FACTS[fact][0]}: name it {prefix}…"
+    assert any(name.startswith(prefix) for name in names_of_tests()), (
+        f"no test shows that {FACTS[fact][0]}: name it {prefix}…"
+    )
 
 
 def test_tests_are_named_after_facts_that_exist() -> None:
-    named = {match[1].upper() for name in NAMES if (match := re.match(r"test_([mopqr]\d+)_", name))}
+    named = {match[1].upper() for name in names_of_tests() if (match := re.match(r"test_([mopqr]\d+)_", name))}
     assert named <= {fact.replace("-", "") for fact in FACTS}
 
 
@@ -186,7 +187,7 @@ def test_weakness_has_a_test_or_a_decision(weakness: str) -> None:
     if isinstance(shown, Otherwise):
         check_decision(shown)
     else:
-        assert shown in NAMES, f"{weakness}: no test is named {shown}"
+        assert shown in names_of_tests(), f"{weakness}: no test is named {shown}"
 
 
 @pytest.mark.parametrize("fact", FACTS)

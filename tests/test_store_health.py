@@ -25,6 +25,7 @@ from headway.resource import Key, Kind, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
+from tests.http.kit import NO_CERTIFICATES
 from tests.run.test_store_rolled_back import rolled_back
 
 WATCH = "/grpc.health.v1.Health/Watch"
@@ -79,7 +80,7 @@ async def watched(store: Any, service: str = "headway.resource.v1.ResourceServic
         async with (
             headway.open_engine(store, app, listen=["127.0.0.1:0"], insecure=True, report=reports.append) as engine,
             open_pages("127.0.0.1:0", engine.status, store=lambda: engine.store_problem) as address,
-            httpx.AsyncClient(base_url=f"http://{address}") as http,
+            httpx.AsyncClient(base_url=f"http://{address}", verify=NO_CERTIFICATES) as http,
             open_channel(engine.addresses, decoders=DECODERS) as channel,
             channel.stream(WATCH, HealthCheckRequest(service=service)) as stream,
         ):

@@ -16,7 +16,10 @@ from tests.helpers.declared import Note
 pytestmark = pytest.mark.usefixtures("nothing_frozen")
 
 
-@pytest.mark.parametrize(("options", "wanted"), [([], True), (["--gc-freeze"], True), (["--no-gc-freeze"], False)])
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [([], True), pytest.param(["--gc-freeze"], True, marks=pytest.mark.wide), (["--no-gc-freeze"], False)],
+)
 async def test_collections_are_off_during_priming_unless_an_option_says_otherwise(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, options: list[str], wanted: bool
 ) -> None:

@@ -65,7 +65,7 @@ def _accepts(path: Path) -> bool:
         return probe.connect_ex(str(path)) == 0
 
 
-@pytest.mark.parametrize("lose", ["closed", "reader gone"])
+@pytest.mark.parametrize("lose", ["closed", pytest.param("reader gone", marks=pytest.mark.wide)])
 def test_server_works_without_standard_output(lost: list[subprocess.Popen[bytes]], tmp_path: Path, lose: str) -> None:
     """The parent has closed it or has ended. The log is dropped, and reaches no other file."""
     where, shell = f"unix:{tmp_path}/server", ["sh", "-c", 'exec "$@" >&- <&-', "sh"]

@@ -24,10 +24,10 @@ PATIENCE = 30.0
 # One step of each call that changes the store or a process, before or after the call, spread over the phases of the
 # scenario. The deep test below has all steps.
 SAMPLE = [
-    "Write Instance sent:2",
     "spawn launch returned:3",
 ]
 WIDE_SAMPLE = [
+    "Write Instance sent:2",
     "stop called:1",
     "spawn launcher started:2",
     "WriteStatus Instance sent:1",

@@ -15,6 +15,7 @@ from headway import ControllerStatus, field
 from headway.observe import Metrics, open_pages, unready
 from headway.resource import TypeName
 from headway.run import TypeStatus
+from tests.http.kit import NO_CERTIFICATES
 
 
 @headway.message
@@ -40,7 +41,7 @@ async def test_running_engine_is_healthy_ready_and_measured() -> None:
     async with (
         headway.open_engine("memory:", _app(), report=metrics) as engine,
         open_pages("127.0.0.1:0", engine.status, metrics) as address,
-        httpx.AsyncClient(base_url=f"http://{address}") as http,
+        httpx.AsyncClient(base_url=f"http://{address}", verify=NO_CERTIFICATES) as http,
     ):
         metrics.watch(engine.status)
         with trio.fail_after(20):
@@ -105,7 +106,7 @@ async def test_unready_page_has_a_cause_without_error_texts_or_types(
     assert unready(_statuses(status, fine)) == [why]
     async with (
         open_pages("127.0.0.1:0", _statuses(status, fine)) as address,
-        httpx.AsyncClient(base_url=f"http://{address}") as http,
+        httpx.AsyncClient(base_url=f"http://{address}", verify=NO_CERTIFICATES) as http,
     ):
         answer = await http.get("/readyz")
         assert (answer.status_code, answer.text) == (503, f"{line}\n")
@@ -155,7 +156,7 @@ async def test_pages_of_a_failing_engine_have_no_error_texts() -> None:
     async with (
         headway.open_engine("memory:", app, report=report) as engine,
         open_pages("127.0.0.1:0", engine.status, metrics) as address,
-        httpx.AsyncClient(base_url=f"http://{address}") as http,
+        httpx.AsyncClient(base_url=f"http://{address}", verify=NO_CERTIFICATES) as http,
     ):
         metrics.watch(engine.status)
         await engine.client.apply(thing.new("one", Thing(name="one")))
@@ -183,7 +184,7 @@ async def test_pages_on_a_public_address_require_an_explicit_option(address: str
 async def test_public_pages_are_served_with_the_option() -> None:
     async with open_pages("0.0.0.0:0", _statuses(), public=True) as address:
         port = address.rpartition(":")[2]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=NO_CERTIFICATES) as http:
             assert (await http.get("/readyz")).text == "ok\n"
 
 

@@ -21,6 +21,7 @@ from headway.http._server import App, Message, Receive, Send
 from headway.observe import Pages
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
+from tests.http.kit import NO_CERTIFICATES
 from tests.rpc.hostile_bytes import PREFACE
 from tests.rpc.raw_kit import tcp, until_closed
 from tests.rpc.serving_kit import serving
@@ -66,7 +67,7 @@ async def test_idle_connections_block_neither_scrapers_nor_callers() -> None:
         pages = said.split()[4].removesuffix("/metrics,")
         since = time.monotonic()
         with strangers(pages.removeprefix("http://"), 300, b""):
-            async with httpx.AsyncClient(base_url=pages, timeout=20) as http:
+            async with httpx.AsyncClient(base_url=pages, timeout=20, verify=NO_CERTIFICATES) as http:
                 assert "headway_controller_ready" in (await http.get("/metrics")).text
             assert len(os.listdir(f"/proc/{server.process.pid}/fd")) < 100
             with trio.fail_after(20):
@@ -163,7 +164,7 @@ async def test_invalid_request_ends_only_its_own_connection(kind: str) -> None:
                     await stranger.send_all(HOSTILE[kind])
                     if leaves:
                         reset(stranger)
-                    async with httpx.AsyncClient(base_url=f"http://{where}") as http:
+                    async with httpx.AsyncClient(base_url=f"http://{where}", verify=NO_CERTIFICATES) as http:
                         assert (await http.get("/healthz")).text == "ok\n"
 
 

@@ -25,6 +25,7 @@ async def put(side: Side, name: str, size: int, namespace: str = "default") -> N
     await side.client.apply(TEAM.new(name, Team(size=size), namespace=namespace))
 
 
+@pytest.mark.wide
 async def test_stores_converge_after_a_kill_of_each_side_and_a_cut(tmp_path: Path) -> None:
     """The same names on both sides are different originals. What changed while the link was down is copied later."""
     async with open_world(tmp_path) as world:

@@ -157,7 +157,7 @@ trio.run(main)
 """
 
 
-@pytest.mark.parametrize("network", [False, True], ids=["in process", "network"])
+@pytest.mark.parametrize("network", [False, pytest.param(True, marks=pytest.mark.wide)], ids=["in process", "network"])
 async def test_c11_acknowledged_write_survives_kill_9(tmp_path: Path, network: bool) -> None:
     """This holds for the client of a whole engine, and for a client that writes to it over the network."""
     pools, store = PoolsApp(), tmp_path / "c11.db"

@@ -151,7 +151,9 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("exit", EXITS)
+@pytest.mark.parametrize(
+    "exit", [EXITS[0], *(pytest.param(each, marks=pytest.mark.wide) for each in EXITS[1:-1]), EXITS[-1]]
+)
 @pytest.mark.parametrize("place", PLACES)
 async def test_c10_exit_restarts_its_controller_only(
     place: Callable[[Program], None],

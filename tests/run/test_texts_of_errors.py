@@ -147,7 +147,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("verbose", [False, pytest.param(True, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("place", PLACES)
 async def test_error_without_a_text_is_logged_and_the_engine_continues(

@@ -19,8 +19,9 @@ def a_store(kind: str, folder: Path) -> AbstractAsyncContextManager[Backend]:
     return open_store("memory:" if kind == "memory" else f"sqlite:{folder / 'store.db'}")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.wide)])
 async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
+    """Return a store of each kind. Their differences are the conformance suite's, so the default run uses one."""
     async with a_store(request.param, tmp_path) as opened:
         yield opened
 

@@ -200,7 +200,9 @@ PAYLOADS: dict[str, tuple[ResourceType[Any], bytes, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("what", PAYLOADS)
+@pytest.mark.parametrize(
+    "what", [pytest.param(each, marks=[pytest.mark.wide] * (each == "fields of messages in it")) for each in PAYLOADS]
+)
 async def test_number_of_payload_fields_is_bounded(what: str) -> None:
     """Two million empty strings in a hook blocked the event loop for a second.
 

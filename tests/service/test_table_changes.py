@@ -9,7 +9,7 @@ import pytest
 from grpclib import GRPCError
 
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
-from tests.helpers.calls import Calls
+from tests.helpers.calls import TABLE_PLACES, Calls
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, an_id, id_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
 
@@ -132,6 +132,7 @@ def params() -> list[Any]:
     return [pytest.param(state, change, cell, id=f"{state}: {words}") for state, words, change, cell in ROWS]
 
 
+@pytest.mark.parametrize("anywhere", TABLE_PLACES, indirect=True)
 @pytest.mark.parametrize(("state", "change", "cell"), params())
 async def test_change_is_accepted_or_refused_as_in_the_table(
     anywhere: Calls, state: str, change: Change, cell: Cell

@@ -13,7 +13,7 @@ from headway.errors import StoreUnusable
 from headway.resource import FINALIZERS, NAMESPACE, TOMBSTONE, Registry, Resource, ResourceId, ResourceType, TypeName
 from headway.service import Decision
 from headway.storage import Backend, MemoryBackend, SqliteBackend
-from tests.helpers.calls import PLACES, Calls, Interrupted
+from tests.helpers.calls import PLACES, TABLE_PLACES, Calls, Interrupted
 from tests.helpers.declared import (
     CHILD,
     HOOKED,
@@ -268,6 +268,7 @@ def cells() -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("anywhere", TABLE_PLACES, indirect=True)
 @pytest.mark.parametrize(("given", "verb", "cell"), cells())
 async def test_verb_answers_as_in_the_table(anywhere: Calls, given: Given, verb: str, cell: Cell) -> None:
     """The answer is the same on each store, in process and over the network.

@@ -11,7 +11,7 @@ from headway.errors import InvalidArgument
 from headway.protobuf import field, message
 from headway.resource import Hooks, Reference, Registry, Resource, ResourceId, ResourceType, Scope, pb, tenancy_within
 from headway.storage import Backend
-from tests.helpers.calls import PLACES, Calls
+from tests.helpers.calls import PLACES, TABLE_PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, UNKNOWN, a_note, a_status, a_type, an_id, id_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
 from tests.service.conftest import reached
@@ -100,6 +100,7 @@ def test_tombstone_reference_is_kept_as_given() -> None:
     assert tenancy_within(Scope.UNDEFINED, ("", ""), ("foo", "bar")) == ("", "")
 
 
+@pytest.mark.parametrize("anywhere", TABLE_PLACES, indirect=True)
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
 async def test_reference_in_a_condition_is_stored_complete(
     anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
@@ -131,6 +132,7 @@ async def test_reference_to_an_unregistered_type_is_unchanged(anywhere: Calls) -
     assert said(written.status["mine"].conditions[0].resource.tenancy) == "far."  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("anywhere", TABLE_PLACES, indirect=True)
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(1))
 async def test_owner_is_looked_up_in_the_completed_tenancy(
     anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell

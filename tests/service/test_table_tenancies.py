@@ -9,7 +9,7 @@ from grpclib import GRPCError
 
 from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
 from headway.storage import Put
-from tests.helpers.calls import Calls
+from tests.helpers.calls import TABLE_PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, a_type, id_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
 
@@ -65,6 +65,7 @@ async def fill(calls: Calls) -> None:
     await calls.backend.commit(puts)
 
 
+@pytest.mark.parametrize("anywhere", TABLE_PLACES, indirect=True)
 @pytest.mark.parametrize(("type", "given", "verb", "cell"), params())
 async def test_tenancy_matches_as_in_the_table(
     anywhere: Calls, type: ResourceType[Any], given: str, verb: str, cell: Cell

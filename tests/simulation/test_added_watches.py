@@ -92,8 +92,7 @@ def result_of(app: headway.App, plan: str = "none", **options: Any) -> simulatio
     [
         "none",
         "crash_before(2)",
-        *(pytest.param(each, marks=pytest.mark.wide) for each in ("crash_after(2)", "not_done(3)")),
-        "lease_lost(3)",
+        *(pytest.param(each, marks=pytest.mark.wide) for each in ("crash_after(2)", "not_done(3)", "lease_lost(3)")),
     ],
 )
 def test_program_that_adds_watches_is_accepted(plan: str, by_initialiser: bool) -> None:

@@ -157,6 +157,7 @@ def test_interims_lie_between_changes_of_the_users() -> None:
     assert len(interims(20)) == 6
 
 
+@pytest.mark.wide
 def test_exploration_of_two_processes_hands_the_leadership_there_and_back() -> None:
     simulation.explore(numbering(in_memory=False), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
     with pytest.raises(simulation.Refuted, match="end state: "):

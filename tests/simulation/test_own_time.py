@@ -72,7 +72,7 @@ def test_program_that_writes_later_by_its_own_clock_is_not_accused(how: str) -> 
     simulation.explore(program(how, 60.0), one_job, plan="none")
 
 
-@pytest.mark.parametrize("seconds", [20.0, 100.0])
+@pytest.mark.parametrize("seconds", [20.0, pytest.param(100.0, marks=pytest.mark.wide)])
 def test_endless_writer_is_accused(seconds: float) -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(program("for ever, daemon", seconds), one_job, plan="none")

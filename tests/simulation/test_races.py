@@ -211,7 +211,9 @@ async def gives_the_first_free_number(rt: headway.Runtime, team: Any, account: A
         await rt.apply(account.new(f"number-{number}", Account(login=team.name, count=number), owner=team))
 
 
-@pytest.mark.parametrize("plan", ["not_done(1)", "conflict(1)", "restore(1, 4)"])
+@pytest.mark.parametrize(
+    "plan", ["not_done(1)", *(pytest.param(each, marks=pytest.mark.wide) for each in ("conflict(1)", "restore(1, 4)"))]
+)
 def test_allocation_in_another_order_is_no_finding(plan: str) -> None:
     assert simulation.explore(program(gives_the_first_free_number), two_teams, plan=plan).complete
 

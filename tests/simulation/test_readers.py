@@ -176,7 +176,7 @@ def explore(where: str, how: simulation.Beside, **settings: Any) -> simulation.E
 
 
 WHERE = pytest.mark.parametrize("where", ["beside", "source", "daemon"])
-RIGHT = pytest.mark.parametrize("how", [by_notify, by_subscription])
+RIGHT = pytest.mark.parametrize("how", [by_notify, pytest.param(by_subscription, marks=pytest.mark.wide)])
 WRONG = pytest.mark.parametrize("how", [by_notify_alone, by_subscription_alone])
 
 
@@ -190,7 +190,7 @@ def test_right_mirror_is_accepted_after_a_crash_and_a_restore(how: simulation.Be
     [
         ("beside", by_notify_alone),
         pytest.param("source", by_subscription_alone, marks=pytest.mark.wide),
-        ("daemon", by_subscription_alone),
+        pytest.param("daemon", by_subscription_alone, marks=pytest.mark.wide),
     ],
 )
 def test_deletion_that_a_mirror_misses_while_its_process_is_down_is_found(where: str, how: simulation.Beside) -> None:

@@ -142,7 +142,9 @@ def found(before: str, after: str, plan: str = "none") -> list[str]:
     return [str(each) for each in run(setting, simulation.Plan.parse(plan), most_steps=100).findings]
 
 
-@pytest.mark.parametrize("plan", ["none", "crash_after(4)", "commit_late(3, 30.0)"])
+@pytest.mark.parametrize(
+    "plan", ["none", "crash_after(4)", pytest.param("commit_late(3, 30.0)", marks=pytest.mark.wide)]
+)
 @pytest.mark.parametrize(("before", "after"), STEPS)
 def test_each_step_of_an_upgrade_and_of_the_way_back_is_safe(before: str, after: str, plan: str) -> None:
     assert found(before, after, plan) == []

@@ -63,6 +63,7 @@ async def tiers_change(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_program_of_a_scope_is_right_under_some_faults() -> None:
     for plan in ("none", "crash_after(2)", "crash_before(5)"):
         simulation.explore(badges(), tiers_change, plan=plan)

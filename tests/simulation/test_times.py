@@ -132,7 +132,7 @@ def test_result_counts_as_right_if_only_more_time_has_passed(plan: str) -> None:
     assert [str(each) for each in explored.struck] == [plan]
 
 
-@pytest.mark.parametrize("plan", ["spaced(2.0)", "slow(1, 10.0)"])
+@pytest.mark.parametrize("plan", ["spaced(2.0)", pytest.param("slow(1, 10.0)", marks=pytest.mark.wide)])
 def test_time_that_is_later_with_other_timing_is_no_race(plan: str) -> None:
     async def stamps(rt: headway.Runtime, request: headway.Request[Team], account: Any, process: Any) -> None:
         team = rt.resource(request)
@@ -166,7 +166,7 @@ def test_wall_clock_that_measures_a_duration_is_found() -> None:
     assert "note='timed out'" in str(caught.value.findings[0])
 
 
-@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("right", [pytest.param(True, marks=pytest.mark.wide), False])
 def test_timer_that_fires_again_after_a_jump_back_is_found(right: bool) -> None:
     async def every_five_minutes(
         rt: headway.Runtime, request: headway.Request[Team], account: Any, process: Any

@@ -141,7 +141,7 @@ def test_migration_that_runs_twice_is_refuted() -> None:
     assert caught.value.findings[0].oracle == "again"
 
 
-@pytest.mark.parametrize("plan", ["crash_after(4)", "replaced(2)"])
+@pytest.mark.parametrize("plan", ["crash_after(4)", pytest.param("replaced(2)", marks=pytest.mark.wide)])
 def test_migration_that_says_where_it_is_survives_a_crash(plan: str) -> None:
     simulation.explore(old, at_once(new(migrates="once")), plan=plan)
 
@@ -154,7 +154,9 @@ def test_right_upgrade_passes_under_every_fault(processes: int) -> None:
     assert any(fault.name == "replaced" for fault in explored.struck)
 
 
-@pytest.mark.parametrize(("make", "quota"), [(new(trusts_mark=True), 1), (new(), 10)])
+@pytest.mark.parametrize(
+    ("make", "quota"), [(new(trusts_mark=True), 1), pytest.param(new(), 10, marks=pytest.mark.wide)]
+)
 def test_old_program_leads_once_more_during_a_rolling_upgrade(make: Make, quota: int) -> None:
     """A new program that marks what it has done does not notice that the old one has undone it."""
     setting = simulation.Setting(app=old, scenario=rolling(make), processes=2)
@@ -164,6 +166,7 @@ def test_old_program_leads_once_more_during_a_rolling_upgrade(make: Make, quota:
     assert ada["quota"] == str(quota)
 
 
+@pytest.mark.wide
 def test_process_that_was_killed_long_before_its_upgrade_is_upgraded() -> None:
     """It has waited for the upgrade for longer than a process takes to start again."""
     simulation.explore(old, rolling(new()), processes=2, plan="replaced(1)")

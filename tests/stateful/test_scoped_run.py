@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import settings
 
 from tests.helpers.scoped_machine import ScopedRunMachine
 
@@ -26,3 +29,5 @@ def test_own_write_that_leaves_the_scope_is_absent_and_its_change_is_mapped() ->
 
 # A failing example is shrunk for up to five minutes.
 TestScopedRun = pytest.mark.timeout(400)(ScopedRunMachine.TestCase)
+BOUND: Any = settings.default
+TestScopedRun.settings = settings(BOUND, max_examples=max(5, BOUND.max_examples // 2))

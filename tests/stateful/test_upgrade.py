@@ -13,6 +13,7 @@ import pytest
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -190,3 +191,5 @@ class UpgradeMachine(RuleBasedStateMachine):
 
 
 TestUpgrade = pytest.mark.timeout(400)(UpgradeMachine.TestCase)
+BOUND: Any = settings.default
+TestUpgrade.settings = settings(BOUND, max_examples=max(5, BOUND.max_examples // 2))

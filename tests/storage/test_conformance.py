@@ -53,7 +53,11 @@ STORES = {
 }
 
 
-LARGE = ("a_large_snapshot_is_of_one_revision", "a_list_continues_after_a_key_and_ends_at_its_limit")
+LARGE = (
+    "a_large_snapshot_is_of_one_revision",
+    "a_list_continues_after_a_key_and_ends_at_its_limit",
+    "a_snapshot_of_any_size_has_an_end",
+)
 """The checks that fill a store with thousands of resources, which takes seconds on a disk."""
 
 

@@ -88,7 +88,14 @@ class _PacedWatch(LogWatch):
         self._made.close()
 
 
-@pytest.mark.parametrize("check", UNDER_WRITERS, ids=lambda check: claim_of(check)[0])
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(each, marks=[pytest.mark.wide] * (claim_of(each)[0] == "a_large_snapshot_is_of_one_revision"))
+        for each in UNDER_WRITERS
+    ],
+    ids=lambda check: claim_of(check)[0],
+)
 @settings(max_examples=max(6, settings().max_examples // 10))
 @given(schedule=SCHEDULES)
 async def test_memory_store_passes_checks_under_any_schedule(check: BackendCheck, schedule: Sequence[int]) -> None:

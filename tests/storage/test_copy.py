@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -93,8 +94,13 @@ def _without_versions(resources: Sequence[pb.Resource]) -> list[pb.Resource]:
     return copies
 
 
-@pytest.mark.parametrize("to", SORTS)
-@pytest.mark.parametrize("of", SORTS)
+@pytest.mark.parametrize(
+    ("of", "to"),
+    [
+        pytest.param(of, to, marks=[pytest.mark.wide] * (of == to or "memory" in (of, to)))
+        for of, to in itertools.product(SORTS, SORTS)
+    ],
+)
 async def test_copy_has_all_content_and_another_store_id(of: str, to: str, make: Callable[[str], Store]) -> None:
     """Only versions differ. The owner index is copied too, and no watch resumes in the copy."""
     async with make(of) as source, make(to) as target:

@@ -151,7 +151,7 @@ async def test_indexes_that_are_kept_are_bounded_and_none_begins_too_late() -> N
 
 
 @pytest.mark.usefixtures("keeps_none")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.wide) for each in range(1, 4))])
 async def test_index_is_complete_whatever_changes_while_it_is_built(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every later snapshot equals a comparison of all resources, and the first one is of its own moment."""
     monkeypatch.setattr("headway.storage._reads.SNAPSHOT_CHUNK", 50)
