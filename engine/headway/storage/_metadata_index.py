@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from headway.resource import Key, Kind, Within, pb
 
@@ -55,6 +56,18 @@ class _Value:
         self.keys: list[Key] | None = []
 
 
+class Found(NamedTuple):
+    """What an index has for an entry of a scope.
+
+    Attributes:
+        keys: at least the keys of the resources with the entry.
+        exact: True if these are all keys, each once.
+    """
+
+    keys: list[Key]
+    exact: bool
+
+
 class MetadataIndex:
     """The resources of a kind by the value of one metadata entry.
 
@@ -78,10 +91,13 @@ class MetadataIndex:
         """True if no resource has the metadata key. Ask only if it is ready."""
         return not self._by_value
 
-    def keys(self, value: str) -> list[Key] | None:
+    def keys(self, value: str) -> Found | None:
         """Return the keys that may have a value, some of them twice, or None if there are too many."""
         entry = self._by_value.get(value)
-        return [] if entry is None else entry.keys
+        if entry is None:
+            return Found([], exact=True)
+        # It has every right key, so as many keys as resources are these keys, each once.
+        return None if entry.keys is None else Found(entry.keys, exact=len(entry.keys) == entry.count)
 
     def change(self, key: Key, before: str | None, after: str | None) -> None:
         """Note that the entry of a resource has changed. The table must have the new state. None stands for none."""
@@ -197,12 +213,12 @@ class MetadataIndexes:
         index = kept[name] = MetadataIndex(kind, name, self._get, ready=True)
         return index
 
-    def find(self, kind: Kind, within: Within) -> list[Key] | None:
+    def find(self, kind: Kind, within: Within) -> Found | None:
         """Return the fewest keys that an index has for an entry of the scope, or None without an index.
 
         The keys include every resource that matches. Some may not match, and some are named twice.
         """
-        found: list[Key] | None = None
+        found: Found | None = None
         for name, value in within.metadata:
             index = self._kept.get(kind, {}).get(name)
             if index is None:
@@ -211,9 +227,9 @@ class MetadataIndexes:
                     continue
                 self.made[kind, name] = self.made.pop((kind, name))
                 index = entry[0]
-            keys = index.keys(value)
-            if keys is not None and (found is None or len(keys) < len(found)):
-                found = keys
+            named = index.keys(value)
+            if named is not None and (found is None or len(named.keys) < len(found.keys)):
+                found = named
         return found
 
     def build(self, kind: Kind, name: str, builder: object) -> MetadataIndex | None:
