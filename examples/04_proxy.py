@@ -1,11 +1,18 @@
 """An HTTP proxy that routes by a cache, so it keeps serving while the Headway server is away.
 
-Serve the resources, start the proxy, and declare routes and backends with `headway apply`:
+Serve the resources, start the proxy, declare a route and a backend, and ask the proxy:
 
     headway serve examples.04_proxy:app --store sqlite:proxy.db
     python examples/04_proxy.py 127.0.0.1:7070 127.0.0.1:8080
+    python -m http.server 8001 --bind 127.0.0.1
+    headway apply -f - <<END
+    {type: proxy.v1.Route, name: files, data: {prefix: /, service: files}}
+    ---
+    {type: proxy.v1.Backend, name: files-1, data: {service: files, address: "127.0.0.1:8001"}}
+    END
+    curl http://127.0.0.1:8080/
 
-It speaks HTTP with h11, which `pip install h11` installs.
+Kill the server, and the proxy goes on. It speaks HTTP with h11, which `pip install h11` installs.
 """
 
 import sys
@@ -223,4 +230,8 @@ async def main(server: str, listen: str) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, sys.argv[1], sys.argv[2])
+    # Ctrl-C ends it.
+    try:
+        trio.run(main, sys.argv[1], sys.argv[2])
+    except* KeyboardInterrupt:
+        pass

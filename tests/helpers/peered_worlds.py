@@ -5,6 +5,8 @@ West keeps teams and their accounts. Home keeps a directory of the accounts of b
 
 from __future__ import annotations
 
+import dataclasses
+
 import headway
 from headway import field, peering
 from headway.resource import NAMESPACE, PARTITION, peering_of
@@ -73,6 +75,9 @@ PEERS = {
 
 BOTH_WAYS = {"west": simulation.Peer(app=west(), exports=[TEAM, ACCOUNT], imports=[TEAM, ACCOUNT], accepts=True)}
 """Both sides export all types, so that copies might come back."""
+
+SHARED = {name: dataclasses.replace(peer, engines=2) for name, peer in PEERS.items()}
+"""Two engines share the store of each side."""
 
 
 async def teams(world: simulation.World) -> None:

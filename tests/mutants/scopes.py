@@ -93,6 +93,20 @@ SCOPE_MUTANTS = (
         _INDEX,
     ),
     Mutant(
+        "an index with wrong keys counts as exact",
+        "storage/_metadata_index.py",
+        "exact=len(entry.keys) == entry.count",
+        "exact=len(entry.keys) <= 2 * entry.count",
+        _INDEX,
+    ),
+    Mutant(
+        "an exact index decides for a scope by other arguments as well",
+        "storage/_reads.py",
+        "if found.exact and within.every_key and len(within.metadata) == 1:",
+        "if found.exact:",
+        _INDEX,
+    ),
+    Mutant(
         "an index of values of one resource each is kept",
         "storage/_metadata_indexes.py",
         "if index.is_sparse:",

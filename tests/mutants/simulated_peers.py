@@ -81,6 +81,14 @@ SIMULATED_PEER_MUTANTS = (
         "copies_survive and rolled_back",
     ),
     Mutant(
+        "a dialer does not follow the lease of the accepting side",
+        "peering/_dialer.py",
+        "            self._target = leader_in(error.details) or self._next_address()\n",
+        "            self._target = None\n",
+        _PEERS,
+        "another_engine_leads",
+    ),
+    Mutant(
         "the copies of a deleted peering stay on the other side",
         "peering/_stream_controller.py",
         "    await importer.clear()\n",

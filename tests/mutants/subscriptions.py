@@ -328,6 +328,13 @@ SUBSCRIPTION_MUTANTS = (
         _MACHINE,
     ),
     Mutant(
+        "a position of a session that was lost by a restore is taken for a forgotten one",
+        "storage/_resuming.py",
+        "    if left is not None and wanted.revision > left:\n",
+        "    if wanted.session in sessions and left is not None and wanted.revision > left:\n",
+        _MACHINE,
+    ),
+    Mutant(
         "two snapshots are mixed",
         "client/_subscribe.py",
         "            if isinstance(item, NewSnapshot):\n                gathered = {}\n",

@@ -10,7 +10,7 @@ from headway.errors import DeclarationError
 from headway.testing import simulation
 from headway.testing.simulation import Finding, Peer, Plan, Setting, World, explore, run
 from headway.testing.simulation._peer_oracles import ExportRule, Feed, PeerWatch, difference
-from tests.helpers.peered_worlds import BOTH_WAYS, PEERS, TEAM, Team, conflicting, home, teams, west
+from tests.helpers.peered_worlds import BOTH_WAYS, PEERS, SHARED, TEAM, Team, conflicting, home, teams, west
 
 
 def findings(plan: str, peers: Mapping[str, Peer], scenario: simulation.Scenario = teams) -> list[Finding]:
@@ -67,9 +67,57 @@ def test_refused_copy_is_sent_again() -> None:
     assert findings("peer_cut(19)", PEERS, conflicting) == []
 
 
+async def leader(world: World) -> str:
+    """Wait until an engine of a side has the lease of its streams, and return its name."""
+    while True:
+        for each in (await world.store.list_leases("headway/peer-streams"))[0]:
+            return each.lease.holder
+        await world.sleep(1.0)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "peer_hand_over(9, 'west'); peer_hand_over(11, 'home')",
+        # The dialing side is killed with the message that deletes a team.
+        "engine_killed(9, 'west'); engine_killed(14, 'home')",
+    ],
+)
+def test_copies_survive_if_another_engine_leads(plan: str) -> None:
+    leaders: list[list[str]] = []
+
+    async def moved(world: World) -> None:
+        sides = (world, world.peers["west"])
+        leaders.append([await leader(each) for each in sides])
+        await teams(world)
+        leaders.append([await leader(each) for each in sides])
+
+    assert findings(plan, SHARED, moved) == []
+    before, after = map(set, leaders)
+    assert before | after == {"store-1", "store-2", "west-1", "west-2"}
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "peer_hand_over(3, 'home'); peer_cut(5)",
+        "peer_hand_over(3, 'home'); peer_hand_over(9, 'home'); peer_hand_over(13, 'home')",
+        "peer_hand_over(9, 'west'); engine_killed(10, 'home')",
+        "peer_hand_over(9, 'west'); engine_killed(10, 'west')",
+        "engine_killed(3, 'home'); peer_history_lost(9, 'west')",
+        "peer_hand_over(3, 'west'); peer_restored(10, 'west', 26)",
+        "peer_hand_over(3, 'home'); peer_rolled_back(10, 'west', 29)",
+        "engine_killed(3, 'home'); peering_deleted(4, 'west')",
+    ],
+)
+def test_copies_survive_while_the_lease_moves(plan: str) -> None:
+    assert findings(plan, SHARED) == []
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("peers", [PEERS, BOTH_WAYS], ids=["one", "both"])
+@pytest.mark.parametrize("peers", [PEERS, BOTH_WAYS, SHARED], ids=["one", "both", "shared"])
 @pytest.mark.parametrize("scenario", [teams, conflicting])
 def test_every_fault_at_many_messages(scenario: simulation.Scenario, peers: Mapping[str, Peer]) -> None:
     tried = explore(home(), scenario, peers=peers, seconds=600.0, pairs=40)
@@ -77,10 +125,15 @@ def test_every_fault_at_many_messages(scenario: simulation.Scenario, peers: Mapp
     assert tried.tried["peer_cut"]
 
 
-def test_plan_repeats_its_run() -> None:
+@pytest.mark.parametrize(
+    ("peers", "text"),
+    [(PEERS, "peer_cut(10, 5.0); west: crash_after(1)"), (SHARED, "peer_hand_over(9, 'west'); west: crash_after(1)")],
+    ids=["one", "shared"],
+)
+def test_plan_repeats_its_run(peers: Mapping[str, Peer], text: str) -> None:
     """The story of a plan is the same in each run, also with the faults of a peer."""
-    setting = Setting(app=home(), scenario=teams, peers=PEERS, quiet=30.0)
-    plan = Plan.parse("peer_cut(10, 5.0); west: crash_after(1)")
+    setting = Setting(app=home(), scenario=teams, peers=peers, quiet=30.0)
+    plan = Plan.parse(text)
     assert Plan.parse(str(plan)) == plan
     one, other = (run(setting, plan) for _ in range(2))
     assert [*map(str, one.trace.entries)] == [*map(str, other.trace.entries)]
@@ -106,6 +159,12 @@ def test_peers_that_are_no_peers_are_refused(peers: object, text: str) -> None:
     given: dict[str, object] = {"peers": peers}
     with pytest.raises(DeclarationError, match=text):
         Setting(app=home(), scenario=nothing, **given)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize("engines", [0, 10, True, "2"])
+def test_engines_are_a_small_number(engines: object) -> None:
+    with pytest.raises(DeclarationError, match="must be a whole number from 1 to 9"):
+        Peer(app=west(), engines=engines)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_exports_are_types_or_exports() -> None:

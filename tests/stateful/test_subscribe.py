@@ -155,10 +155,12 @@ class SubscribeMachine(LiveRun, RuleBasedStateMachine):
         if self.position is not None:
             assert self.position.store is not None
             assert self.position.store.store_id == position.store.store_id, "it went to another store unseen"
+            assert self.position.store.session == position.store.session, "it went to another history unseen"
             assert self.position.store.revision <= position.store.revision, "it went back"
             before = {each.incarnation: each.number for each in self.position.topics}
             assert all(before.get(each.incarnation, 0) <= each.number for each in position.topics), "it went back"
-        if position.store.store_id == self.store.position.store_id:
+        # A batch that was on its way before a restore has the id of the restored store, but not its session.
+        if position.store.session == self.store.position.session:
             self.restored = False
 
     def _check_state(self) -> None:

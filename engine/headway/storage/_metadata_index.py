@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from headway.resource import Key, Kind, pb
 
@@ -41,6 +42,18 @@ class _Value:
         self.keys: list[Key] | None = []
 
 
+class Found(NamedTuple):
+    """What an index has for an entry of a scope.
+
+    Attributes:
+        keys: at least the keys of the resources with the entry.
+        exact: True if these are all keys, each once.
+    """
+
+    keys: list[Key]
+    exact: bool
+
+
 class MetadataIndex:
     """The resources of a kind by the value of one metadata entry.
 
@@ -64,10 +77,13 @@ class MetadataIndex:
         """True if no resource has the metadata key. Ask only if it is ready."""
         return not self._by_value
 
-    def keys(self, value: str) -> list[Key] | None:
+    def keys(self, value: str) -> Found | None:
         """Return the keys that may have a value, some of them twice, or None if there are too many."""
         entry = self._by_value.get(value)
-        return [] if entry is None else entry.keys
+        if entry is None:
+            return Found([], exact=True)
+        # It has every right key, so as many keys as resources are these keys, each once.
+        return None if entry.keys is None else Found(entry.keys, exact=len(entry.keys) == entry.count)
 
     def change(self, key: Key, before: str | None, after: str | None) -> None:
         """Note that the entry of a resource has changed. The table must have the new state. None stands for none."""

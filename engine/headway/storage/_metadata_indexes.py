@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Mapping
 
 from headway.resource import Key, Kind, Within, pb
-from headway.storage._metadata_index import Get, MetadataIndex
+from headway.storage._metadata_index import Found, Get, MetadataIndex
 
 MOST_KEPT = 16
 """The number of metadata keys of a kind whose indexes are kept from the first write on."""
@@ -88,12 +88,12 @@ class MetadataIndexes:
         index = kept[name] = MetadataIndex(kind, name, self._get, ready=True)
         return index
 
-    def find(self, kind: Kind, within: Within) -> list[Key] | None:
+    def find(self, kind: Kind, within: Within) -> Found | None:
         """Return the fewest keys that an index has for an entry of the scope, or None without an index.
 
         The keys include every resource that matches. Some may not match, and some are named twice.
         """
-        found: list[Key] | None = None
+        found: Found | None = None
         for name, value in within.metadata:
             index = self._kept.get(kind, {}).get(name)
             if index is None:
@@ -102,9 +102,9 @@ class MetadataIndexes:
                     continue
                 self.made[kind, name] = self.made.pop((kind, name))
                 index = entry[0]
-            keys = index.keys(value)
-            if keys is not None and (found is None or len(keys) < len(found)):
-                found = keys
+            named = index.keys(value)
+            if named is not None and (found is None or len(named.keys) < len(found.keys)):
+                found = named
         return found
 
     def build(self, kind: Kind, name: str, builder: object) -> MetadataIndex | None:

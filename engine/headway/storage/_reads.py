@@ -90,8 +90,9 @@ def read_snapshot(tables: ResourceTables, kind: Kind, within: Within) -> Snapsho
     """Return the resources of a scope, as they are now."""
     found = tables.indexes.find(kind, within) if within.metadata else None
     if found is not None:
-        stored = (tables.get(kind, key) for key in dict.fromkeys(found))
-        return ListedSnapshot(within.select([each for each in stored if each is not None]))
+        if found.exact and within.every_key and len(within.metadata) == 1:
+            return ListedSnapshot(tables.get_all(kind, found.keys))
+        return ListedSnapshot(within.select(tables.get_all(kind, dict.fromkeys(found.keys))))
     made = CutSnapshot(tables.cut(kind, within), within)
     if within.metadata and within.every_key:
         made.index = tables.indexes.build(kind, within.metadata[0][0], made)

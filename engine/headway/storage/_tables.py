@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from headway.resource import Key, Kind, Within, pb
@@ -96,6 +96,14 @@ class ResourceTables:
         """Return the stored resource, or None."""
         table = self._tables.get(kind)
         return table.resources.get(key) if table else None
+
+    def get_all(self, kind: Kind, keys: Iterable[Key]) -> list[pb.Resource]:
+        """Return the stored resources of these keys, without those that do not exist."""
+        table = self._tables.get(kind)
+        if table is None:
+            return []
+        found = map(table.resources.get, keys)
+        return [each for each in found if each is not None]
 
     def put(self, kind: Kind, key: Key, resource: pb.Resource) -> None:
         """Store a resource in place of the stored one."""

@@ -22,6 +22,7 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _clocks, _virtual_time       the clocks that the program sees
     _own_modules                 how its modules get them
     _wire, _store, _server       what the processes are connected to
+    _engines                     further engines on the store of the server
     _link, _process, _streams    the processes, and the faults of their calls and streams
     _waits                       what a program waits for by its own clock
     _peer, _peer_network         the other engine of a peering; the link between the two

@@ -273,7 +273,7 @@ def _plans(
     singles, left_out = single_faults(first.trace, kinds, processes)
     pruned: LeftOut = defaultdict(list, left_out)
     if first.peers:
-        of_peerings = peer_faults(first, pruned)
+        of_peerings = peer_faults(first, pruned, shared=measure.setting.engines > 1)
         singles = [each for pair in zip_longest(of_peerings, singles) for each in pair if each is not None]
     singles = [each for each in singles if each.name not in without]
     schedules = [*slow_calls(first, pruned), *_changes_during(measure, kinds, pruned, without)]

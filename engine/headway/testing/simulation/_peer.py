@@ -15,6 +15,7 @@ from headway.testing.simulation._peer_oracles import ExportRule, Feed
 from headway.testing.simulation._process import MakeApp
 
 Exported = ResourceType[Any] | Export
+_MOST_ENGINES = 9
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Peer:
             ``peer-NAME`` of the program's store.
         imports: what the program exports to it. The copies are in partition ``peer-home`` of its store.
         processes: the number of processes that run its program.
+        engines: the number of engines that share each of the two stores, as on etcd. One engine of each side has the
+            streams, by a lease.
         accepts: True if it makes the token and the program's side dials; False for the reverse.
     """
 
@@ -34,9 +37,14 @@ class Peer:
     exports: Sequence[Exported] = ()
     imports: Sequence[Exported] = ()
     processes: int = 1
+    engines: int = 1
     accepts: bool = False
 
     def __post_init__(self) -> None:
+        if type(self.engines) is not int or not 1 <= self.engines <= _MOST_ENGINES:
+            raise DeclarationError(
+                f"engines={self.engines!r:.80} must be a whole number from 1 to {_MOST_ENGINES}, such as engines=2"
+            )
         for field in ("exports", "imports"):
             for each in getattr(self, field):
                 if not isinstance(each, ResourceType | Export):

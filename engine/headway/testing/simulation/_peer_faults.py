@@ -50,9 +50,20 @@ class SideFault(MessageFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EngineKilled(SideFault):
-    """The engine of a side is killed, the message is lost, and the engine starts again."""
+    """The engine of a side is killed, the message is lost, and the engine starts again.
+
+    If several engines share the store of the side, it is the one that has the streams. It starts again after its leases
+    have expired.
+    """
 
     name = "engine_killed"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PeerHandOver(SideFault):
+    """Another engine of a side acquires the lease of the streams. The former leader learns of it some time later."""
+
+    name = "peer_hand_over"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,6 +136,7 @@ MESSAGE_FAULTS: tuple[type[MessageFault], ...] = (
     PeerCut,
     PeerSlow,
     EngineKilled,
+    PeerHandOver,
     PeerHistoryLost,
     PeerRestored,
     PeerRolledBack,

@@ -59,11 +59,15 @@ class PeerNetwork:
         self.sent: list[Message] = []
         self.strike: Callable[[faults.MessageFault], None] = lambda _: None
 
-    def end(self, side: str, process: str) -> PeerEnd:
-        """Return the links of one engine."""
-        found = PeerEnd(self, side, process)
-        self._ends[found.address] = found
+    def ends(self, side: str, engines: int) -> list[PeerEnd]:
+        """Return the links of each engine of a side."""
+        found = [PeerEnd(self, side, str(at + 1)) for at in range(engines)]
+        self._ends |= {each.address: each for each in found}
         return found
+
+    def addresses(self, side: str) -> list[str]:
+        """Return the addresses of the engines of a side."""
+        return [each.address for each in self._ends.values() if each.side == side]
 
     def heal(self) -> None:
         """End the faults that have not struck yet."""

@@ -27,15 +27,18 @@ _KINDS_IN_PEERS = (
 )
 
 
-def peer_faults(result: Result, left_out: LeftOut, places: int = _PLACES) -> list[Fault]:
-    """Return the faults to try alone, the kinds in turns. At most ``places`` messages get a fault of each kind."""
-    kinds: list[list[Fault]] = [list(each) for each in _of_messages(result, places, left_out)]
+def peer_faults(result: Result, left_out: LeftOut, places: int = _PLACES, *, shared: bool = False) -> list[Fault]:
+    """Return the faults to try alone, the kinds in turns. At most ``places`` messages get a fault of each kind.
+
+    ``shared`` is True if several engines share the store of a side.
+    """
+    kinds: list[list[Fault]] = [list(each) for each in _of_messages(result, places, left_out, shared=shared)]
     for side, theirs in result.peers.items():
         kinds.append([AtPeer(side, each) for each in _in_peer(theirs, left_out)])
     return [each for turn in itertools.zip_longest(*kinds) for each in turn if each is not None]
 
 
-def _of_messages(result: Result, places: int, left_out: LeftOut) -> Iterator[Iterator[Fault]]:
+def _of_messages(result: Result, places: int, left_out: LeftOut, *, shared: bool) -> Iterator[Iterator[Fault]]:
     sides = [HOME, *result.peers]
 
     def at(offset: int) -> Sequence[Message]:
@@ -52,6 +55,8 @@ def _of_messages(result: Result, places: int, left_out: LeftOut) -> Iterator[Ite
     yield (faults.PeerSlow(each.number, (30.0, _LONGER_THAN_SILENCE)[turn % 2]) for turn, each in enumerate(at(0)))
     for offset, side in enumerate(sides):
         yield (faults.EngineKilled(each.number, side) for each in at(offset))
+        if shared:
+            yield (faults.PeerHandOver(each.number, side) for each in at(offset))
         yield (faults.PeerRestored(each.number, side, found) for each in at(0) for found in _before(result, side, each))
         yield (faults.PeerRolledBack(each.number, side, it) for each in at(0) for it in _before(result, side, each))
         yield (faults.PeeringDeleted(each.number, side) for each in at(offset))

@@ -81,16 +81,27 @@ class Peerings:
     # --- the beginning ---
 
     async def establish(self, sides: Mapping[str, Side]) -> None:
-        """Connect the sides, and wait until all first copies are complete."""
+        """Connect the sides, and wait until all first copies are complete.
+
+        Raises:
+            GivenUp: they did not become complete.
+        """
         self._sides = sides
         for name, peer in self._peers.items():
             given = {name: (HOME, peer.exports), HOME: (name, peer.imports)}
             accepting, dialing = (name, HOME) if peer.accepts else (HOME, name)
-            client, address = self._client(accepting), f"{accepting}-1.example:9000"
-            token = await generate_token(client, *given[accepting], addresses=[address])
+            client, addresses = self._client(accepting), self._network.addresses(accepting)
+            token = await generate_token(client, *given[accepting], addresses=addresses)
             await establish(self._client(dialing), given[dialing][0], token, given[dialing][1])
         for feed in self._feeds:
-            await until(self._client(feed.holder), PEERING, feed.name, _is_current)
+            with trio.move_on_after(_COPIED_WITHIN) as waiting:
+                await until(self._client(feed.holder), PEERING, feed.name, _is_current)
+            if waiting.cancelled_caught:
+                peering = await self._peering(feed.holder, feed.name)
+                why = "" if peering is None else _condition(peering, "Connected")[2]
+                raise GivenUp(
+                    f"peering {feed.name} of {feed.holder} has no complete copy after {_COPIED_WITHIN:.0f} s: {why}"
+                )
         self._network.counting = True
 
     def _client(self, side: str) -> Client:
@@ -159,7 +170,9 @@ class Peerings:
             case faults.PeerHistoryLost():
                 self._network.cut(fault.seconds, lambda: server.store.compact())
             case faults.EngineKilled():
-                self._later(server.restart)
+                self._later(server.kill_engine)
+            case faults.PeerHandOver():
+                server.hand_over_streams()
             case faults.PeerRestored():
                 found.injector.note(f"restore(0, {fault.revision})", fault=True)
                 self._later(server.restore, fault.revision)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -20,6 +20,7 @@ from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService, StoreService, TypesService
 from headway.storage import Backend, Fence, Put
 from headway.testing.simulation import faults
+from headway.testing.simulation._engines import DOWN, Opening, OtherEngine, leaderless, leads
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._peer_network import PeerEnd
 from headway.testing.simulation._peer_oracles import is_of_peering
@@ -29,6 +30,9 @@ from headway.testing.simulation._trace import Committed
 ANOTHER_WRITER = "another-writer"
 """The entry of the metadata that another writer adds."""
 
+
+_LEADERS_MOVE = 1.0
+"""The number of seconds between two looks at which engine runs Headway's own controllers."""
 
 _OF_HEADWAY = "headway"
 """The name under which Headway's own controllers write, such as the one that removes what is marked for deletion."""
@@ -46,7 +50,7 @@ class Server:
         on_restart: called when the server restarts, to break the connections to it.
         harm_streams: called with the fault of a change that was committed.
         name: the name of its store.
-        peer_links: connects it with its peers.
+        peer_links: connects the engines on its store with their peers. The first of them serves users.
         on_commit: called with each change of the store.
         on_replaced: called when the store was replaced, with the new one and the id of the old one.
     """
@@ -62,12 +66,20 @@ class Server:
         on_restart: Callable[[], None],
         harm_streams: Callable[[Kind, faults.ChangeFault], None],
         name: str = "store",
-        peer_links: PeerEnd | None = None,
+        peer_links: Sequence[PeerEnd] = (),
         on_commit: OnCommit = lambda *_: None,
         on_replaced: Callable[[SimulatedStore, str], None] = lambda *_: None,
     ) -> None:
         self.store = SimulatedStore(self._committed, name=name)
-        self._peer_links = peer_links
+        self._name = name
+        self._peer_links = peer_links[0] if peer_links else None
+        self._others = [
+            OtherEngine(lambda: self.store, lambda: self._types, f"{name}-{at}", links)
+            for at, links in enumerate(peer_links[1:], 2)
+        ]
+        # What the engine has of the store, if it shares it.
+        self._opening: Opening | None = None
+        self._down = 0.0
         self._on_commit = on_commit
         self._on_replaced = on_replaced
         self._injector = injector
@@ -90,8 +102,16 @@ class Server:
             app.registry = self._types
             self._scope = trio.CancelScope()
             with self._scope:
+                opened: Any = self.store
+                if self._others:
+                    opened = self._opening = Opening(self.store)
                 async with open_engine(
-                    self.store, app, report=ignore, wrap_channel=self._take, peer_links=self._peer_links
+                    opened,
+                    app,
+                    process=f"{self._name}-1" if self._others else None,
+                    report=ignore,
+                    wrap_channel=self._take,
+                    peer_links=self._peer_links,
                 ) as self._engine:
                     assert self._channel is not None
                     self.client = Client(self._channel, self._types)
@@ -102,6 +122,15 @@ class Server:
             if not self._restarts:
                 return
             self._restarts -= 1
+            if self._down:
+                await trio.sleep(self._down)
+                self._down = 0.0
+
+    async def serve_beside(self) -> None:
+        """Run the other engines on the store, once this one serves."""
+        async with trio.open_nursery() as nursery:
+            for each in self._others:
+                nursery.start_soon(each.serve, name=f"engine {each.process}")
 
     def _take(self, channel: Channel) -> Channel:
         self._channel = _Creations(channel)
@@ -143,8 +172,40 @@ class Server:
             # Canceled by a restart, because waiting for an engine that has ended would take forever.
             with trio.CancelScope() as self._waiting:
                 await engine.wait_idle()
-            if engine is self._engine:
+                for each in self._others:
+                    await each.wait_idle()
+            if engine is not self._engine:
+                continue
+            if not self._others or not leaderless(self._engines):
                 return
+            # Nobody owes the work of a controller whose leader is dead.
+            await trio.sleep(_LEADERS_MOVE)
+
+    @property
+    def _engines(self) -> list[Engine | None]:
+        return [self._engine, *(each.engine for each in self._others)]
+
+    # --- the lease of peer streams, if several engines share the store ---
+
+    async def kill_engine(self) -> None:
+        """Kill the engine that has the streams to peers, and wait until the one that serves users is up."""
+        for each in self._others:
+            if leads(each.engine):
+                each.kill()
+                return
+        if self._opening is not None:
+            self._opening.dead, self._down = True, DOWN
+        await self.restart()
+
+    def hand_over_streams(self) -> None:
+        """Give the lease of the streams to the next engine. The former leader learns of it when it renews the lease."""
+        if not self._others:
+            return
+        engines = self._engines
+        leader = next((at for at, each in enumerate(engines) if leads(each)), 0)
+        heir = (leader + 1) % len(engines)
+        if engines[heir] is not None:
+            self.store.hand_over(["headway/peer-streams"], f"{self._name}-{heir + 1}")
 
     # --- what faults do to the store ---
 
@@ -159,6 +220,10 @@ class Server:
     async def _replace(self, store: SimulatedStore) -> None:
         before, self.store = self.store.position.store_id, store
         self._on_replaced(store, before)
+        for each in self._others:
+            each.kill(0.0)
+        if self._opening is not None:
+            self._opening.dead = True
         await self.restart()
         client = (await self._is_up()).client
         for (kind, key), wish in self._wishes.items():

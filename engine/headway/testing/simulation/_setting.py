@@ -31,6 +31,8 @@ class Setting:
     quiet: float | None = 900.0
     own_services: bool = False
     peers: Mapping[str, Peer] = dataclasses.field(default_factory=dict)
+    shared_by: int = 1
+    """The number of engines that share the store, unless peers say more."""
     long: bool = False
     """True if the quiet time begins only when the program has done what it waits for by its own clock."""
     salt: str = ""
@@ -46,7 +48,18 @@ class Setting:
 
     def of_peer(self, peer: Peer) -> Setting:
         """Return the setting of a peer's world."""
-        return Setting(app=peer.app, scenario=self.scenario, processes=peer.processes, quiet=self.quiet)
+        return Setting(
+            app=peer.app,
+            scenario=self.scenario,
+            processes=peer.processes,
+            quiet=self.quiet,
+            shared_by=peer.engines,
+        )
+
+    @property
+    def engines(self) -> int:
+        """The number of engines that share the store."""
+        return max([self.shared_by, *(each.engines for each in self.peers.values())])
 
     def __post_init__(self) -> None:
         check_peers(self.peers)

@@ -130,7 +130,7 @@ class World:
             on_restart=self._break_links,
             harm_streams=self._streams.harm,
             name="store" if of is None else side,
-            peer_links=self.network.end(side, "1") if setting.peers or of is not None else None,
+            peer_links=self.network.ends(side, setting.engines) if setting.peers or of is not None else (),
             on_commit=partial(self._peerings.committed, side),
             on_replaced=partial(self._peerings.replaced, side),
         )
@@ -346,6 +346,7 @@ class World:
     async def _run(self) -> AsyncIterator[None]:
         async with trio.open_nursery() as self.injector.nursery:
             await self.injector.nursery.start(self.server.serve)
+            self.injector.nursery.start_soon(self.server.serve_beside)
             self.processes[0].note_outside("the start")
             self.start_processes()
             yield

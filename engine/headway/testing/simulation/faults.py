@@ -37,6 +37,7 @@ from headway.testing.simulation._peer_faults import AtPeer as AtPeer
 from headway.testing.simulation._peer_faults import EngineKilled as EngineKilled
 from headway.testing.simulation._peer_faults import MessageFault as MessageFault
 from headway.testing.simulation._peer_faults import PeerCut as PeerCut
+from headway.testing.simulation._peer_faults import PeerHandOver as PeerHandOver
 from headway.testing.simulation._peer_faults import PeerHistoryLost as PeerHistoryLost
 from headway.testing.simulation._peer_faults import PeeringDeleted as PeeringDeleted
 from headway.testing.simulation._peer_faults import PeerRestored as PeerRestored
