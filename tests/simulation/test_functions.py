@@ -92,7 +92,8 @@ def test_daemon_that_only_sleeps_is_accepted() -> None:
     result = result_of(sleeping)
     assert not result.findings
     calls = [str(each) for each in result.trace.entries if "calls the daemon" in str(each)]
-    assert calls[:2] == ["p1 calls the daemon of Site a", "p1 calls the daemon of Site b"]
+    # Trio chooses which of the two starts first.
+    assert sorted(calls[:2]) == ["p1 calls the daemon of Site a", "p1 calls the daemon of Site b"]
 
 
 def asked(result: Result) -> list[Step]:
