@@ -146,7 +146,7 @@ async def test_nothing_that_is_stuck_is_success(terminal: Terminal) -> None:
     async with serving(mapper_that_raises()) as server:
         found = await terminal("why", "--stuck", server=server)
         assert (found.returncode, found.stdout) == (0, "")
-        assert found.stderr == "nothing has owed work for longer than 60 s\n"
+        assert found.stderr == "no work has been pending for longer than 60 s\n"
 
 
 async def test_json_has_the_whole_answer(terminal: Terminal) -> None:

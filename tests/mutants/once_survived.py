@@ -99,9 +99,9 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "removed metadata is no difference",
-        "cli/_apply.py",
-        "same = dict(before.metadata) == dict(after.metadata) and",
-        "same = dict(before.metadata) | dict(after.metadata) == dict(before.metadata) and",
+        "client/_create_apply.py",
+        "if stored.metadata != wanted.metadata:",
+        "if stored.metadata | wanted.metadata != stored.metadata:",
         "cli/test_preview.py",
         "metadata",
     ),

@@ -18,8 +18,6 @@ from headway.base._declarations import check_keywords_and as check_keywords_and
 from headway.base._declarations import check_plain as check_plain
 from headway.base._declarations import either_problem as either_problem
 from headway.base._declarations import plain_problem as plain_problem
-from headway.base._groups import MOST_ERRORS as MOST_ERRORS
-from headway.base._groups import Carried as Carried
 from headway.base._groups import guarded as guarded
 from headway.base._groups import leaves as leaves
 from headway.base._groups import leaving as leaving

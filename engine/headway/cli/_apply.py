@@ -19,11 +19,10 @@ from headway.cli._connection import Connection, connected
 from headway.cli._output import Output, output_option, show_all
 from headway.cli._running import Exit, Usage, code_of, fail
 from headway.cli._waiting import wait_for
-from headway.client import Client
+from headway.client import Client, keep_stored, same_content
 from headway.documents import decode
 from headway.errors import AlreadyExists, HeadwayError, ManifestError, Problem
-from headway.protobuf import equal
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, PARTITION, Registry, Resource
+from headway.resource import NAMESPACE, PARTITION, Registry, Resource
 
 _files_option: Callable[[Any], Any] = click.option(
     "-f",
@@ -224,7 +223,7 @@ async def _previews(client: Client, resources: Sequence[Resource[Any]]) -> Async
 async def _preview_over(client: Client, stored: Resource[Any], resource: Resource[Any]) -> _Preview:
     """Return a preview for a resource whose stored form is known."""
     wanted = await client.validate(_as_applied(stored, resource))
-    return _Preview(stored, wanted, differs=_differs(stored, wanted))
+    return _Preview(stored, wanted, differs=not same_content(wanted.type, stored.message(), wanted.message()))
 
 
 async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[str, str]]) -> _Preview:
@@ -241,18 +240,5 @@ async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[st
 def _as_applied(stored: Resource[Any], wanted: Resource[Any]) -> Resource[Any]:
     """Return the resource as `Client.apply` sends it: omitted finalizers, deletion marks and owners are kept."""
     message = wanted.message()
-    before = stored.message()
-    for reserved in (FINALIZERS, DELETION_TIMESTAMP):
-        if reserved in before.metadata:
-            message.metadata.setdefault(reserved, before.metadata[reserved])
-    if message.owner is None:
-        message.owner = before.owner
+    keep_stored(message, stored.message())
     return wanted.type.view(message)
-
-
-def _differs(stored: Resource[Any], wanted: Resource[Any]) -> bool:
-    before, after = stored.message(), wanted.message()
-    if before.owner is not None and after.owner is not None and not after.owner.uid:
-        after.owner.uid = before.owner.uid
-    same = dict(before.metadata) == dict(after.metadata) and before.owner == after.owner
-    return not (same and equal(stored.data, wanted.data))

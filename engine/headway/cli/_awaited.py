@@ -1,4 +1,4 @@
-"""The state that a command waits for, and how far each resource is."""
+"""The state that a command waits for, and the progress of each resource."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Wanted:
 
     @classmethod
     def parse(cls, text: str, option: str) -> Self:
-        """Return what an option asks for. Raises Usage."""
+        """Return the state that an option names. Raises Usage."""
         if text == "deleted":
             return cls("", "", ConditionState.UNKNOWN, text)
         name, _, state = text.partition("=")
@@ -45,7 +45,7 @@ class Wanted:
         return has_condition(resource, self.condition, self.state, self.key)
 
     def now(self, resource: Resource[Any] | None) -> str:
-        """Describe the current state instead."""
+        """Return a description of the current state."""
         if resource is None:
             return "it does not exist"
         if not self.condition:
@@ -63,7 +63,7 @@ class Wanted:
 
 @dataclass
 class Awaited:
-    """A resource and what it is waited for, with its last known state."""
+    """A resource, the state that it should reach, and its last known state."""
 
     type: ResourceType[Any]
     id: ResourceId

@@ -290,6 +290,18 @@ async def _reload_at_signal(files: _Files, *, task_status: trio.TaskStatus[None]
                     click.echo(f"{path}: reloaded", err=True)
 
 
+_ONLY_WITH_APP = {
+    "max_message_size": "the other server limits the size of messages",
+    "store": "a forwarder stores nothing",
+    "metrics": "a forwarder has no controllers",
+    "journal": "a forwarder has no controllers",
+    "http": "a forwarder knows no types",
+    "process": "a forwarder runs no controllers",
+    "access": "the other server controls access",
+}
+"""The options that a forwarder does not take, with the reasons."""
+
+
 def _check_together(context: click.Context, *, forwards: bool) -> None:
     """Raise Usage if an option would have no effect, or if options contradict each other."""
     given = {
@@ -298,20 +310,9 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE and context.params[name]
     }
     if forwards:
-        if "max_message_size" in given:
-            raise Usage("--max-message-size requires an APP: the other server limits the size of messages")
-        if "store" in given:
-            raise Usage("--store requires an APP: a forwarder stores nothing")
-        if "metrics" in given:
-            raise Usage("--metrics requires an APP: a forwarder has no controllers")
-        if "journal" in given:
-            raise Usage("--journal requires an APP: a forwarder has no controllers")
-        if "http" in given:
-            raise Usage("--http requires an APP: a forwarder knows no types")
-        if "process" in given:
-            raise Usage("--process requires an APP: a forwarder runs no controllers")
-        if "access" in given:
-            raise Usage("--access requires an APP: the other server controls access")
+        for name, why in _ONLY_WITH_APP.items():
+            if name in given:
+                raise Usage(f"--{name.replace('_', '-')} requires an APP: {why}")
         if "forward_tls_key" in given and "forward_tls_certificate" not in given:
             raise Usage("--forward-tls-key requires --forward-tls-certificate")
     elif alone := sorted(name for name in given if name.startswith("forward_")):

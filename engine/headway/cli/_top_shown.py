@@ -19,7 +19,7 @@ class Shown:
     """The content of `top`: the controllers of each process, or the reason why it has none.
 
     Attributes:
-        problems: for each process that did not answer the last time, why.
+        problems: the reason for each process that did not answer the last time.
     """
 
     addresses: Sequence[str]
@@ -50,7 +50,7 @@ class Shown:
         self.states[address], self.at[address] = found, now
 
     async def keep_looking(self) -> None:
-        """Look again and again."""
+        """Read all pages repeatedly, until canceled."""
         while True:
             await self.look()
             await trio.sleep(self.interval)

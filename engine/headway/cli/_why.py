@@ -35,7 +35,7 @@ _arguments = combined(
 
 @click.command("why")
 @_arguments
-@click.option("--stuck", is_flag=True, help="Show everything that has owed work for long, instead of one resource.")
+@click.option("--stuck", is_flag=True, help="Show all work that has been pending for long, instead of one resource.")
 @click.option(
     "--longer-than",
     type=click.FloatRange(min=0),
@@ -60,7 +60,7 @@ async def why(
 ) -> None:
     """Show why a resource is not done: what each controller does about it, and since when.
 
-    With --stuck, show everything that has owed work for longer than a minute, the oldest first. The command then exits
+    With --stuck, show all work that has been pending for longer than a minute, the oldest first. The command then exits
     with 7 if it found something.
     """
     if stuck == (name is not None) or (stuck and type is not None):
@@ -69,7 +69,7 @@ async def why(
         raise Usage("--watch follows one resource: leave it out, or give a TYPE and a NAME instead of --stuck")
     if stuck:
         found = await _stuck(connection, longer_than)
-        _show(found, output, nothing=f"nothing has owed work for longer than {longer_than:g} s")
+        _show(found, output, nothing=f"no work has been pending for longer than {longer_than:g} s")
         if found.items or found.more or found.unreachable:
             sys.exit(Exit.DIFFERENT)
         return

@@ -23,7 +23,7 @@ from headway.client._arguments import (
     range_searched,
     resumed_position,
 )
-from headway.client._create_apply import create, stored_already
+from headway.client._create_apply import create, keep_stored, stored_already
 from headway.client._lease import LeaseClient
 from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error
@@ -33,8 +33,6 @@ from headway.client._writes import Acknowledged, Allow, Writes
 from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
-    DELETION_TIMESTAMP,
-    FINALIZERS,
     Key,
     Position,
     Registry,
@@ -251,11 +249,7 @@ class Client(Subscribing):
         _check_resource(current)
         current = current.original()
         stored = current.message()
-        for reserved in (FINALIZERS, DELETION_TIMESTAMP):
-            if reserved in stored.metadata:
-                message.metadata.setdefault(reserved, stored.metadata[reserved])
-        if message.owner is None:
-            message.owner = stored.owner
+        keep_stored(message, stored)
         if await stored_already(self.validate, type, stored, message):
             return current
         message.version = stored.version

@@ -1,4 +1,4 @@
-"""The repetition of a creation with an unknown outcome, and the comparison of an apply with what is stored."""
+"""The repetition of a creation with an unknown outcome, and what an apply keeps of the stored resource."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import trio
 
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, equal
-from headway.resource import Resource, ResourceType, new_create_token, pb, same_owner, uid_ending
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    FINALIZERS,
+    Resource,
+    ResourceType,
+    new_create_token,
+    pb,
+    same_owner,
+    uid_ending,
+)
 
 T = TypeVar("T", bound=Payload)
 
@@ -57,6 +66,15 @@ def _check_created(resource: Resource[T], stored: Resource[T], token: str) -> No
         )
 
 
+def keep_stored(wanted: pb.Resource, stored: pb.Resource) -> None:
+    """Give a resource to apply the stored finalizers, deletion mark and owner, as far as it has none of its own."""
+    for reserved in (FINALIZERS, DELETION_TIMESTAMP):
+        if reserved in stored.metadata:
+            wanted.metadata.setdefault(reserved, stored.metadata[reserved])
+    if wanted.owner is None:
+        wanted.owner = stored.owner
+
+
 async def stored_already(
     validate: Callable[[Resource[Any]], Awaitable[Resource[Any]]],
     type: ResourceType[Any],
@@ -68,7 +86,7 @@ async def stored_already(
     If the two differ and the type has a mutate hook, ``validate`` asks the server for the result of the hook, and that
     is compared.
     """
-    if _same_content(type, stored, wanted):
+    if same_content(type, stored, wanted):
         return True
     if type.hooks.mutate is None:
         return False
@@ -77,10 +95,10 @@ async def stored_already(
     except HeadwayError:
         # The write that follows reports the error, and whether it had an effect.
         return False
-    return _same_content(type, stored, filled.message())
+    return same_content(type, stored, filled.message())
 
 
-def _same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
+def same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
     """Return True if writing the wanted resource would change nothing.
 
     An owner without a uid matches the stored owner of that name.

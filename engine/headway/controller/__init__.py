@@ -11,7 +11,6 @@ from headway.controller._daemons import Daemons as Daemons
 from headway.controller._definition import Definition as Definition
 from headway.controller._definition import Enqueue as Enqueue
 from headway.controller._definition import GivenControllerOptions as GivenControllerOptions
-from headway.controller._definition import GivenOptions as GivenOptions
 from headway.controller._definition import Options as Options
 from headway.controller._definition import Placement as Placement
 from headway.controller._definition import Reconciler as Reconciler

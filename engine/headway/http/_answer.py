@@ -14,7 +14,7 @@ from headway.http._document import json_bytes
 from headway.http._refusal import HttpRefusal
 
 HEADERS: Mapping[str, str] = {
-    # Answers depend on the token, and are of a moment.
+    # An answer depends on the token, and is soon out of date.
     "cache-control": "no-store",
     # Nothing here is a page. A browser must not make one of it, or show it within another.
     "x-content-type-options": "nosniff",

@@ -1,4 +1,4 @@
-"""Serve resources over HTTP while a block runs."""
+"""A block that serves resources over HTTP."""
 
 from __future__ import annotations
 

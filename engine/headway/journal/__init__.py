@@ -8,7 +8,6 @@ from headway.journal._entries import ENTRY as ENTRY
 from headway.journal._entries import Entry as Entry
 from headway.journal._entries import Happened as Happened
 from headway.journal._entries import Ran as Ran
-from headway.journal._entries import TurnedAway as TurnedAway
 from headway.journal._entries import Written as Written
 from headway.journal._file import JournalFile as JournalFile
 from headway.journal._journal import JOURNAL_BYTES as JOURNAL_BYTES

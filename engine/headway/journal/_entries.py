@@ -24,7 +24,7 @@ class Ran(NamedTuple):
     Attributes:
         outcome: done, requeue, failed, permanent or slowed.
         waited: the time for which the key was ready before.
-        reasons: why, each as (what, type, key, revision).
+        reasons: the reasons, each as (what, type, key, revision).
         reads: what it read, each as (type, key or a text that says how); only the first 16.
         writes: its acknowledged writes; only the first 16.
         error: the class and message of its error, or an empty text.
@@ -85,7 +85,7 @@ class Happened(NamedTuple):
     fields: dict[str, Any]
 
     def size(self) -> int:
-        """Return the memory that counts for the entry, in bytes."""
+        """Return the size of the entry within the limit of memory, in bytes."""
         return ENTRY + 4 * sum(len(each) for each in self.fields.values() if isinstance(each, str))
 
 

@@ -1,6 +1,6 @@
 """The journal in a file: one JSON object a line, written by a task within a second, and rotated.
 
-The file is for what happened before a crash. A program is never delayed by it: while the disk is slow, entries wait in
+The file shows what happened before a crash. It never delays the program: while the disk is slow, entries wait in
 a bounded buffer, and are dropped and counted when that is full.
 """
 

@@ -66,7 +66,7 @@ class Answer(ABC, Generic[T]):
         """End everything behind the answer, because its last handle was closed."""
         self._ended(self)
 
-    # --- called by what finds the values ---
+    # --- called by the source of the values ---
 
     def note_value(self, *, restored: bool = False) -> None:
         """Note a new value, and mark every handle."""
@@ -167,7 +167,7 @@ class Handle(Generic[T]):
 
     @property
     def restored(self) -> bool:
-        """True if the value may be older than the one delivered before, because what it comes from was restored."""
+        """True if the value may be older than the one delivered before, because its source was restored."""
         return self._restored or self._restored_since
 
     @property

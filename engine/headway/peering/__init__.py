@@ -20,7 +20,6 @@ from headway.peering._importing import STATE_KIND as STATE_KIND
 from headway.peering._lifecycle import add_peerings as add_peerings
 from headway.peering._peer_links import PeerLinks as PeerLinks
 from headway.peering._secrets import SECRETS_KIND as SECRETS_KIND
-from headway.peering._secrets import AdmittedPeer as AdmittedPeer
 from headway.peering._secrets import SecretStore as SecretStore
 from headway.peering._service import PeeringService as PeeringService
 from headway.peering._stream_conditions import NOTIFIED as NOTIFIED

@@ -61,7 +61,7 @@ class Dialer:
         self._host = host
         self._entry = entry
         self._limits = limits
-        # The addresses to try next: of the process that serves, or one of the peering's. None for all of these.
+        # The addresses to try next: those of the process that serves, or one of the peering's. None means all of these.
         self._target: list[str] | None = None
         self._turn = 0
         self._redirects = 0

@@ -91,7 +91,7 @@ def is_local(peer: Any) -> bool:
 
 
 async def _note_dialer(host: PeeringHost, name: str, request: peering_pb.ExchangeSecretRequest) -> None:
-    """Store in the accepting Peering who has exchanged its token."""
+    """Store in the accepting Peering which dialer has exchanged its token."""
     for _ in range(_ATTEMPTS):
         peering = await host.client.read(PEERING, name)
         if peering.id.uid != request.peer_id or peering.is_deleting:

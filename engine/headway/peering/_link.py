@@ -107,7 +107,7 @@ class Link:
         self._ended: StreamEnded | None = None
 
     async def run(self) -> StreamEnded:
-        """Run the stream until it ends, and return why."""
+        """Run the stream until it ends, and return the reason."""
         try:
             await self._entry.begin(self._end, self._tell)
         except StreamEnded as ended:

@@ -118,7 +118,7 @@ def checked(position: wire.PeerPosition | None) -> wire.PeerPosition:
 
 
 def payload_problem(response: wire.Response) -> str | None:
-    """Return why the payload of a response is not the one of its subject; None if it is."""
+    """Return the reason why the payload of a response does not fit its subject; None if it does."""
     payloads = {
         Subject.SERVER: (response.server,),
         Subject.EXPORTS: (response.exports,),

@@ -83,7 +83,7 @@ def _fits(secret_hash: str, stored: str) -> bool:
 
 
 class SecretStore:
-    """The secrets of the peerings of one store. Every method reads the store itself, and none keeps anything."""
+    """The secrets of the peerings of one store. Every method reads the store anew, and nothing is cached."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

@@ -55,7 +55,7 @@ _LONGEST = 500
 
 
 class Sender:
-    """The responses of one stream, and what the peer has answered to them."""
+    """The responses of one stream, and the peer's answers to them."""
 
     def __init__(self, limits: PeerLimits | None = None, delay: Delay = doubling) -> None:
         self._limits = limits or PeerLimits()
@@ -103,7 +103,7 @@ class Sender:
             self._end_feed()
 
     def serve(self, server: wire.Server) -> None:
-        """Set how to reach this side. Without a call, the peer may not subscribe to it."""
+        """Set the addresses of this side. Without a call, the peer may not subscribe to them."""
         self._states[Subject.SERVER].set(wire.Response(server=server))
 
     def request(self, request: wire.Request, now: float) -> None:
@@ -182,7 +182,7 @@ class Sender:
 
     @property
     def wanted(self) -> Feed | None:
-        """The feed to run; None for none."""
+        """The feed to run, or None."""
         if not self._running or self._interrupted:
             return None
         assert self._selected is not None
@@ -205,7 +205,7 @@ class Sender:
         return [*found, *(f"{id}: {why}" for id, why in self._refusals.items()), *self._too_large.values()]
 
     def next_time(self) -> float:
-        """Return the time of the next thing that is due without the peer. Infinity for never."""
+        """Return the time of the next step that does not depend on the peer; infinity if there is none."""
         times = [state.due for state in self._states.values()]
         if self._selected is not None and not self._running:
             times.append(self._begin_at)
@@ -362,7 +362,7 @@ class Sender:
                 return
             refused = {resource_id(each.id).without_uid(): each.message for each in nack.refused} if nack else {}
             for id in sent.ids:
-                # One that is refused again keeps the count of its failures, from which its delay grows.
+                # A resource that is refused again keeps its count of failures, which determines its delay.
                 if id not in refused:
                     self._retries.acknowledged(id)
             for id, why in refused.items():

@@ -1,4 +1,4 @@
-"""The parts of a sender: states, unanswered responses, resources to send again, and what the peer knows. Pure."""
+"""The parts of a sender: states, unanswered responses, resources to send again, and what was sent. Pure."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class State:
 
     Attributes:
         subscribed: True once the peer has subscribed.
-        due: the time of sending a refused one again; infinity if it was not refused.
-        problem: why the peer has refused the last one; empty if it has not.
+        due: the time when a refused response is sent again; infinity if it was not refused.
+        problem: the reason why the peer has refused the last one; empty if it has not.
     """
 
     def __init__(self, delay: Delay) -> None:
@@ -110,7 +110,7 @@ class Waiting:
         return len(self._sent)
 
     def add(self, response: wire.Response, size: int) -> None:
-        """Add a response that is sent now, with its size in bytes, about."""
+        """Add a response that is sent now, with its approximate size in bytes."""
         position: wire.PeerPosition | None = None
         ids: tuple[ResourceId, ...] = ()
         if response.batch is not None:
@@ -157,7 +157,7 @@ class Retries:
 
     @property
     def due(self) -> float:
-        """The time of the next one; infinity for never."""
+        """The time when the next resource is due; infinity if there is none."""
         return min((each.due for each in self._entries.values()), default=math.inf)
 
     def refused(self, id: ResourceId, now: float, *, first: bool) -> None:
@@ -167,14 +167,14 @@ class Retries:
         self._entries[id] = _Retry(failures, now) if first else _Retry(failures + 1, now + self._delay(failures))
 
     def take(self, now: float) -> list[ResourceId]:
-        """Return those that are due. Each is due again only after `sent` or `refused`."""
+        """Return the resources that are due. Each is due again only after `sent` or `refused`."""
         found = [id for id, each in self._entries.items() if each.due <= now]
         for id in found:
             self._entries[id] = self._entries[id]._replace(due=math.inf)
         return found
 
     def taken(self, id: ResourceId) -> bool:
-        """Return True if the resource was taken and nothing was heard of it since."""
+        """Return True if the resource was taken, and was neither sent nor refused since."""
         known = self._entries.get(id)
         return known is not None and known.due == math.inf
 
@@ -247,7 +247,7 @@ def cut(events: Sequence[Sized], limits: PeerLimits) -> list[tuple[list[wire.Eve
 
 
 def sized(event: wire.Event) -> Sized:
-    """Return the event with its size in bytes, about."""
+    """Return the event with its approximate size in bytes."""
     resource = event.upsert
     if resource is None:
         return event, 200
@@ -260,7 +260,7 @@ def sized(event: wire.Event) -> Sized:
 
 
 def _fields(event: wire.Event) -> int:
-    """Return the number of fields of an event, about."""
+    """Return the approximate number of fields of an event."""
     resource = event.upsert
     if resource is None:
         return 12

@@ -79,7 +79,7 @@ class _Streams:
             await Dialer(self.host, entry, limits).run()
 
     async def drop_earlier(self, name: str, uid: str) -> None:
-        """End what belongs to earlier peerings of this name, whose finalizers a caller has removed."""
+        """End the streams and dialers of earlier peerings of this name, whose finalizers a caller has removed."""
         entries = self.host.streams.entries.items()
         for other in [each for each, entry in entries if entry.peering.name == name and each != uid]:
             await self.drop(other)

@@ -171,7 +171,7 @@ def peer_position(position: Position, selection: str) -> wire.PeerPosition:
 def outgoing(resource: pb.Resource) -> pb.Resource:
     """Return the form of a resource that is sent. It shares its parts with the stored one.
 
-    Its owner and its finalizers stay behind: they mean nothing in another store.
+    Its owner and its finalizers are left out, because they mean nothing in another store.
     """
     metadata = resource.metadata
     if resource.owner is None and FINALIZERS not in metadata:

@@ -22,16 +22,13 @@ from headway.service._fences import MAX_WAIT_MS as MAX_WAIT_MS
 from headway.service._fences import MIN_TTL_MS as MIN_TTL_MS
 from headway.service._handlers import Handlers as Handlers
 from headway.service._handlers import unary_handlers as unary_handlers
-from headway.service._lease import LeasePermissions as LeasePermissions
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._list import metadata_terms as metadata_terms
 from headway.service._migrate import MIGRATION_SERVICE as MIGRATION_SERVICE
 from headway.service._migrate import Migrated as Migrated
-from headway.service._migrate import MigrationProgress as MigrationProgress
 from headway.service._migrate import MigrationService as MigrationService
 from headway.service._migrate import migrate as migrate
-from headway.service._peering import MAX_ADDRESSES as MAX_ADDRESSES
 from headway.service._peering import MAX_EXPORTS as MAX_EXPORTS
 from headway.service._peering import check_exports as check_exports
 from headway.service._peering import check_peering_name as check_peering_name

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from headway.base import imported_later
 from headway.storage._abilities import ChecksItself as ChecksItself
-from headway.storage._abilities import CountsKinds as CountsKinds
 from headway.storage._abilities import FiltersMetadata as FiltersMetadata
 from headway.storage._abilities import ListsFences as ListsFences
 from headway.storage._abilities import OptimisticReads as OptimisticReads
-from headway.storage._abilities import Probed as Probed
 from headway.storage._abilities import Read as Read
 from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
 from headway.storage._abilities import Shared as Shared
@@ -73,7 +71,6 @@ from headway.storage._tables import version_of as version_of
 from headway.storage._watch import LogWatch as LogWatch
 from headway.storage._watch import Pulse as Pulse
 from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
-from headway.storage.upkeep._schemas import SchemaPlan as SchemaPlan
 from headway.storage.upkeep._schemas import plan_schemas as plan_schemas
 from headway.storage.upkeep._schemas import read_schemas as read_schemas
 from headway.storage.upkeep._schemas import record_schemas as record_schemas

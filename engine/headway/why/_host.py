@@ -83,7 +83,7 @@ class Attending:
         return waiting.answer
 
     def answered(self, answer: observe_pb.AnswerRequest) -> bool:
-        """Hand an answer to the question that it belongs to. Return False if that no longer waits."""
+        """Hand an answer to the question that it belongs to. Return False if the question no longer waits."""
         waiting = self._waiting.get(answer.number)
         if waiting is None:
             return False
