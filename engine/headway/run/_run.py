@@ -21,7 +21,7 @@ so the next run cannot overlap it (C7).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -66,6 +66,7 @@ class Run:
         owed: the work that the previous run in this process left.
         stall_limit: the time, in seconds, within which a type being primed must receive something.
         journal: records the reconciles, and the changes that a predicate turns away.
+        mapping: creates a mapping, as `RunMapping` does.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
@@ -91,6 +92,7 @@ class Run:
         owed: Owed = _NOTHING,
         stall_limit: float = STALL_LIMIT,
         journal: ControllerJournal | None = None,
+        mapping: Callable[..., RunMapping] = RunMapping,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
         self.answered = False
@@ -110,6 +112,7 @@ class Run:
         self._lease = lease
         self._owed = owed
         self._journal = journal
+        self._mapping = mapping
         self._leases = LeaseClient(channel)
         self.progress = Progress()
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
@@ -329,7 +332,7 @@ class Run:
         """Open the cache to readers and enqueue the pending work. Contains no checkpoint."""
         self._caches.check()
         new_mapping = partial(
-            RunMapping,
+            self._mapping,
             self.definition,
             self._cache,
             self._caches.subscriptions,
