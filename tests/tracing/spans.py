@@ -34,6 +34,7 @@ class Told(NamedTuple):
     status: str = "UNSET"
     description: str = ""
     exceptions: tuple[str, ...] = ()
+    state: str = ""
 
 
 def told(span: ReadableSpan) -> Told:
@@ -55,6 +56,7 @@ def told(span: ReadableSpan) -> Told:
         span.status.status_code.name,
         span.status.description or "",
         raised,
+        context.trace_state.to_header(),
     )
 
 

@@ -41,3 +41,11 @@ class Staff:
             team = rt.resource(request)
             if team is not None:
                 await rt.apply(self.account.new(team.name, Account(size=team.data.size), owner=team))
+
+
+def types_alone() -> headway.App:
+    """Return an app with the types and no controller, for a server or a client."""
+    app = headway.App("staff")
+    app.type("staff", "v1", "Team", Team)
+    app.type("staff", "v1", "Account", Account)
+    return app

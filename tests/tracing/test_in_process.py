@@ -12,7 +12,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from tests.tracing.spans import CHAIN, Spans, chain, check_times, unsampled
-from tests.tracing.staff import Staff, Team
+from tests.tracing.staff import Account, Staff, Team
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -167,10 +167,10 @@ async def test_failed_mapping_is_an_error_of_its_span_and_its_retry_is_mapped_in
     """The change counts as delivered once."""
     spans, app = Spans(), headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
-    desk = app.type("staff", "v1", "Desk", Team)
+    desk = app.type("staff", "v1", "Account", Account)
     calls: Counter[str] = Counter()
 
-    def fail_once(resource: headway.Resource[Team], _: headway.CacheReader) -> list[headway.ResourceId]:
+    def fail_once(resource: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
         calls[resource.name] += 1
         if calls[resource.name] == 1:
             raise LookupError("not known yet")
@@ -182,7 +182,7 @@ async def test_failed_mapping_is_an_error_of_its_span_and_its_retry_is_mapped_in
     async with headway.open_engine("memory:", app, report=events.ignore, tracing=spans.provider) as engine:
         await engine.wait_idle()
         with spans.root():
-            await engine.client.write(desk.new("core", Team(size=1)))
+            await engine.client.write(desk.new("core", Account(size=1)))
         await engine.wait_idle()
     failed, mapped = spans.named("map")
     assert (failed.status, failed.exceptions, mapped.status) == ("ERROR", ("not known yet",), "UNSET")
@@ -209,14 +209,16 @@ async def test_deletion_and_status_are_traced_to_their_reconciles() -> None:
         team = await engine.client.write(staff.team.new("core", Team(size=1)))
         await engine.wait_idle()
         with spans.root():
-            team = await engine.client.write_status(team, "desk", headway.Status(team.generation))
+            team = await engine.client.write_status(team, "desk", [headway.Condition("Ready", "true")])
         await engine.wait_idle()
         with spans.root():
             await engine.client.delete(team)
         await engine.wait_idle()
     assert [each.attributes["verb"] for each in spans.named("write")][:2] == ["WriteStatus", "Delete"]
-    by_trace = {each.trace: chain(each, spans.all()) for each in spans.named("reconcile", type="staff.v1.Team")}
-    assert list(by_trace.values())[:2] == [CHAIN, CHAIN]
+    found: dict[int, list[str]] = {}
+    for each in spans.named("reconcile", controller="teams"):
+        found.setdefault(each.trace, chain(each, spans.all()))
+    assert list(found.values()) == [CHAIN, CHAIN]
 
 
 async def test_unsampled_trace_makes_no_span_and_keeps_no_context() -> None:

@@ -180,7 +180,7 @@ async def open_engine(
             lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
             isolation = Isolation() if check_isolation else None
             async with (
-                services.open_channels(report, lasting_leases=lasting) as (bare, privileged),
+                services.open_channels(report, lasting_leases=lasting) as bare,
                 watched_nursery(options, report) as (nursery, ending),
             ):
                 start_writing(nursery)
@@ -195,7 +195,7 @@ async def open_engine(
                     placing = Placing(informers, *about)
                     return [supervisor(*each, placing) for each in app.items()]
 
-                channel = traced.channel(bare)
+                channel, privileged = map(traced.channel, bare)
                 theirs = channel if wrap_channel is None else wrap_channel(channel)
                 all_informers = [informers_of(theirs), informers_of(privileged, _PACE)]
                 pauses = Pauses(all_informers[-1])

@@ -1,0 +1,104 @@
+"""Traces between engines that share a store in etcd: the context travels beside the head."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+
+import headway
+from headway import events
+from headway._gen.mvccpb import KeyValue
+from headway.storage import COMMITTING, Committing, CommitTrace, CommitTraces, EtcdBackend
+from headway.storage.etcd._layout import PLACES, Layout, head_from, traces_from, traces_value
+from headway.testing.conformance import names, putting, thing
+from tests.helpers.etcd_server import EtcdServer
+from tests.storage.etcd_kit import PREFIX, rigged, until
+from tests.tracing.spans import CHAIN, Spans, chain, named
+from tests.tracing.staff import Staff, Team, types_alone
+
+GOOD = CommitTrace("00-" + "1" * 32 + "-" + "2" * 16 + "-01", "a=b", 7)
+
+
+async def test_one_trace_spans_two_engines_on_one_etcd(etcd: EtcdServer) -> None:
+    """One engine writes, and the other one has the controller. The second reconcile comes from its own write."""
+    url = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
+    writing, reconciling, staff = Spans(), Spans(), Staff()
+    with trio.fail_after(50):
+        async with AsyncExitStack() as stack:
+            one = await stack.enter_async_context(
+                headway.open_engine(url, types_alone(), process="web-1", report=events.ignore, tracing=writing.provider)
+            )
+            two = await stack.enter_async_context(
+                headway.open_engine(url, staff.app, process="web-2", report=events.ignore, tracing=reconciling.provider)
+            )
+            await two.wait_idle()
+            with writing.root() as root:
+                await one.client.write(staff.team.new("core", Team(size=1)))
+            while len(reconciling.named("reconcile")) < 2:  # noqa: ASYNC110  # an exporter has no event
+                await trio.sleep(0.02)
+    everything = [*writing.all(), *reconciling.all()]
+    first, second = named(everything, "reconcile")
+    assert chain(first, everything) == CHAIN
+    assert chain(second, everything) == [*CHAIN, *CHAIN]
+    assert {each.trace for each in everything} == {root.get_span_context().trace_id}
+    assert [each.name for each in writing.all()] == ["commit", "write"]
+    [delivered] = named(everything, "deliver", type="staff.v1.Team")
+    assert delivered.start <= delivered.end
+
+
+async def test_head_of_a_traced_transaction_is_one_that_earlier_programs_read() -> None:
+    """The contexts are in a key of their own. Earlier programs ignore it, because it is not among the counted ones."""
+    spans, staff = Spans(), Staff()
+    layout = Layout(PREFIX)
+    async with (
+        rigged() as rig,
+        headway.open_engine(
+            rig.url, types_alone(), process="web-1", report=events.ignore, tracing=spans.provider
+        ) as engine,
+    ):
+        await engine.client.write(staff.team.new("core", Team(size=1)))
+        assert layout.trace not in rig.fake.state.keys
+        untraced = rig.fake.state.keys[layout.head]
+        with spans.root():
+            written = await engine.client.write(staff.team.new("other", Team(size=1)))
+        head, trace = (rig.fake.state.keys[each] for each in (layout.head, layout.trace))
+        assert len(head.value) == len(untraced.value)
+        assert head_from(head).changes == head_from(untraced).changes
+        assert trace.mod_revision == head.mod_revision
+        [(revision, context)] = traces_from(trace).items()
+        assert str(revision) == written.version
+        assert context.span_id == f"{spans.named('commit')[0].id:016x}"
+        await engine.client.write(staff.team.new("third", Team(size=1)))
+        assert rig.fake.state.keys[layout.trace].mod_revision < rig.fake.state.keys[layout.head].mod_revision
+
+
+@pytest.mark.parametrize(("count", "kept"), [(2, True), (3, False)])
+async def test_commit_without_room_for_its_context_is_made_without_it(count: int, kept: bool) -> None:
+    """A transaction of four operations has room for three resources and the head."""
+    puts = [putting(thing(f"n{number}")) for number in range(count)]
+    async with rigged() as rig, EtcdBackend(rig.url, max_txn_ops=4) as store:
+        token = COMMITTING.set(Committing(GOOD, CommitTraces(), lambda: 9))
+        try:
+            position = await store.commit(puts)
+        finally:
+            COMMITTING.reset(token)
+        await until(lambda: rig.store.position.revision >= position.revision)
+        assert (rig.store.traces.of(position.revision) == GOOD) is kept
+        assert len(rig.store.traces) == kept
+        assert len(await names(store)) == count
+
+
+def test_contexts_that_headway_has_not_written_are_ignored() -> None:
+    def found(value: bytes) -> dict[int, CommitTrace]:
+        return traces_from(KeyValue(key=b"/trace", value=value, mod_revision=3))
+
+    assert found(traces_value({0: GOOD, 5: GOOD})) == {3 * PLACES: GOOD, 3 * PLACES + 5: GOOD}
+    texts = ["", "{", "{}", "[1]", '[["x", "y", "z", 1]]', "[" * 5000, '[[200, "", "", 0]]', "null"]
+    for each in [*(text.encode() for text in texts), b"\xff"]:
+        assert found(each) == {}
+    assert found(json.dumps([[0, GOOD.traceparent, 7, "now"], [1, "00-no", "", 0]]).encode()) == {
+        3 * PLACES: GOOD._replace(tracestate="", committed_at=0)
+    }
