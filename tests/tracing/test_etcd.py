@@ -11,7 +11,7 @@ import trio
 import headway
 from headway import events
 from headway._gen.mvccpb import KeyValue
-from headway.storage import COMMITTING, Committing, CommitTrace, CommitTraces, EtcdBackend
+from headway.storage import COMMITTING, CommitTrace, CommitTraces, Committing, EtcdBackend, Put
 from headway.storage.etcd._layout import PLACES, Layout, head_from, traces_from, traces_value
 from headway.testing.conformance import names, putting, thing
 from tests.helpers.etcd_server import EtcdServer
@@ -49,30 +49,40 @@ async def test_one_trace_spans_two_engines_on_one_etcd(etcd: EtcdServer) -> None
     assert delivered.start <= delivered.end
 
 
+async def commit(store: EtcdBackend, trace: CommitTrace | None, *puts: Put) -> int:
+    """Make a commit, traced or not, and return its revision."""
+    token = COMMITTING.set(None if trace is None else Committing(trace, CommitTraces(), lambda: 9))
+    try:
+        return (await store.commit(puts)).revision
+    finally:
+        COMMITTING.reset(token)
+
+
 async def test_head_of_a_traced_transaction_is_one_that_earlier_programs_read() -> None:
     """The contexts are in a key of their own. Earlier programs ignore it, because it is not among the counted ones."""
-    spans, staff = Spans(), Staff()
     layout = Layout(PREFIX)
-    async with (
-        rigged() as rig,
-        headway.open_engine(
-            rig.url, types_alone(), process="web-1", report=events.ignore, tracing=spans.provider
-        ) as engine,
-    ):
-        await engine.client.write(staff.team.new("core", Team(size=1)))
-        assert layout.trace not in rig.fake.state.keys
-        untraced = rig.fake.state.keys[layout.head]
-        with spans.root():
-            written = await engine.client.write(staff.team.new("other", Team(size=1)))
-        head, trace = (rig.fake.state.keys[each] for each in (layout.head, layout.trace))
-        assert len(head.value) == len(untraced.value)
-        assert head_from(head).changes == head_from(untraced).changes
-        assert trace.mod_revision == head.mod_revision
-        [(revision, context)] = traces_from(trace).items()
-        assert str(revision) == written.version
-        assert context.span_id == f"{spans.named('commit')[0].id:016x}"
-        await engine.client.write(staff.team.new("third", Team(size=1)))
-        assert rig.fake.state.keys[layout.trace].mod_revision < rig.fake.state.keys[layout.head].mod_revision
+    async with rigged() as rig:
+        keys = rig.fake.state.keys
+        await commit(rig.store, None, putting(thing("one")))
+        assert layout.trace not in keys
+        untraced = keys[layout.head]
+        revision = await commit(rig.store, GOOD, putting(thing("two")))
+        traced, trace = keys[layout.head], keys[layout.trace]
+        assert len(traced.value) == len(untraced.value)
+        assert head_from(traced).changes == head_from(untraced).changes == (1,)
+        assert trace.mod_revision == traced.mod_revision
+        assert traces_from(trace) == {revision: GOOD}
+        await commit(rig.store, None, putting(thing("three")))
+        assert keys[layout.trace] == trace
+        assert keys[layout.head].mod_revision > trace.mod_revision
+
+
+async def test_engine_that_opens_a_store_reads_the_contexts_of_its_history() -> None:
+    async with rigged() as rig:
+        traced = await commit(rig.store, GOOD, putting(thing("one")))
+        untraced = await commit(rig.store, None, putting(thing("two")))
+        async with EtcdBackend(rig.url) as later:
+            assert (later.traces.of(traced), later.traces.of(untraced)) == (GOOD, None)
 
 
 @pytest.mark.parametrize(("count", "kept"), [(2, True), (3, False)])
@@ -80,13 +90,9 @@ async def test_commit_without_room_for_its_context_is_made_without_it(count: int
     """A transaction of four operations has room for three resources and the head."""
     puts = [putting(thing(f"n{number}")) for number in range(count)]
     async with rigged() as rig, EtcdBackend(rig.url, max_txn_ops=4) as store:
-        token = COMMITTING.set(Committing(GOOD, CommitTraces(), lambda: 9))
-        try:
-            position = await store.commit(puts)
-        finally:
-            COMMITTING.reset(token)
-        await until(lambda: rig.store.position.revision >= position.revision)
-        assert (rig.store.traces.of(position.revision) == GOOD) is kept
+        revision = await commit(store, GOOD, *puts)
+        await until(lambda: rig.store.position.revision >= revision)
+        assert (rig.store.traces.of(revision) == GOOD) is kept
         assert len(rig.store.traces) == kept
         assert len(await names(store)) == count
 

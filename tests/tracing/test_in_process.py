@@ -129,7 +129,7 @@ async def test_permanent_failure_and_requeue_are_outcomes_of_the_span() -> None:
     team = app.type("staff", "v1", "Team", Team)
 
     @app.controller(manages=team)
-    async def reconcile(_: headway.Runtime, request: headway.Request[Team]) -> headway.Result:
+    async def reconcile(_: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
         if request.id.name == "lost":
             raise headway.PermanentFailure("no such building")
         return headway.requeue_after(3600)
@@ -209,7 +209,7 @@ async def test_deletion_and_status_are_traced_to_their_reconciles() -> None:
         team = await engine.client.write(staff.team.new("core", Team(size=1)))
         await engine.wait_idle()
         with spans.root():
-            team = await engine.client.write_status(team, "desk", [headway.Condition("Ready", "true")])
+            team = await engine.client.write_status(team, "desk", [headway.Condition("Ready", headway.ConditionState.TRUE)])
         await engine.wait_idle()
         with spans.root():
             await engine.client.delete(team)

@@ -45,8 +45,7 @@ class Worker:
                 if line == b"running":
                     self.running = True
                 else:
-                    *fields, links, status, description, exceptions, _ = json.loads(line)
-                    self.spans.append(Told(*fields, tuple(map(tuple, links)), status, description, tuple(exceptions)))
+                    self.spans.append(Told(*json.loads(line)))
             self._changed.set()
             self._changed = trio.Event()
 

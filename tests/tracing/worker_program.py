@@ -40,4 +40,4 @@ async def main(endpoint: str) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    trio.run(main, sys.argv[1])
