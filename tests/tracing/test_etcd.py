@@ -11,7 +11,7 @@ import trio
 import headway
 from headway import events
 from headway._gen.mvccpb import KeyValue
-from headway.storage import COMMITTING, CommitTrace, CommitTraces, Committing, EtcdBackend, Put
+from headway.storage import COMMITTING, Committing, CommitTrace, CommitTraces, EtcdBackend, Put
 from headway.storage.etcd._layout import PLACES, Layout, head_from, traces_from, traces_value
 from headway.testing.conformance import names, putting, thing
 from tests.helpers.etcd_server import EtcdServer

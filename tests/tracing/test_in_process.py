@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import structlog.testing
 import trio
 from trio.testing import MockClock
 
@@ -13,6 +14,8 @@ import headway
 from headway import events
 from tests.tracing.spans import CHAIN, Spans, chain, check_times, unsampled
 from tests.tracing.staff import Account, Staff, Team
+
+READY = headway.Condition("Ready", headway.ConditionState.TRUE)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -209,7 +212,7 @@ async def test_deletion_and_status_are_traced_to_their_reconciles() -> None:
         team = await engine.client.write(staff.team.new("core", Team(size=1)))
         await engine.wait_idle()
         with spans.root():
-            team = await engine.client.write_status(team, "desk", [headway.Condition("Ready", headway.ConditionState.TRUE)])
+            team = await engine.client.write_status(team, "desk", [READY])
         await engine.wait_idle()
         with spans.root():
             await engine.client.delete(team)
@@ -249,3 +252,27 @@ async def test_span_around_the_whole_engine_is_no_parent_of_its_reconciles() -> 
     finally:
         await opened.__aexit__(None, None, None)
     assert spans.all() == []
+
+
+async def test_log_lines_of_a_traced_reconcile_have_the_id_of_its_trace() -> None:
+    """Those of the reconciler itself, and that of its failure."""
+    spans, staff = Spans(), Staff()
+
+    async def fail_once(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        rt.log.info("looking")
+        if request.attempt == 1:
+            raise LookupError("no desk is left")
+
+    staff.before = fail_once
+    with structlog.testing.capture_logs() as lines:
+        async with headway.open_engine("memory:", staff.app, tracing=spans.provider) as engine:
+            await engine.wait_idle()
+            with spans.root() as root:
+                await engine.client.write(staff.team.new("core", Team(size=1)))
+            await engine.wait_idle()
+            await engine.client.write(staff.team.new("untraced", Team(size=1)))
+            await engine.wait_idle()
+    trace = f"{root.get_span_context().trace_id:032x}"
+    told = [(each["event"], each["attempt"], each.get("trace_id")) for each in lines if each["key"].endswith("core")]
+    assert told[:3] == [("looking", 1, trace), ("ReconcileFailed", 1, trace), ("looking", 2, trace)]
+    assert not any("trace_id" in each for each in lines if each["key"].endswith("untraced"))

@@ -144,5 +144,5 @@ def _run(
         owed=owed,
         stall_limit=placing.stall_limit,
         journal=journal,
-        mapping=placing.tracing.mapping,
+        new_mapper=placing.tracing.new_mapper,
     )

@@ -14,7 +14,7 @@ from headway.base import repr_text
 from headway.controller import Definition
 from headway.errors import InvalidArgument
 from headway.rpc import Channel, Services, StreamDecoder
-from headway.run import RunMapping
+from headway.run import ChangeMapper
 from headway.service import WatchDecoder
 from headway.storage import Backend
 
@@ -44,9 +44,9 @@ class Untraced:
         return definition
 
     @property
-    def mapping(self) -> Callable[..., RunMapping]:
-        """Creates the mapping of a run."""
-        return RunMapping
+    def new_mapper(self) -> Callable[..., ChangeMapper]:
+        """Creates what maps the changes of a run."""
+        return ChangeMapper
 
     @property
     def decoder(self) -> Callable[[], StreamDecoder]:
@@ -93,10 +93,10 @@ class Traced(Untraced):
 
     @property
     @override
-    def mapping(self) -> Callable[..., RunMapping]:
-        from headway.tracing import TracedMapping
+    def new_mapper(self) -> Callable[..., ChangeMapper]:
+        from headway.tracing import TracedMapper
 
-        return partial(TracedMapping, self._tracing)
+        return partial(TracedMapper, self._tracing)
 
     @property
     @override

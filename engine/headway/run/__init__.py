@@ -3,13 +3,13 @@
 Start with `_run.py` (the course of a run). `_supervisor.py` restarts it, and `_worker.py` calls its reconciler.
 """
 
+from headway.run._change_mapper import ChangeMapper as ChangeMapper
 from headway.run._fence import Hold as Hold
 from headway.run._fence import RunWrites as RunWrites
 from headway.run._keys import KeyStatus as KeyStatus
 from headway.run._keys import Pending as Pending
 from headway.run._leading import LEASE_TTL as LEASE_TTL
 from headway.run._leading import Leading as Leading
-from headway.run._mapping import RunMapping as RunMapping
 from headway.run._mapping_retries import Unmapped as Unmapped
 from headway.run._owed import Owed as Owed
 from headway.run._own_writes import OwnWrite as OwnWrite

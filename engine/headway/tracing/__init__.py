@@ -7,7 +7,7 @@ package opentelemetry-api.
 """
 
 from headway.tracing._channel import TracedChannel as TracedChannel
-from headway.tracing._mapping import TracedMapping as TracedMapping
+from headway.tracing._mapper import TracedMapper as TracedMapper
 from headway.tracing._reconcile import traced_definition as traced_definition
 from headway.tracing._server import traced_services as traced_services
 from headway.tracing._store import traced_store as traced_store
