@@ -1,4 +1,4 @@
-"""The logger of a reconcile, and the fields by which its lines are found."""
+"""The logger of a reconcile, bound to the fields that identify the reconcile."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ from headway.storage import CommitTrace
 from headway.tracing._tracing import PREFIX, Tracing, about, child_of, context_of, now
 
 MOST_FAILED = 10_000
-"""The number of changes of which it is known that their mapping has failed. A retry of another has two deliveries."""
+"""The number of failed changes to remember. A retry of any other change makes a second span of its delivery."""
 
 
 class TracedMapper(ChangeMapper):
-    """Maps changes, with spans for those of traced commits."""
+    """Maps changes. Changes of traced commits have spans."""
 
     def __init__(self, tracing: Tracing, *given: Any) -> None:
         super().__init__(*given)
@@ -63,7 +63,7 @@ class TracedMapper(ChangeMapper):
                 self._span = None
 
     def _delivered(self, parent: Context, attributes: dict[str, str | int], committed: int, reached: int) -> Context:
-        """Make the span of the delivery, and return the context in which the mapping becomes its child."""
+        """Make the span of the delivery, and return the context that makes the mapping its child."""
         delivery = self._tracing.tracer.start_span(
             f"{PREFIX}deliver", parent, SpanKind.CONSUMER, attributes=attributes, start_time=committed
         )

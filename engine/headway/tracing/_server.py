@@ -20,14 +20,14 @@ _WRITES = frozenset(f"/{service}/{verb}" for service in (RESOURCE_SERVICE, CONSU
 def traced_services(services: Services, tracing: Tracing) -> Services:
     """Return the services for the network, whose calls bring and receive contexts.
 
-    A context alone makes no span: the first one is that of the commit, after all checks of the caller's rights.
+    A context alone makes no span. The first span belongs to the commit, after all checks of the caller's rights.
     """
 
     async def around(path: str, stream: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
         if path in _WRITES:
             given = stream.metadata
             trace = sampled_trace(given.get("traceparent"), given.get("tracestate", ""))
-            # The task of a call may have inherited the span in which the server was started.
+            # The task of a call may have inherited the span that was current when the server started.
             with attached(Context() if trace is None else context_of(trace)):
                 await handler(stream)
         elif path == WATCH_LIST and stream.metadata.get(TRACES_HEADER) == "1":

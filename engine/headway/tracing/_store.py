@@ -20,7 +20,7 @@ def traced_store(backend: Backend, tracing: Tracing) -> Backend:
 
 
 class _TracedStore:
-    """A store whose every attribute except `commit` is that of another one."""
+    """A store with another `commit` than the one it wraps. It has every other attribute of that store."""
 
     def __init__(self, inner: Backend, tracing: Tracing) -> None:
         self._inner = inner

@@ -2,7 +2,7 @@
 
     headway.write       a client's Write, WriteStatus or Delete, in the process of the client
     headway.commit      the commit of the store, in the process of the engine
-    headway.deliver     from the commit until every type of a controller's cache has reached it
+    headway.deliver     from the commit until every type of a controller has reached it
     headway.map         the mapping of the change to keys
     headway.wait        from the first cause of a key until its reconcile begins
     headway.reconcile   one attempt
@@ -67,7 +67,7 @@ def sampled_span() -> Span | None:
 
 
 def context_of(trace: CommitTrace) -> Context:
-    """Return the context in which a span becomes a child of a commit, or of another process's span."""
+    """Return the context that makes a span a child of a commit, or of another process's span."""
     return child_of(
         SpanContext(
             int(trace.trace_id, 16),
@@ -80,7 +80,7 @@ def context_of(trace: CommitTrace) -> Context:
 
 
 def child_of(parent: SpanContext) -> Context:
-    """Return the context in which a span becomes a child of a span that may have ended."""
+    """Return the context that makes a span a child of another one, which may have ended."""
     return otel.set_span_in_context(NonRecordingSpan(parent), Context())
 
 
@@ -112,5 +112,5 @@ def attached(context: Context) -> Iterator[None]:
 
 
 def apart() -> AbstractContextManager[None]:
-    """Return a block in which no span is current, for tasks that outlive the caller's span."""
+    """Return a block without a current span, for tasks that outlive the caller's span."""
     return attached(Context())
