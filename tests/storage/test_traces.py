@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from headway.storage import Committing, CommitTrace, CommitTraces, sampled_trace
+import pytest
+import trio
+
+from headway.resource import Changes
+from headway.storage import COMMITTING, Committing, CommitTrace, CommitTraces, Within, open_store, sampled_trace
 from headway.storage._traces import LONGEST_TRACESTATE
+from headway.testing.conformance import KIND, name_of, putting, thing
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GOOD = f"00-{TRACE}-{SPAN}-01"
@@ -94,3 +99,30 @@ def test_first_context_of_a_commit_stays() -> None:
     commit.made(3)
     assert commit.kept
     assert traces.of(3) == CommitTrace(GOOD, "", 7)
+
+
+async def test_sqlite_keeps_a_context_before_a_watcher_has_the_commit(tmp_path: Path) -> None:
+    """Commits share transactions, and a watcher may run before the tasks that have committed."""
+    traces = CommitTraces()
+    async with open_store(f"sqlite:{tmp_path}/things.db") as store, trio.open_nursery() as nursery:
+        watch = await store.watch(KIND, Within())
+        await watch.next()
+
+        async def write(number: int) -> None:
+            trace = CommitTrace(GOOD, f"number={number}")
+            COMMITTING.set(Committing(trace, traces, lambda: 7))
+            await store.commit([putting(thing(f"n{number}"))])
+
+        for number in range(20):
+            nursery.start_soon(write, number)
+        found: set[str] = set()
+        with trio.fail_after(30):
+            while len(found) < 20:
+                item = await watch.next()
+                if isinstance(item, Changes):
+                    for change in item.changes:
+                        trace = traces.of(change.revision)
+                        assert trace is not None
+                        assert trace.tracestate == f"number={name_of(change.resource)[1:]}"
+                        found.add(trace.tracestate)
+        watch.close()

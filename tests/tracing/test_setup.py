@@ -62,12 +62,11 @@ def test_engine_uses_the_provider_that_the_program_has_set_and_imports_nothing_w
 
 def test_nothing_stands_in_an_untraced_engine() -> None:
     """Every part is the original one."""
-    traced: Any = tracing_by(None)
-    part = object()
-    assert traced is UNTRACED
-    for given in (traced.store, traced.channel, traced.services, traced.definition):
+    assert tracing_by(None) is UNTRACED
+    part: Any = object()
+    for given in (UNTRACED.store, UNTRACED.channel, UNTRACED.services, UNTRACED.definition):
         assert given(part) is part
-    assert (traced.new_mapper, traced.decoder) == (ChangeMapper, WatchDecoder)
+    assert (UNTRACED.new_mapper, UNTRACED.decoder) == (ChangeMapper, WatchDecoder)
     assert tracing_by(Spans().provider) is not UNTRACED
 
 
