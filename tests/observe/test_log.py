@@ -295,6 +295,7 @@ def test_large_error_group_is_bounded_in_the_log(verbose: bool) -> None:
     [
         events.ReconcileSlow("teams", ID, 31.0, 3, "ab" * 16),
         events.SelfTriggered("teams", ID, (WRITE,), 11, 0.1, 3, "ab" * 16),
+        events.LoopBlocked("worker 0", "teams", ID.key, "", 1.5, 0, 3, "ab" * 16),
         events.Reconciled(
             "teams", ID, "failed", 0.1, FAILED, 0.005, (TracedReason.of(CHANGED, None, "ab" * 16, 0),), 0.0, 3
         ),
@@ -312,6 +313,8 @@ def test_untraced_line_has_no_trace() -> None:
     lines = Lines()
     log_report(lines)(failed(FAILED))
     log_report(lines)(events.ReconcileSlow("teams", ID, 31.0))
+    log_report(lines)(events.LoopBlocked("task", "", None, "", 1.5))
+    assert "attempt" not in lines.lines[-1][2]
     assert all("trace_id" not in fields for _, _, fields in lines.lines)
 
 

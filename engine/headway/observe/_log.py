@@ -94,8 +94,9 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
         if isinstance(event, _OF_A_RECONCILE):
             # Under the same names as in `Runtime.log`.
             fields["key"] = key_path(event.id.key)
-            if not fields["trace_id"]:
-                del fields["trace_id"]
+        for name in ("attempt", "trace_id"):
+            if not fields.get(name, True):
+                del fields[name]
         name = _FAILED.get(type(event), type(event).__name__) if failed else type(event).__name__
         if failed or isinstance(event, _WARNINGS):
             log.warning(name, **fields)
