@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 import trio
 
@@ -20,6 +21,7 @@ from headway.protobuf import decode, encode
 from headway.resource import TypeName, pb
 from headway.rpc import open_channel
 from headway.service import TRACES_HEADER, WATCH_LIST
+from tests.http.kit import NO_CERTIFICATES
 from tests.tracing.spans import CHAIN, Spans, Told, chain, named
 from tests.tracing.staff import Staff, Team, types_alone
 
@@ -222,3 +224,20 @@ def test_tracing_must_be_a_provider() -> None:
 
     with pytest.raises(InvalidArgument, match="tracing must be a TracerProvider of OpenTelemetry, not 'yes'"):
         trio.run(main)
+
+
+async def test_write_over_http_continues_the_trace_of_its_headers() -> None:
+    spans, trace = Spans(), "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+    async with (
+        headway.open_engine(
+            "memory:", types_alone(), report=events.ignore, http="127.0.0.1:0", insecure=True, tracing=spans.provider
+        ) as engine,
+        httpx.AsyncClient(base_url=f"http://{engine.http}", verify=NO_CERTIFICATES, timeout=PATIENCE) as http,
+    ):
+        body = {"data": {"size": "1"}}
+        for name, headers in (("untraced", {}), ("core", {"traceparent": trace, "tracestate": "vendor=one"})):
+            answer = await http.put(f"/api/staff/v1/team/{name}", json=body, headers=headers)
+            assert answer.status_code == 200, answer.text
+    [commit] = spans.all()
+    assert (commit.name, commit.trace, commit.parent) == ("commit", int("1" * 32, 16), int("2" * 16, 16))
+    assert commit.state == "vendor=one"

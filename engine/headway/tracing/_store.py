@@ -1,4 +1,4 @@
-"""The span of a commit, and the context that the store keeps beside it."""
+"""The span of a commit, and the context that the store keeps with its history."""
 
 from __future__ import annotations
 

@@ -34,25 +34,25 @@ class Tracing:
 
     Attributes:
         tracer: starts the spans.
+        of: returns the context of a commit by its revision, or None if the commit is not traced.
     """
 
     def __init__(self, provider: TracerProvider) -> None:
         self.tracer: Tracer = provider.get_tracer("headway")
         own = CommitTraces()
         self._kept: Callable[[], CommitTraces] = lambda: own
+        # Every change of every controller is looked up.
+        self.of: Callable[[int], CommitTrace | None] = own.of
 
     def share(self, kept: Callable[[], CommitTraces]) -> None:
         """Use the contexts that a store keeps, which are of all engines on it."""
         self._kept = kept
+        self.of = lambda revision: kept().of(revision)
 
     @property
     def traces(self) -> CommitTraces:
         """The contexts of the traced commits that this process knows of, by revision."""
         return self._kept()
-
-    def of(self, revision: int) -> CommitTrace | None:
-        """Return the context of a commit, or None if it is not traced."""
-        return self.traces.of(revision)
 
 
 def now() -> int:
