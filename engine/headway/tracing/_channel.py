@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
@@ -40,14 +40,14 @@ class TracedChannel(Channel):
         """True if the inner channel knows the outcome of every call."""
         return self._inner.knows_outcomes
 
-    def unary(
+    async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Coroutine[Any, Any, Reply]:
-        """Make a call. No coroutine of its own runs unless the call gets a span."""
+    ) -> Reply:
+        """Make a call. A write has a span if the caller's span is sampled."""
         verb = _WRITES.get(path)
         if verb is None or sampled_span() is None:
-            return self._inner.unary(path, request, reply_type, metadata=metadata)
-        return self._write(verb, path, request, reply_type, metadata)
+            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+        return await self._write(verb, path, request, reply_type, metadata)
 
     async def _write(
         self, verb: str, path: str, request: Any, reply_type: type[Reply], metadata: Metadata | None
