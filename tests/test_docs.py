@@ -38,6 +38,8 @@ PRINTS = {
     "True\n",
     "docs/guides/pausing.md": "controller staff/teams is paused (an audit) and has pending work: resume it with "
     "`headway resume staff/teams`\nreconciled core\n",
+    "docs/guides/tracing.md": "headway.commit \nheadway.write core\nsignup \nheadway.deliver core\n"
+    "headway.map core\nheadway.wait core\nheadway.commit \nheadway.write ada\nheadway.reconcile core\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/http.md": "True\n",
     "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",

@@ -167,7 +167,7 @@ async def test_blocking_reconcile_is_reported_with_its_key_and_stack() -> None:
         held_by_a_reconcile(hold)
 
     blocked = (await _blocked(staff))[0]
-    assert (blocked.controller, blocked.key) == ("teams", ("default", "default", "core"))
+    assert (blocked.controller, blocked.key, blocked.attempt) == ("teams", ("default", "default", "core"), 1)
     assert "held_by_a_reconcile(hold)" in blocked.stack
     assert "worker" in blocked.task
     assert blocked.seconds >= 0.2

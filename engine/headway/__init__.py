@@ -23,6 +23,7 @@ The packages, in the order that a change passes through them. Each imports only 
     builtin          controllers that every engine runs
     manifest         conversion between YAML documents and resources
     observe          logs, metrics, health
+    tracing          spans of OpenTelemetry, if a program has set up tracing
     engine           `open_engine`, `open_workers`, `open_cache` and `connect`, which assemble all the others
     testing          helpers for users' tests
     cli              the command line

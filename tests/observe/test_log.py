@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.observe import log_report
-from headway.reconcile import Reason
+from headway.reconcile import Reason, TracedReason
 from headway.resource import ResourceId, TypeName
 from headway.run import OwnWrite
 from tests.helpers.pools import Pool
@@ -288,3 +288,64 @@ def test_large_error_group_is_bounded_in_the_log(verbose: bool) -> None:
     [(_, _, fields)] = lines.lines
     assert "more)" in str(fields["error"])
     assert len(str(fields)) < 50_000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.ReconcileSlow("teams", ID, 31.0, 3, "ab" * 16),
+        events.SelfTriggered("teams", ID, (WRITE,), 11, 0.1, 3, "ab" * 16),
+        events.LoopBlocked("worker 0", "teams", ID.key, "", 1.5, 0, 3, "ab" * 16),
+        events.Reconciled(
+            "teams", ID, "failed", 0.1, FAILED, 0.005, (TracedReason.of(CHANGED, None, "ab" * 16, 0),), 0.0, 3
+        ),
+    ],
+)
+def test_line_about_a_reconcile_has_its_controller_key_attempt_and_trace(event: object) -> None:
+    lines = Lines()
+    log_report(lines)(event)
+    [(_, _, fields)] = lines.lines
+    found = {name: fields[name] for name in ("controller", "key", "attempt", "trace_id")}
+    assert found == {"controller": "teams", "key": "default/default/core", "attempt": 3, "trace_id": "ab" * 16}
+
+
+def test_untraced_line_has_no_trace() -> None:
+    lines = Lines()
+    log_report(lines)(failed(FAILED))
+    log_report(lines)(events.ReconcileSlow("teams", ID, 31.0))
+    log_report(lines)(events.LoopBlocked("task", "", None, "", 1.5))
+    assert "attempt" not in lines.lines[-1][2]
+    assert all("trace_id" not in fields for _, _, fields in lines.lines)
+
+
+async def test_logger_of_a_reconcile_is_bound_to_its_key_and_attempt(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """Outside of a reconcile it is bound to the controller alone."""
+    app = headway.App("pools")
+    pool = app.type("pools", "v1", "Pool", Pool)
+
+    async def initialise(rt: headway.Runtime) -> None:
+        rt.log.info("starting")
+
+    @app.controller(manages=pool, initialiser=initialise)
+    async def look(rt: headway.Runtime, request: headway.Request) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(later, rt)
+        if request.attempt == 1:
+            raise LookupError("not yet")
+
+    async def later(rt: headway.Runtime) -> None:
+        rt.log.warning("looking", depth=2)
+
+    with structlog.testing.capture_logs() as lines:
+        async with headway.open_engine("memory:", app, report=events.ignore) as engine:
+            await engine.client.write(pool.new("a"))
+            await engine.wait_idle()
+
+    about = {"controller": "look", "key": "default/default/a", "event": "looking", "log_level": "warning", "depth": 2}
+    assert lines == [
+        {"controller": "look", "event": "starting", "log_level": "info"},
+        about | {"attempt": 1},
+        about | {"attempt": 2},
+    ]

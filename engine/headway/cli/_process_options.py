@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from headway.cli._arguments import combined
+from headway.cli._log import configure_log
 from headway.cli._running import Usage
 from headway.engine import Engine, worker_name
 from headway.errors import DeclarationError, InvalidArgument
@@ -28,6 +29,7 @@ class ProcessOptions(NamedTuple):
     hard_exit: float
     gc_freeze: bool
     journal: str | None
+    log: str | None
     verbose: bool
 
     def name(self) -> str:
@@ -54,7 +56,8 @@ class ProcessOptions(NamedTuple):
             )
 
     def report(self) -> tuple[Report, Metrics | None]:
-        """Return the report for an engine, and the metrics that it updates if there are pages."""
+        """Return the report for an engine, and the metrics that it updates if there are pages. Configures the log."""
+        configure_log(self.log)
         log = log_report(verbose=self.verbose)
         if self.metrics is None:
             return log, None
@@ -117,6 +120,11 @@ def process_options(name_help: str) -> Callable[[Callable[..., None]], Callable[
             "--journal",
             type=click.Path(dir_okay=False),
             help="Write what the controllers do to this file, one JSON object a line. It is rotated.",
+        ),
+        click.option(
+            "--log",
+            type=click.Choice(["pretty", "json"]),
+            help="Log for people, or one JSON object a line. Default: as APP configures structlog, or else pretty.",
         ),
         click.option("--verbose", is_flag=True, help="Log all events, and full tracebacks of errors."),
     )

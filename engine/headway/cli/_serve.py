@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from ssl import SSLContext
@@ -16,6 +15,7 @@ import trio
 from headway.access import Authorizer, load_access
 from headway.cli._arguments import any_store, apps_at
 from headway.cli._connection import check_key, tls_context
+from headway.cli._log import announce, configure_log
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._running import Exit, Usage, fail, fail_by, run
 from headway.controller import App
@@ -157,9 +157,8 @@ def serve(
                 "to this host. Give --forward-tls, or --forward-insecure",
                 err=True,
             )
-        serving = partial(
-            _forward, forward, upstream, listen, tls, limits, insecure=forward_insecure, verbose=options.verbose
-        )
+        forwarding = partial(_forward, forward, upstream, listen, tls, limits, options.log)
+        serving = partial(forwarding, insecure=forward_insecure, verbose=options.verbose)
     else:
         any_store("--store", store)
         if options.process is not None:
@@ -209,7 +208,7 @@ async def _serve(
                 files[access] = partial(_reload_access, authorizer, access)
             await nursery.start(_reload_at_signal, files)
             over_http = None if engine.http is None else f"HTTP at http{'s' if tls else ''}://{engine.http}"
-            _announce(engine.addresses, limits, over_http, pages)
+            _announce(options.log, engine.addresses, limits, over_http, pages)
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
         fail(Exit.REFUSED, f"Error: {error}")
@@ -221,11 +220,13 @@ async def _forward(
     listen: Sequence[str],
     tls: ServerTls | None,
     limits: Limits,
+    log: str | None,
     *,
     insecure: bool,
     verbose: bool,
 ) -> None:
     """Forward all calls to other servers until canceled. SIGHUP reloads the certificate."""
+    configure_log(log)
     try:
         async with (
             open_forwarder(
@@ -240,15 +241,15 @@ async def _forward(
             trio.open_nursery() as nursery,
         ):
             await nursery.start(_reload_at_signal, _files_of(tls))
-            _announce(server.addresses, limits)
+            _announce(log, server.addresses, limits)
             await trio.sleep_forever()
     except OSError as error:
         fail(Exit.REFUSED, f"Error: {error}")
 
 
-def _announce(addresses: Sequence[str], limits: Limits, *others: str | None) -> None:
+def _announce(form: str | None, addresses: Sequence[str], limits: Limits, *others: str | None) -> None:
     for each in addresses:
-        click.echo(f"listening on {each}")
+        announce(form, f"listening on {each}")
     most = free_descriptors()
     if most is not None and most < limits.connections and limits.connections != Limits().connections:
         click.echo(
@@ -258,8 +259,7 @@ def _announce(addresses: Sequence[str], limits: Limits, *others: str | None) -> 
         )
     for other in others:
         if other is not None:
-            click.echo(other)
-    sys.stdout.flush()
+            announce(form, other)
 
 
 _Files = dict[str, Callable[[], None]]

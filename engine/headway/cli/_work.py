@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ import trio
 
 from headway.cli._arguments import apps_at
 from headway.cli._connection import Target
+from headway.cli._log import announce
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._running import Exit, Usage, fail, run
 from headway.controller import App
@@ -73,10 +73,9 @@ async def _work(target: Target, apps: Sequence[App], options: ProcessOptions, le
             ) as workers,
             options.open_pages(workers, metrics) as pages,
         ):
-            click.echo(f"working for {target.server} as {options.process}")
+            announce(options.log, f"working for {target.server} as {options.process}")
             if pages is not None:
-                click.echo(pages)
-            sys.stdout.flush()
+                announce(options.log, pages)
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
         fail(Exit.REFUSED, f"Error: {error}")

@@ -13,6 +13,7 @@ from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import check_connection, combine_apps
 from headway.engine._compared import ComparedChannel
+from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
 from headway.queue import Backoff
@@ -21,6 +22,8 @@ from headway.service import SUBSCRIBE, WATCH_LIST, SubscribeDecoder, WatchDecode
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from opentelemetry.trace import TracerProvider
 
 _PAUSES = Backoff(0.5, 30.0)
 """The delays between requests to a server that does not answer."""
@@ -36,6 +39,7 @@ async def connect(
     token: str = "",
     insecure: bool = False,
     timeout: float = 30.0,
+    tracing: TracerProvider | None = None,
 ) -> AsyncIterator[Client]:
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
 
@@ -51,6 +55,8 @@ async def connect(
         token: the token for engines that authenticate clients.
         insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
         timeout: the timeout of a call, in seconds, unless the caller's own deadline is shorter.
+        tracing: the OpenTelemetry provider of the tracer. Default: the one that the program has configured, if any.
+            It needs ``pip install 'headway[otel]'``.
 
     Raises InvalidArgument if an argument is invalid, or a token would be sent to another host without ``tls`` and
     without ``insecure``.
@@ -59,7 +65,8 @@ async def connect(
     registry, _ = combine_apps(apps)
     check_connection(tls, server_name, token, insecure)
     async with open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure) as channel:
-        yield Client(ComparedChannel(channel, registry), registry, token=token)
+        traced = tracing_by(tracing).channel(channel, remote=True)
+        yield Client(ComparedChannel(traced, registry), registry, token=token)
 
 
 def open_remote(
@@ -70,6 +77,7 @@ def open_remote(
     token: str,
     *,
     insecure: bool,
+    decoder: Callable[[], StreamDecoder] = WatchDecoder,
 ) -> AbstractAsyncContextManager[Channel]:
     """Return a channel to engines that can also watch resources.
 
@@ -86,7 +94,7 @@ def open_remote(
     from headway.why import ATTEND, QuestionDecoder
 
     decoders: dict[str, Callable[[], StreamDecoder]] = {
-        WATCH_LIST: WatchDecoder,
+        WATCH_LIST: decoder,
         SUBSCRIBE: SubscribeDecoder,
         ATTEND: QuestionDecoder,
     }

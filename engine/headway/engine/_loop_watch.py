@@ -20,7 +20,7 @@ import trio
 
 from headway.engine._shutdown import stack_of
 from headway.events import LoopBlocked, Report
-from headway.reconcile import CONTROLLER, MAPPING, RECONCILING
+from headway.reconcile import CONTROLLER, MAPPING, RECONCILING, trace_id_of
 from headway.resource import Key
 
 _QUIET = 10.0
@@ -149,13 +149,26 @@ class LoopWatch:
             # A debugger is in use.
             return
         controller = task.context.get(CONTROLLER, "")
-        self._report(LoopBlocked(task.name, controller, key, "".join(stack.format()), round(held, 3), suppressed))
+        about = _reconcile_of(task, key)
+        self._report(
+            LoopBlocked(task.name, controller, key, "".join(stack.format()), round(held, 3), suppressed, *about)
+        )
 
 
 def _key_of(task: trio.lowlevel.Task) -> Key | None:
     """Return the key that a task reconciles or maps now, or None."""
     at_work = task.context.get(RECONCILING) or task.context.get(MAPPING)
     return None if at_work is None else at_work.key
+
+
+def _reconcile_of(task: trio.lowlevel.Task, key: Key | None) -> tuple[int, str]:
+    """Return the attempt and the trace of the reconcile of a key, or (0, "") if the task no longer reconciles it."""
+    reconciling = task.context.get(RECONCILING)
+    # Read once, because the task may go on meanwhile.
+    dequeued = None if reconciling is None else reconciling.dequeued
+    if dequeued is None or dequeued.key != key:
+        return 0, ""
+    return dequeued.attempt, trace_id_of(dequeued.reasons)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from headway.engine._placing import SERVER, Placing, supervisor, worker_name
 from headway.engine._running import start_controllers, watched_nursery
 from headway.engine._services import EngineServices
 from headway.engine._store_health import StoreHealth
+from headway.engine._tracing import tracing_by
 from headway.events import Report
 from headway.journal import JOURNAL_BYTES
 from headway.resource import PEERING
@@ -46,6 +47,8 @@ from headway.storage import Backend, is_shared, last_leases, open_store, record_
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from opentelemetry.trace import TracerProvider
 
     from headway.peering import PeerLinks
 
@@ -81,6 +84,7 @@ async def open_engine(
     block_limit: float | None = 1.0,
     journal: str | PathLike[str] | None = None,
     journal_bytes: int = JOURNAL_BYTES,
+    tracing: TracerProvider | None = None,
     check_isolation: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
@@ -129,6 +133,8 @@ async def open_engine(
         journal: a file to which the journal is also written, one JSON object a line. It is rotated.
         journal_bytes: the memory, in bytes, of the record of what the controllers did, from which `Engine.why` answers.
             0 keeps none.
+        tracing: the OpenTelemetry provider of the tracer. Default: the one that the program has configured, if any.
+            It needs ``pip install 'headway[otel]'``.
         check_isolation: for tests: compare the arguments of index functions, projections, predicates and mappers before
             and after every call. A function that mutates its argument fails with IsolationBroken, which names the
             function, and the block raises it as well when it ends.
@@ -158,6 +164,7 @@ async def open_engine(
     check_wrap_channel(wrap_channel)
     if process is not None:
         worker_name(process)
+    traced = tracing_by(tracing)
     report = options.safe_report()
     opened = open_store(store) if isinstance(store, str) else store
     with GcFreeze(gc_freeze) as freeze:
@@ -166,14 +173,14 @@ async def open_engine(
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             await record_schemas(backend, registry)
-            services = EngineServices(backend, registry, report, topics, recorded)
+            services = EngineServices(traced.store(backend), registry, report, topics, recorded)
             if peer_links is not None:
                 services.link_peers(peer_links)
             # Other engines or programs may also reach a store that was passed in.
             lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
             isolation = Isolation() if check_isolation else None
             async with (
-                services.open_channels(report, lasting_leases=lasting) as (channel, privileged),
+                services.open_channels(report, lasting_leases=lasting) as bare,
                 watched_nursery(options, report) as (nursery, ending),
             ):
                 start_writing(nursery)
@@ -184,9 +191,11 @@ async def open_engine(
                 def place(
                     used: Channel, app: dict[str, Definition], name: str | None, informers: Informers
                 ) -> list[Supervisor]:
-                    placing = Placing(informers, pauses, used, registry, report, stall_limit, name, lease_ttl, recorded)
+                    about = (pauses, used, registry, report, stall_limit, name, lease_ttl, recorded, traced)
+                    placing = Placing(informers, *about)
                     return [supervisor(*each, placing) for each in app.items()]
 
+                channel, privileged = map(traced.channel, bare)
                 theirs = channel if wrap_channel is None else wrap_channel(channel)
                 all_informers = [informers_of(theirs), informers_of(privileged, _PACE)]
                 pauses = Pauses(all_informers[-1])
@@ -208,13 +217,15 @@ async def open_engine(
 
                 def begin_peerings() -> None:
                     supervisors.extend(of_peerings)
-                    start_controllers(nursery, of_peerings)
+                    with traced.apart():
+                        start_controllers(nursery, of_peerings)
 
                 late = LateControllers(all_informers[-1], Client(privileged, registry), PEERING, begin_peerings)
                 nursery.start_soon(late.watch, name="the first peering")
                 health = StoreHealth(backend, all_informers, report)
                 nursery.start_soon(health.watch, name="the health of the store")
-                start_controllers(nursery, supervisors, freeze)
+                with traced.apart():
+                    start_controllers(nursery, supervisors, freeze)
                 async with AsyncExitStack() as network:
                     addresses: Sequence[str] = ()
                     http_address: str | None = None
@@ -222,7 +233,7 @@ async def open_engine(
                         audit = Audit(report)
                         if access is not None:
                             nursery.start_soon(audit.report_rest, name="audit")
-                        offered = services.for_clients(access, audit)
+                        offered = traced.services(services.for_clients(access, audit))
                         # Network code is imported only for an engine that listens.
                         if http is not None:
                             from headway.engine._http import beside_http, serving_http

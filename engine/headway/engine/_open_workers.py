@@ -19,6 +19,7 @@ from headway.engine._engine import Engine
 from headway.engine._journaling import opened_journal
 from headway.engine._placing import Placing, supervisor, worker_name
 from headway.engine._running import start_controllers, watched_nursery
+from headway.engine._tracing import tracing_by
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
 from headway.journal import JOURNAL_BYTES
@@ -28,6 +29,8 @@ from headway.run import LEASE_TTL, STALL_LIMIT, Pauses
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from opentelemetry.trace import TracerProvider
 
 
 @check_keywords
@@ -51,6 +54,7 @@ async def open_workers(
     block_limit: float | None = 1.0,
     journal: str | PathLike[str] | None = None,
     journal_bytes: int = JOURNAL_BYTES,
+    tracing: TracerProvider | None = None,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
 
@@ -74,8 +78,8 @@ async def open_workers(
         timeout: the timeout of a call, in seconds.
         lease_ttl: the time, in seconds from 1 to 3,600, after which another process takes over the leases of one that
             has died.
-        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit, journal, journal_bytes: as
-            for `open_engine`.
+        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit, journal, journal_bytes,
+            tracing: as for `open_engine`.
 
     An engine that cannot be reached is retried without limit; the report and the status say so.
 
@@ -97,13 +101,14 @@ async def open_workers(
     check_endpoints(endpoints)
     check_connection(tls, server_name, token, insecure)
     name = worker_name(process)
+    traced = tracing_by(tracing)
     report = options.safe_report()
     opened: AbstractAsyncContextManager[Channel]
     # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
     compared = registry if opens else ()
     if isinstance(endpoints, str | Sequence):
-        opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
+        opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure, decoder=traced.decoder)
     else:
         opened = nullcontext(endpoints)
     # Several controllers, and the block's own call, may raise the same error.
@@ -112,18 +117,20 @@ async def open_workers(
         async with sealed(apps), opened_journal(options) as (recorded, start_writing), opened as bare:
             report = freeze.wrap(report)
             named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
-            channel = ComparedChannel(named, compared)
+            channel = ComparedChannel(traced.channel(named, remote=True, asks=True), compared)
             async with watched_nursery(options, report, alike) as (nursery, _):
                 start_writing(nursery)
                 informers = Informers(channel, nursery, report, lag_limit=lag_limit)
                 pauses = Pauses(informers)
                 nursery.start_soon(pauses.follow, name="paused controllers")
-                placing = Placing(informers, pauses, channel, registry, report, stall_limit, name, lease_ttl, recorded)
+                about = (pauses, channel, registry, report, stall_limit, name, lease_ttl, recorded, traced)
+                placing = Placing(informers, *about)
                 supervisors = [supervisor(*each, placing) for each in definitions.items()]
                 nursery.start_soon(channel.wait_refused, name="types that the server would misread")
                 if not supervisors and opens:
                     nursery.start_soon(find_engine, channel, report, name="finding an engine")
-                start_controllers(nursery, supervisors, freeze)
+                with traced.apart():
+                    start_controllers(nursery, supervisors, freeze)
                 # Imported here, because a program that has no controllers needs none of it.
                 from headway.why import ObserveHost, attend
 

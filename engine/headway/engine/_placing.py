@@ -20,6 +20,7 @@ from typing import NamedTuple
 from headway.cache import Informers
 from headway.client import HeldLease, LeaseClient
 from headway.controller import Definition, GrowingDefinition, Sharded
+from headway.engine._tracing import UNTRACED, Untraced
 from headway.errors import DeclarationError
 from headway.events import Report
 from headway.journal import ControllerJournal, Journal
@@ -59,11 +60,12 @@ class Placing(NamedTuple):
     process: str | None
     lease_ttl: float
     journal: Journal | None = None
+    tracing: Untraced = UNTRACED
 
 
 def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Supervisor:
     """Return the supervisor of a controller in this process."""
-    growing = GrowingDefinition(definition, placing.registry)
+    growing = GrowingDefinition(placing.tracing.definition(definition), placing.registry)
     journal = None if placing.journal is None else placing.journal.of(fence_name)
     if journal is not None:
         placing = placing._replace(report=journal.around(placing.report))
@@ -142,4 +144,5 @@ def _run(
         owed=owed,
         stall_limit=placing.stall_limit,
         journal=journal,
+        new_mapper=placing.tracing.new_mapper,
     )

@@ -136,18 +136,21 @@ class Reconciled(Record):
 
 
 class ReconcileSlow(Record):
-    """A reconcile has been running for ``seconds`` and has not ended."""
+    """A reconcile has been running for ``seconds`` and has not ended. ``trace_id`` is empty unless it is traced."""
 
     controller: str
     id: Any
     seconds: float
+    attempt: int = 1
+    trace_id: str = ""
 
 
 class SelfTriggered(Record):
     """A key was reconciled ``count`` times in a row only because of its own ``writes``. It is now delayed by ``delay``.
 
     ``writes`` holds the latest of these writes. Each has a ``type``, a ``key``, a ``revision`` and a ``what``, the kind
-    of write. Any other reason to reconcile the key ends the delay at once.
+    of write. Any other reason to reconcile the key ends the delay at once. ``attempt`` is the number of the attempt
+    that is delayed, and ``trace_id`` is empty unless it is traced.
     """
 
     controller: str
@@ -155,6 +158,8 @@ class SelfTriggered(Record):
     writes: tuple[Any, ...]
     count: int
     delay: float
+    attempt: int = 1
+    trace_id: str = ""
 
 
 class DaemonEnded(Record):

@@ -138,7 +138,7 @@ class LoopBlocked(Record):
     ``stack`` shows the task's position. ``controller`` is the controller that it belongs to ("" if none), and ``key``
     is the key that it reconciles or maps (None if neither). A lasting block is reported again each time its duration
     has doubled. Another block is reported at the earliest 10 seconds later. ``suppressed`` counts the blocks since the
-    last report. Reported from another thread.
+    last report. A reconcile has its ``attempt``, and its ``trace_id`` if it is traced. Reported from another thread.
     """
 
     task: str
@@ -147,6 +147,8 @@ class LoopBlocked(Record):
     stack: str
     seconds: float
     suppressed: int = 0
+    attempt: int = 0
+    trace_id: str = ""
 
 
 class ShutdownBlocked(Record):

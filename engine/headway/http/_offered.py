@@ -23,7 +23,7 @@ from headway.service import POSITION, PositionRequest
 # The bytes and the time in seconds for the rest of a refused request.
 _DRAINED = 8 << 20
 _DRAIN_TIME = 2.0
-_TOKENS = (TOKEN_HEADER, "authorization")
+_PASSED_ON = (TOKEN_HEADER, "authorization", "traceparent", "tracestate")
 
 
 class Offered(NamedTuple):
@@ -59,7 +59,7 @@ class Exchange:
         self.request = request
         headers = request.headers
         # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
-        metadata = {name: ",".join(given) for name in _TOKENS if (given := headers.getlist(name))}
+        metadata = {name: ",".join(given) for name in _PASSED_ON if (given := headers.getlist(name))}
         address = request.client
         self.caller = Caller(metadata, None if address is None else (address.host, address.port))
 

@@ -7,6 +7,7 @@ from typing import Any
 from headway import events
 from headway.base import all_frames, first_leaves, own_frames, story, where_of
 from headway.events import Report
+from headway.reconcile import key_path, trace_id_of
 
 _WARNINGS = (
     events.AccessChanged,
@@ -41,6 +42,7 @@ _WARNINGS = (
     events.StreamLagging,
     events.WriteUnknown,
 )
+_OF_A_RECONCILE = (events.Reconciled, events.ReconcileSlow, events.SelfTriggered)
 _MAY_FAIL = (events.DaemonEnded, events.LeaseEnded, events.Reconciled, events.RunEnded)
 _FAILED = {events.Reconciled: "ReconcileFailed", events.DaemonEnded: "DaemonFailed"}
 _INFOS = (
@@ -64,6 +66,8 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     line that the error passed through, and ``stack`` shows the program's own frames down to the raise. ``reasons`` has
     the reasons of this attempt. A retry without new reasons has those of the failed attempt, and ``retry``.
 
+    A line about a reconcile has ``controller``, ``key`` and ``attempt``, and ``trace_id`` if the reconcile is traced.
+
     ``logger`` is a structlog logger, by default the one named ``headway``. With ``verbose``, everything else is logged
     as well: priming and runs at `info`, each reconcile and stream at `debug`. ``stack`` then has all frames of an
     error.
@@ -86,6 +90,13 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
                 fields["stack"] = stack
         if isinstance(event, events.Reconciled):
             fields["reasons"] = ", ".join(map(str, _causes(event.reasons)))
+            fields["trace_id"] = trace_id_of(event.reasons)
+        if isinstance(event, _OF_A_RECONCILE):
+            # Under the same names as in `Runtime.log`.
+            fields["key"] = key_path(event.id.key)
+        for name in ("attempt", "trace_id"):
+            if not fields.get(name, True):
+                del fields[name]
         name = _FAILED.get(type(event), type(event).__name__) if failed else type(event).__name__
         if failed or isinstance(event, _WARNINGS):
             log.warning(name, **fields)

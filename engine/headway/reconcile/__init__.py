@@ -7,6 +7,7 @@ from headway.reconcile._blocks import Conditions as Conditions
 from headway.reconcile._blocks import Finalizer as Finalizer
 from headway.reconcile._blocks import Outputs as Outputs
 from headway.reconcile._lifetimes import Lifetimes as Lifetimes
+from headway.reconcile._log import key_path as key_path
 from headway.reconcile._pausing import Pausing as Pausing
 from headway.reconcile._request import CONTROLLER as CONTROLLER
 from headway.reconcile._request import MAPPING as MAPPING
@@ -24,3 +25,5 @@ from headway.reconcile._runtime import Declared as Declared
 from headway.reconcile._runtime import Fence as Fence
 from headway.reconcile._runtime import Runtime as Runtime
 from headway.reconcile._runtime import StrongReads as StrongReads
+from headway.reconcile._traced_reason import TracedReason as TracedReason
+from headway.reconcile._traced_reason import trace_id_of as trace_id_of

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from headway.errors import InvalidArgument
 from headway.protobuf import Payload
+from headway.queue import Dequeued
 from headway.resource import Key, ResourceId, TypeName
 
 P = TypeVar("P", bound=Payload, default=Any)
@@ -96,15 +97,17 @@ class Reconciling(KeyAtWork):
     All tasks of the reconcile share it.
 
     Attributes:
+        dequeued: the key as it was dequeued, with its attempt and reasons; None before the first.
         reads: what it has read, for the journal (`cache.READING`).
         writes: its first acknowledged writes, for the journal.
     """
 
-    __slots__ = ("reads", "writes", "wrote")
+    __slots__ = ("dequeued", "reads", "writes", "wrote")
 
     def __init__(self, key: Key | None = None) -> None:
         super().__init__(key)
         self.wrote = False
+        self.dequeued: Dequeued[Key, Reason] | None = None
         self.reads: list[Any] = []
         self.writes: list[Any] = []
 

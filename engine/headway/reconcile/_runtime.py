@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
 
@@ -17,9 +17,13 @@ from headway.mapper import Watch
 from headway.protobuf import Payload
 from headway.reconcile._blocks import Conditions, Finalizer, Outputs, apply_over_cache
 from headway.reconcile._lifetimes import Lifetimes
+from headway.reconcile._log import bound_logger
 from headway.reconcile._pausing import Pausing
 from headway.reconcile._request import Request
 from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, is_form_of, type_name
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 T = TypeVar("T", bound=Payload)
 
@@ -86,6 +90,14 @@ class Runtime:
         Pass it to systems outside the store, so that they can reject a superseded run.
         """
         return self._fence.term
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """``rt.log.info("assigned", desk=7)``: a structlog logger bound to the controller.
+
+        In a reconcile it is also bound to the key and the attempt, and to the trace's id if there is one.
+        """
+        return bound_logger(self.controller)
 
     def resource(self, request: Request[T]) -> Resource[T] | None:
         """Return the cached resource that a request is for, or None if it does not exist.

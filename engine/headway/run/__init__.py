@@ -3,6 +3,7 @@
 Start with `_run.py` (the course of a run). `_supervisor.py` restarts it, and `_worker.py` calls its reconciler.
 """
 
+from headway.run._change_mapper import ChangeMapper as ChangeMapper
 from headway.run._fence import Hold as Hold
 from headway.run._fence import RunWrites as RunWrites
 from headway.run._keys import KeyStatus as KeyStatus

@@ -58,12 +58,13 @@ class RunMapping:
         journal: ControllerJournal | None,
         queue: SupportsAdd,
         on_progress: Callable[[], None],
+        new_mapper: Callable[..., ChangeMapper] = ChangeMapper,
     ) -> None:
         self._subscriptions = subscriptions
         self._lifetimes = lifetimes
         self._on_progress = on_progress
         self.changes = MapQueue()
-        self.mapper = ChangeMapper(definition, cache, subscriptions, self_triggers, journal, queue)
+        self.mapper = new_mapper(definition, cache, subscriptions, self_triggers, journal, queue)
         self.retries = MappingRetries(definition, self.changes, self.mapper, bounded, on_progress)
 
     @property

@@ -13,7 +13,7 @@ from headway.errors import PermanentFailure
 from headway.events import Reconciled, Report, SelfTriggered, receives_successes
 from headway.journal import ControllerJournal
 from headway.queue import Dequeued, WaitingQueue
-from headway.reconcile import Reason, Reconciling, RequeueAfter
+from headway.reconcile import Reason, Reconciling, RequeueAfter, trace_id_of
 from headway.resource import Key, ResourceId
 from headway.run._own_writes import SelfTriggers
 from headway.run._status import NotDone, Results
@@ -99,7 +99,8 @@ class Outcomes:
         self._queue.back_off(key, delay.seconds)
         if not delay.quiet:
             id = ResourceId(self._definition.manages.name, key[2], key[0], key[1])
-            self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds))
+            about = (dequeued.attempt, trace_id_of(dequeued.reasons))
+            self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds, *about))
             text = f"triggers itself with its own writes: {', '.join(map(str, delay.writes))}"
             self._results.note(NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds))
         return True

@@ -21,7 +21,7 @@ so the next run cannot overlap it (C7).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -38,6 +38,7 @@ from headway.reconcile import Declared, Lifetimes, Pausing, Reason, Runtime
 from headway.resource import Key, Registry, ResourceId
 from headway.rpc import Channel
 from headway.run._callbacks import call_back
+from headway.run._change_mapper import ChangeMapper
 from headway.run._fence import RunWrites
 from headway.run._keys import RunKeys
 from headway.run._mapping import Progress, RunMapping
@@ -66,6 +67,7 @@ class Run:
         owed: the work that the previous run in this process left.
         stall_limit: the time, in seconds, within which a type being primed must receive something.
         journal: records the reconciles, and the changes that a predicate turns away.
+        new_mapper: creates what maps one change, as `ChangeMapper` does.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
@@ -91,6 +93,7 @@ class Run:
         owed: Owed = _NOTHING,
         stall_limit: float = STALL_LIMIT,
         journal: ControllerJournal | None = None,
+        new_mapper: Callable[..., ChangeMapper] = ChangeMapper,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
         self.answered = False
@@ -110,6 +113,7 @@ class Run:
         self._lease = lease
         self._owed = owed
         self._journal = journal
+        self._new_mapper = new_mapper
         self._leases = LeaseClient(channel)
         self.progress = Progress()
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
@@ -337,6 +341,7 @@ class Run:
             self._self_triggers,
             self._lifetimes,
             self._journal,
+            new_mapper=self._new_mapper,
         )
         run = self._primed = PrimedRun(
             definition=self.definition,

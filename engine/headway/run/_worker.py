@@ -13,7 +13,7 @@ from headway.controller import Definition, Reconciler
 from headway.errors import InvalidResult, ReconcileTimeout
 from headway.events import ReconcileSlow, Report
 from headway.queue import Dequeued, WaitingQueue
-from headway.reconcile import RECONCILING, Reason, Reconciling, Request, RequeueAfter, Runtime
+from headway.reconcile import RECONCILING, Reason, Reconciling, Request, RequeueAfter, Runtime, trace_id_of
 from headway.resource import Key, ResourceId
 from headway.run._outcomes import Outcomes
 from headway.run._own_writes import SelfTriggers
@@ -93,7 +93,7 @@ class Worker:
                         began, running = trio.current_time(), (dequeued, id)
                         if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
-                        reconciling.key = key
+                        reconciling.key, reconciling.dequeued = key, dequeued
                         try:
                             result, error = await self._call(dequeued, id, began)
                         except BaseException as raised:
@@ -187,10 +187,13 @@ class Worker:
         while True:
             await trio.sleep(_SLOW)
             now = trio.current_time()
-            for key, began in self._started.items():
-                if now - began >= _SLOW:
+            for reconciling in self._tasks.values():
+                key, dequeued = reconciling.key, reconciling.dequeued
+                began = now if key is None else self._started.get(key, now)
+                if key is not None and dequeued is not None and now - began >= _SLOW:
                     id = ResourceId(self._type, key[2], key[0], key[1])
-                    self._report(ReconcileSlow(self._definition.name, id, now - began))
+                    about = (dequeued.attempt, trace_id_of(dequeued.reasons))
+                    self._report(ReconcileSlow(self._definition.name, id, now - began, *about))
 
 
 def _innermost(task: trio.lowlevel.Task) -> trio.lowlevel.Task:

@@ -13,6 +13,7 @@ from headway.service._admission import admit_id as admit_id
 from headway.service._bounds import MAX_PAGE as MAX_PAGE
 from headway.service._bounds import MAX_SUBJECTS as MAX_SUBJECTS
 from headway.service._bounds import check_text as check_text
+from headway.service._consul import CONSUL_SERVICE as CONSUL_SERVICE
 from headway.service._consul import ConsulService as ConsulService
 from headway.service._consul import watch_encoders as watch_encoders
 from headway.service._deletion import tombstone_of as tombstone_of
@@ -54,6 +55,10 @@ from headway.service._subscribe import SubscribeService as SubscribeService
 from headway.service._subscribe_admission import SubscribePermissions as SubscribePermissions
 from headway.service._subscribe_wire import SubscribeDecoder as SubscribeDecoder
 from headway.service._subscribe_wire import SubscribeEncoder as SubscribeEncoder
+from headway.service._traced_wire import TRACES_HEADER as TRACES_HEADER
+from headway.service._traced_wire import TracedChanges as TracedChanges
+from headway.service._traced_wire import TracedWatchDecoder as TracedWatchDecoder
+from headway.service._traced_wire import traced_encoder as traced_encoder
 from headway.service._types import TYPES as TYPES
 from headway.service._types import DescribedPayloads as DescribedPayloads
 from headway.service._types import TypesRequest as TypesRequest

@@ -206,7 +206,7 @@ class WatchDecoder:
         return items
 
     def _event(self, body: bytes) -> Change | EndOfSnapshot | Bookmark | ScopeConfirmed | None:
-        return self._quick(body) or _slow(decode(pb.WatchEvent, body))
+        return self._quick(body) or event_content(decode(pb.WatchEvent, body))
 
     def _quick(self, body: bytes) -> Change | None:
         """Return the change if its fields are in the order of their numbers; otherwise None."""
@@ -258,7 +258,8 @@ def _hand_over(items: list[Any], resources: list[pb.Resource], changes: list[Cha
         items.append(Changes(changes))
 
 
-def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | ScopeConfirmed | None:
+def event_content(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | ScopeConfirmed | None:
+    """Return what an event says, or None for an event of an unknown kind, which is ignored."""
     if event.upsert is not None:
         return Change(event.revision, event.upsert.resource or pb.Resource(), False, event.more)
     if event.delete is not None:
@@ -269,7 +270,6 @@ def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | ScopeConf
         return Bookmark(position(event.bookmark.position) or _NOWHERE, event.bookmark.resumed)
     if event.scoped is not None:
         return ScopeConfirmed(event.scoped.metadata_filter)
-    # An event of an unknown kind is ignored.
     return None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headway.base import imported_later
 from headway.storage._abilities import ChecksItself as ChecksItself
 from headway.storage._abilities import FiltersMetadata as FiltersMetadata
+from headway.storage._abilities import KeepsTraces as KeepsTraces
 from headway.storage._abilities import ListsFences as ListsFences
 from headway.storage._abilities import OptimisticReads as OptimisticReads
 from headway.storage._abilities import Read as Read
@@ -68,6 +69,11 @@ from headway.storage._tables import ResourceTables as ResourceTables
 from headway.storage._tables import decide as decide
 from headway.storage._tables import refuse_repeated_keys as refuse_repeated_keys
 from headway.storage._tables import version_of as version_of
+from headway.storage._traces import COMMITTING as COMMITTING
+from headway.storage._traces import Committing as Committing
+from headway.storage._traces import CommitTrace as CommitTrace
+from headway.storage._traces import CommitTraces as CommitTraces
+from headway.storage._traces import sampled_trace as sampled_trace
 from headway.storage._watch import LogWatch as LogWatch
 from headway.storage._watch import Pulse as Pulse
 from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND

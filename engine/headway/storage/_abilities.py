@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend
 from headway.storage._operations import Fence
+from headway.storage._traces import CommitTraces
 
 Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
 """A function that reads like `Backend.read`."""
@@ -90,6 +91,16 @@ class ChecksItself(Protocol):
 
     async def check_itself(self) -> Sequence[str]:
         """Check the store without writing to it, and return one sentence for each problem."""
+        ...
+
+
+@runtime_checkable
+class KeepsTraces(Protocol):
+    """A store that several engines share, and that keeps the contexts of the traced commits of all of them."""
+
+    @property
+    def traces(self) -> CommitTraces:
+        """The contexts by revision."""
         ...
 
 

@@ -20,6 +20,7 @@ from headway.storage._operations import Fence, Operation, Raised, Within
 from headway.storage._reads import list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._tables import refuse_repeated_keys
+from headway.storage._traces import CommitTraces
 from headway.storage._watch import LogWatch
 from headway.storage.etcd import _commit, _lease
 from headway.storage.etcd._address import EtcdAddress, etcd_address
@@ -116,6 +117,11 @@ class EtcdBackend:
     def position(self) -> Position:
         """Return the store's current position. It includes commits of other engines once the mirror has them."""
         return self._use().position
+
+    @property
+    def traces(self) -> CommitTraces:
+        """The contexts of traced commits, of all engines."""
+        return self._use().mirror.traces
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the stored resource, or None, and a position."""

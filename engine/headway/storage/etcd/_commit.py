@@ -18,6 +18,7 @@ from headway.resource import Position, pb
 from headway.storage._leases import lease_of, raised_fence
 from headway.storage._operations import Fence, Operation, Raised, StorageError
 from headway.storage._tables import Effect, decide
+from headway.storage._traces import COMMITTING
 from headway.storage.etcd._client import CALL_TIMEOUT
 from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import checkpoint_from, checkpoint_value, fence_value
@@ -114,6 +115,9 @@ class _Commit:
             draft.compare_fence(fence.controller, fence.member, stored)
         draft.compare(others)
         draft.apply(applied)
+        committing = COMMITTING.get()
+        if committing is not None:
+            draft.trace = committing.trace
         return draft
 
     def done(self, _: TransactionReply, revision: int) -> Position:

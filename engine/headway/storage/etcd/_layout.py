@@ -2,6 +2,7 @@
 
     PREFIX/store                          the store's id, written once
     PREFIX/anchor                         the sessions, each with its first revision
+    PREFIX/trace                          put before the head by a transaction with traced commits: their contexts
     PREFIX/head                           put by every transaction of commits; its mod_revision is the last one's
     PREFIX/resource/GROUP/KIND/PARTITION/NAMESPACE/NAME
     PREFIX/owned/UID/GROUP/KIND/PARTITION/NAMESPACE/NAME
@@ -27,8 +28,9 @@ from typing import NamedTuple
 from headway._gen.mvccpb import KeyValue
 from headway.resource import Key, Kind
 from headway.storage._leases import Lease
+from headway.storage._traces import CommitTrace, sampled_trace
 
-STORE, ANCHOR, HEAD = b"store", b"anchor", b"head"
+STORE, ANCHOR, HEAD, TRACE = b"store", b"anchor", b"head", b"trace"
 RESOURCE, OWNED, FENCE, LEASE, CHECKPOINT = b"resource", b"owned", b"fence", b"lease", b"settled"
 
 
@@ -52,6 +54,7 @@ class Layout:
         self.store = self._prefix + STORE
         self.anchor = self._prefix + ANCHOR
         self.head = self._prefix + HEAD
+        self.trace = self._prefix + TRACE
         self.everything = _under(self._prefix)
         # The prefixes of possible stores above this one, by the keys of their ids. Such a store would include this one.
         names = prefix.split("/")[1:]
@@ -204,6 +207,26 @@ def head_from(kv: KeyValue) -> Head:
         raise ValueError(f"{kv.key!r} holds {len(kv.value)} bytes, which is not a valid number for counted commits")
     changes = tuple(int.from_bytes(value[at : at + _COUNT]) for at in range(0, counted, _COUNT))
     return Head(revision_of(kv.mod_revision, len(changes) - 1), kv.version, changes, value[counted:])
+
+
+def traces_value(traces: Mapping[int, CommitTrace]) -> bytes:
+    """Return the stored form of the contexts of traced commits, by their places in the transaction."""
+    return json.dumps([[place, *trace] for place, trace in traces.items()]).encode()
+
+
+def traces_from(kv: KeyValue) -> dict[int, CommitTrace]:
+    """Return the contexts of a transaction's commits, by their revisions. What is invalid is ignored."""
+    try:
+        listed = json.loads(kv.value)
+    except (ValueError, RecursionError):
+        return {}
+    found: dict[int, CommitTrace] = {}
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, list) and len(each) == 4 and type(each[0]) is int and 0 <= each[0] < PLACES:
+            trace = sampled_trace(*each[1:])
+            if trace is not None:
+                found[revision_of(kv.mod_revision, each[0])] = trace
+    return found
 
 
 class StoredFence(NamedTuple):

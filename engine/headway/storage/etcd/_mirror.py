@@ -24,6 +24,7 @@ from headway.storage._leases import check_borne, lease_of
 from headway.storage._log import CommitLog, LogChange
 from headway.storage._operations import Fence
 from headway.storage._tables import Effect, ResourceTables, changes_of
+from headway.storage._traces import CommitTraces
 from headway.storage.etcd._layout import (
     ANCHOR,
     FENCE,
@@ -33,6 +34,7 @@ from headway.storage.etcd._layout import (
     OWNED,
     RESOURCE,
     STORE,
+    TRACE,
     Head,
     Layout,
     StoredFence,
@@ -49,6 +51,7 @@ from headway.storage.etcd._layout import (
     revision_of,
     scope_from,
     timeline_from,
+    traces_from,
 )
 
 _Gathered = tuple[bytes, bytes, Event]
@@ -93,6 +96,7 @@ class Mirror:
         self.head = head
         self.tables = ResourceTables()
         self.leases: dict[str, StoredLease] = {}
+        self.traces = CommitTraces()
         self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age)
         # True if the watch must first repeat the transaction at the head, to prove that this is the same history.
         self.rejoining = False
@@ -186,6 +190,10 @@ class Mirror:
                 self._end_lease(rest, revision_of(kv.mod_revision))
             elif segment in _COMMITTED:
                 self._gather(segment, rest, event, kv.mod_revision)
+            elif segment == TRACE and event.type == EventEventType.PUT:
+                # It arrives before the head that ends its transaction, so before any watcher can see the commits.
+                for revision, trace in traces_from(kv).items():
+                    self.traces.put(revision, trace)
             elif segment == STORE and revision_of(kv.mod_revision) > self.head.revision:
                 raise OtherHistory("the store's id was written again")
 

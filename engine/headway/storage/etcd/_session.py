@@ -204,6 +204,9 @@ class Session:
         """
         if draft.needs > self._max_txn_ops:
             raise too_many_operations(draft.needs, self._max_txn_ops, self.client.where)
+        if draft.trace is not None and draft.needs == self._max_txn_ops:
+            # A trace never keeps a commit from being made: its own key has no room.
+            draft.trace = None
         return self._batcher.submit(draft)
 
     async def _write(self, drafts: Sequence[Draft]) -> TransactionReply:
@@ -249,6 +252,8 @@ class Session:
         # mean nothing in this one.
         self._seen = max(self._seen, mirror.head.revision) if same_history else mirror.head.revision
         pulse, self.pulse = self.pulse, Pulse()
+        if same_history:
+            mirror.traces = self.mirror.traces
         self.mirror = mirror
         pulse.stop(why)
         self.changed.beat()

@@ -24,8 +24,17 @@ from headway.resource import pb
 from headway.storage._leases import lease_of
 from headway.storage._operations import Operation, RequireOwnsNothing
 from headway.storage._tables import Effect
+from headway.storage._traces import CommitTrace
 from headway.storage.etcd._encoded import Transaction, comparison, put
-from headway.storage.etcd._layout import KeyRange, Layout, StoredFence, etcd_revision, head_value, resource_value
+from headway.storage.etcd._layout import (
+    KeyRange,
+    Layout,
+    StoredFence,
+    etcd_revision,
+    head_value,
+    resource_value,
+    traces_value,
+)
 from headway.storage.etcd._mirror import Mirror
 
 _EQUAL, _MOD, _CREATE = CompareCompareResult.EQUAL, CompareCompareTarget.MOD, CompareCompareTarget.CREATE
@@ -64,6 +73,7 @@ class Draft:
         places: the keys of the written and deleted resources. Invariant: each is also in `compared`.
         alone: True if the commit cannot share a transaction with others.
         size: the number of bytes of the written resources.
+        trace: the context of its span, if it is traced.
     """
 
     __slots__ = (
@@ -79,6 +89,7 @@ class Draft:
         "given",
         "places",
         "size",
+        "trace",
     )
 
     def __init__(self, layout: Layout, mirror: Mirror) -> None:
@@ -90,6 +101,7 @@ class Draft:
         self.places: set[bytes] = set()
         self.alone = False
         self.size = 0
+        self.trace: CommitTrace | None = None
         self._empty: tuple[KeyRange, ...] = ()
         # Encoded operations. A resource is a pair of its key and its body, because its value depends on its place in
         # the transaction.
@@ -211,6 +223,9 @@ def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> Transa
     if first._notes:
         return Transaction(compare=compared, success=list(first._notes))
     written = [each for place, draft in enumerate(drafts) for each in draft.requests(place)]
+    traces = {place: draft.trace for place, draft in enumerate(drafts) if draft.trace is not None}
+    if traces:
+        written.append(put(layout.trace, traces_value(traces)))
     written.append(put(layout.head, head_value([draft.changes for draft in drafts], nonce)))
     return Transaction(compare=compared, success=[*written, *first._read])
 

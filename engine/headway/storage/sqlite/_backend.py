@@ -23,6 +23,7 @@ from headway.storage._log import CommitLog
 from headway.storage._operations import Fence, Operation, Raised, Within
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._tables import refuse_repeated_keys
+from headway.storage._traces import COMMITTING
 from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
 from headway.storage.sqlite._connect import check_room
@@ -158,6 +159,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         refuse_repeated_keys(operations)
         opened = self._use()
         request = WriteRequest(operations, fence)
+        request.committing = COMMITTING.get()
         await opened.writer.submit(request)
         return opened.at(request.revision)
 

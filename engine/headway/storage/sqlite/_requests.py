@@ -31,6 +31,7 @@ from headway.storage._operations import (
     WrongUid,
 )
 from headway.storage._tables import version_of
+from headway.storage._traces import Committing
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._rows import metadata_bytes, resource_from, seal
 
@@ -58,9 +59,10 @@ class Request:
         revision: the store's revision after it; its own if it made one.
         made_revision: True if it has its own revision.
         error: the error for its caller if it failed.
+        committing: the traced commit that it makes; None without a trace.
     """
 
-    __slots__ = ("changes", "error", "formers", "made_revision", "revision")
+    __slots__ = ("changes", "committing", "error", "formers", "made_revision", "revision")
 
     def __init__(self) -> None:
         self.revision = 0
@@ -68,6 +70,7 @@ class Request:
         self.changes: list[LogChange] = []
         self.formers: dict[int, pb.Resource] = {}
         self.error: BaseException | None = None
+        self.committing: Committing | None = None
 
     def check(self, connection: sqlite3.Connection) -> bool:
         """Raise an error if the request is rejected, and change nothing. Return True if it will make a revision."""

@@ -186,6 +186,8 @@ class GroupWriter:
             if request.made_revision and request.error is None:
                 request.publish()
                 self._log.append(request.revision, request.changes, now, request.formers)
+                if request.committing is not None:
+                    request.committing.made(request.revision)
         if head > self._head:
             self._head = head
             self._pulse.beat()

@@ -4,6 +4,7 @@
 # This file has been @generated
 
 __all__ = (
+    "CommitTrace",
     "Condition",
     "ConditionState",
     "DeleteRequest",
@@ -71,6 +72,25 @@ class ConditionState(betterproto2.Enum):
             "STATE_TRUE": 1,
             "STATE_FALSE": 2,
         }
+
+
+@dataclass(eq=False, repr=False)
+class CommitTrace(betterproto2.Message):
+    """
+    The W3C trace context of a commit.
+    """
+
+    traceparent: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    tracestate: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    committed_at: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+    """
+    In nanoseconds since 1970, by the clock of the process that made the commit.
+    """
+
+
+default_message_pool.register_message("headway.resource.v1", "CommitTrace", CommitTrace)
 
 
 @dataclass(eq=False, repr=False)
@@ -423,6 +443,12 @@ class WatchEvent(betterproto2.Message):
     more: "bool" = betterproto2.field(102, betterproto2.TYPE_BOOL)
     """
     Another event of the same commit follows.
+    """
+
+    trace: "CommitTrace | None" = betterproto2.field(104, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The trace of the commit. Sent with its first event, if it is sampled, and
+    only to a client that has sent the metadata headway-traces with the request.
     """
 
 

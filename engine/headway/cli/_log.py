@@ -1,0 +1,43 @@
+"""The form of the log lines of commands that run controllers."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+def announce(form: str | None, sentence: str) -> None:
+    """Print what a command has begun to do. In a JSON log it is a line of the log."""
+    if form == "json":
+        import structlog
+
+        structlog.get_logger("headway").info(sentence)
+    else:
+        click.echo(sentence)
+    sys.stdout.flush()
+
+
+def configure_log(form: str | None) -> None:
+    """Set structlog to ``pretty`` or ``json`` lines on standard output. None leaves it as the app has configured it."""
+    if form is None:
+        return
+    import structlog
+
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.StackInfoRenderer(),
+    ]
+    if form == "json":
+        shared += [
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ]
+    else:
+        shared += [
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+            structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty()),
+        ]
+    structlog.configure(processors=shared, logger_factory=structlog.PrintLoggerFactory(sys.stdout))

@@ -1,0 +1,75 @@
+"""The spans of a key's wait in the queue and of its reconcile, inside which its writes make theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import trio
+from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
+
+from headway.controller import Definition
+from headway.errors import PermanentFailure
+from headway.reconcile import Request, RequeueAfter, Runtime, TracedReason
+from headway.tracing._tracing import PREFIX, about, child_of, now
+
+
+def traced_definition(definition: Definition, tracer: Tracer) -> Definition:
+    """Return a controller whose reconciles have spans, if a traced change has caused them."""
+    reconcile, name = definition.reconcile, definition.name
+
+    @functools.wraps(reconcile)
+    async def traced(rt: Runtime, request: Request[Any]) -> Any:
+        causes = [each for each in request.reasons if isinstance(each, TracedReason)]
+        if not causes:
+            return await reconcile(rt, request)
+        first, began = causes[0], now()
+        attributes: dict[str, str | int] = {
+            **about(request.id.type, request.id.key),
+            "headway.controller": name,
+            "headway.attempt": request.attempt,
+        }
+        wait = tracer.start_span(
+            f"{PREFIX}wait", child_of(first.cause), attributes=attributes, start_time=min(first.since, began)
+        )
+        wait.end(began)
+        links = [Link(each.cause) for each in causes] if len(causes) > 1 else []
+        parent = child_of(wait.get_span_context())
+        spanned = tracer.start_as_current_span(
+            f"{PREFIX}reconcile",
+            parent,
+            attributes=attributes,
+            links=links,
+            start_time=began,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        try:
+            with spanned as span:
+                try:
+                    result = await reconcile(rt, request)
+                except BaseException as error:
+                    _note_failure(span, error)
+                    raise
+                span.set_attribute("headway.outcome", "requeue" if isinstance(result, RequeueAfter) else "done")
+                return result
+        except BaseException:
+            # The next attempt waits from here on.
+            ended = now()
+            for each in causes:
+                each.since = ended
+            raise
+
+    return dataclasses.replace(definition, reconcile=traced)
+
+
+def _note_failure(span: Span, error: BaseException) -> None:
+    if isinstance(error, trio.Cancelled):
+        span.set_attribute("headway.outcome", "canceled")
+        span.set_status(Status(StatusCode.ERROR, "canceled: its deadline has passed, or the run has ended"))
+        return
+    permanent = isinstance(error, PermanentFailure)
+    span.set_attribute("headway.outcome", "permanent" if permanent else "failed")
+    span.record_exception(error)
+    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"[:500]))
