@@ -42,6 +42,7 @@ from headway.testing.simulation.faults import (
     HandOver,
     Hurried,
     Interim,
+    Merged,
     Plan,
     Relay,
     Replaced,
@@ -337,11 +338,11 @@ def _left_out(without: Iterable[str]) -> tuple[str, ...]:
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """Note that a plan made the scenario itself fail.
 
-    A scenario may fail if its store is restored from a backup, or if it cannot go on before work is done. After any
+    A scenario may fail if its store is restored from a backup, or if users must go on before work is done. After any
     other fault its exception is raised.
     """
     __tracebackhide__ = True
     error = noted(plan, error)
-    if not any(isinstance(fault, Restore | Replaced | ChangeDuring) for fault in plan):
+    if not any(isinstance(fault, Restore | Replaced | ChangeDuring | Merged) for fault in plan):
         raise error from None
     spoilt[str(plan)] = f"{type(error).__name__}: {error}"

@@ -178,7 +178,7 @@ class Process:
             while not self._stopped:
                 await self._live_once()
                 if not self._stopped:
-                    await trio.sleep(_DOWN)
+                    await trio.sleep(max(_DOWN, self._besides.delay))
                 await self._may_begin.wait()
         finally:
             self._over.set()
