@@ -14,6 +14,8 @@ from headway.testing.simulation._traced_app import RECONCILE
 
 _MOST_FAILURES = 20
 """The number of failures after which a run is given up."""
+_MOST_IN_A_ROW = 6
+"""The number of failures in a row, the last one after all faults have healed, after which a run is given up."""
 _LONGEST_DELAY = 32.0
 """The longest delay, in seconds, before a process starts again. It doubles while the process fails soon each time."""
 
@@ -60,7 +62,8 @@ class Besides:
             self._failures += 1
             self._in_a_row = in_a_row + 1 if trio.current_time() - began < _LONGEST_DELAY else 1
             self._injector.note(f"{process.name} ends: {type(error).__name__}: {error}")
-            if self._failures > _MOST_FAILURES:
+            hopeless = self._injector.healed and self._in_a_row > _MOST_IN_A_ROW
+            if hopeless or self._failures > _MOST_FAILURES:
                 self._injector.give_up(f"{process.name} has ended {self._failures} times: {error!r}")
 
     async def _one(self, function: Callable[[Any], Awaitable[object]], process: _Process) -> None:
