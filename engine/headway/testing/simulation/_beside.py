@@ -14,6 +14,10 @@ from headway.testing.simulation._traced_app import RECONCILE
 
 _MOST_FAILURES = 20
 """The number of failures after which a run is given up."""
+_MOST_IN_A_ROW = 6
+"""The number of failures in a row, the last one after all faults have healed, after which a run is given up."""
+_LONGEST_DELAY = 32.0
+"""The longest delay, in seconds, before a process starts again. It doubles while the process fails soon each time."""
 
 
 class _Process(Protocol):
@@ -28,6 +32,13 @@ class Besides:
         self._functions = functions
         self._injector = injector
         self._failures = 0
+        # The failures in a row, each within `_LONGEST_DELAY` seconds of the start.
+        self._in_a_row = 0
+
+    @property
+    def delay(self) -> float:
+        """The seconds before the process's next life, as the supervisor of a process that keeps failing has it."""
+        return min(2.0 ** (self._in_a_row - 1), _LONGEST_DELAY) if self._in_a_row else 0.0
 
     def __len__(self) -> int:
         return len(self._functions)
@@ -38,6 +49,7 @@ class Besides:
         Raises:
             Exception: a function has failed although no fault has struck.
         """
+        began, in_a_row, self._in_a_row = trio.current_time(), self._in_a_row, 0
         try:
             async with trio.open_nursery() as nursery:
                 for function in self._functions:
@@ -48,8 +60,10 @@ class Besides:
             if not self._injector.struck:
                 raise
             self._failures += 1
+            self._in_a_row = in_a_row + 1 if trio.current_time() - began < _LONGEST_DELAY else 1
             self._injector.note(f"{process.name} ends: {type(error).__name__}: {error}")
-            if self._failures > _MOST_FAILURES:
+            hopeless = self._injector.healed and self._in_a_row > _MOST_IN_A_ROW
+            if hopeless or self._failures > _MOST_FAILURES:
                 self._injector.give_up(f"{process.name} has ended {self._failures} times: {error!r}")
 
     async def _one(self, function: Callable[[Any], Awaitable[object]], process: _Process) -> None:

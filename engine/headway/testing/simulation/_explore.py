@@ -23,7 +23,15 @@ from headway.testing.simulation._measure import Measure
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._peer import Peer
 from headway.testing.simulation._peer_plans import peer_faults
-from headway.testing.simulation._plans import LeftOut, at_another_pace, handovers, interims, merges, single_faults
+from headway.testing.simulation._plans import (
+    LeftOut,
+    at_another_pace,
+    handovers,
+    interims,
+    merges,
+    single_faults,
+    ticks,
+)
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._process import Beside, MakeApp
 from headway.testing.simulation._reference import Refuted, noted, reference
@@ -37,11 +45,13 @@ from headway.testing.simulation._world import Invariant, Scenario
 from headway.testing.simulation.faults import (
     FAULTS,
     ChangeDuring,
+    ChangeInTick,
     DoneAgain,
     Fault,
     HandOver,
     Hurried,
     Interim,
+    Merged,
     Plan,
     Relay,
     Replaced,
@@ -285,6 +295,8 @@ def _plans(
         if all(fault.name not in without for fault in each)
     ]
     turns = [each for pair in zip_longest(slower, paced) for each in pair if each is not None]
+    if ChangeInTick.name not in without:
+        turns = [*ticks(first.trace, len(first.asked)), *turns]
     plans = in_turns([Plan(each) for each in singles], turns)
     if processes > 1 and HandOver.name not in without:
         # After the first of each kind of fault, so that they are tried when the time is short.
@@ -337,11 +349,11 @@ def _left_out(without: Iterable[str]) -> tuple[str, ...]:
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """Note that a plan made the scenario itself fail.
 
-    A scenario may fail if its store is restored from a backup, or if it cannot go on before work is done. After any
+    A scenario may fail if its store is restored from a backup, or if users must go on before work is done. After any
     other fault its exception is raised.
     """
     __tracebackhide__ = True
     error = noted(plan, error)
-    if not any(isinstance(fault, Restore | Replaced | ChangeDuring) for fault in plan):
+    if not any(isinstance(fault, Restore | Replaced | ChangeDuring | Merged) for fault in plan):
         raise error from None
     spoilt[str(plan)] = f"{type(error).__name__}: {error}"

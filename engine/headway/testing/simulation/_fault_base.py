@@ -76,13 +76,20 @@ class Interim(Fault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewRun(Fault):
-    """When all work that follows from the users' change at ``revision`` is done, each controller begins a new run.
-
-    The leases end and the same process acquires them again, so it goes on with all that it remembers.
-    """
+    """When all work on the users' change at ``revision`` is done, each controller has a new run in the same process."""
 
     name = "new_run"
     revision: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeInTick(Fault):
+    """A change of the users falls into a call that the program makes by its own clock, after all other work is done."""
+
+    name = "change_in_tick"
+    # The number of the users' change, and the number of the call, counted from the moment when all work is done.
+    change: int
+    call: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

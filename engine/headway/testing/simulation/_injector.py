@@ -56,6 +56,8 @@ class Injector:
         self._at_look = {each.look: each for each in plan if isinstance(each, faults.WallJump)}
         self.counts_checkpoints = not len(plan) or bool(self._at_checkpoint)
         self._next: deque[Callable[[int], faults.StepFault]] = deque()
+        # The number of calls until the one that is held while users make a change; 0 for none.
+        self._calls_to_hold = 0
         self._doing: list[Step] = []
         self._when_at: dict[int, list[Callable[[], None]]] = {}
         # The number of pending late calls and lasting faults. Engines don't know of them.
@@ -119,8 +121,16 @@ class Injector:
         self.struck.append(fault)
         self.note(str(fault), fault=True)
 
+    def hold_call(self, number: int) -> None:
+        """Hold the next call of this number until users have made a change; 0 for none."""
+        self._calls_to_hold = number
+
     def strike_step(self, step: Step) -> faults.StepFault | None:
         """Return the fault for this step, and remove it from the plan."""
+        if self._calls_to_hold:
+            self._calls_to_hold -= 1
+            if not self._calls_to_hold:
+                return faults.ChangeDuring(step.number)
         found = self._at_step.pop(step.number, None)
         if found is None and self._next:
             found = self._next.popleft()(step.number)

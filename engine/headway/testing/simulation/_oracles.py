@@ -104,12 +104,24 @@ class Result:
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:
-    """Return how often controllers created and deleted each resource of these kinds."""
-    return Counter(
-        (each.kind, each.key, each.what)
-        for each in commits
-        if each.kind in kinds and each.by and each.what != "changed"
-    )
+    """Return how often controllers created and deleted each resource of these kinds.
+
+    If a user has marked a resource for deletion, its removal is the user's, whoever removes the last finalizer.
+    """
+    found: Counter[tuple[Kind, Key, str]] = Counter()
+    marked: set[tuple[Kind, Key]] = set()
+    for each in commits:
+        place = each.kind, each.key
+        if each.new is None:
+            by_user = place in marked
+            marked.discard(place)
+        else:
+            by_user = False
+            if not each.by and is_marked(each.new.metadata):
+                marked.add(place)
+        if each.kind in kinds and each.by and each.what != "changed" and not by_user:
+            found[(*place, each.what)] += 1
+    return found
 
 
 def described(resource: pb.Resource, payload: object) -> str:

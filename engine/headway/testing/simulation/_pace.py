@@ -22,6 +22,8 @@ _HELD = 10.0
 """The number of seconds that a call waits at most for the users' next change."""
 _AFTERWARDS = 1.0
 """The number of seconds that a call waits after that change, while everything else reacts to it."""
+_LONGEST_TICK = 3700.0
+"""The number of seconds for which users wait for a call that the program makes by its own clock."""
 _EARLY = 3
 """How often in a row users may go on before the world is idle. A scenario that waits in a loop must not spin."""
 
@@ -53,6 +55,7 @@ class Pace:
             for each in plan
             if isinstance(each, faults.NewRun) or (isinstance(each, faults.Restore) and not each.step)
         ]
+        self._ticks = {each.change: each for each in plan if isinstance(each, faults.ChangeInTick)}
         self._during = any(isinstance(each, faults.ChangeDuring) for each in plan)
         self._relays = any(isinstance(each, faults.Relay) for each in plan)
         # The process that leads from a change of the users on, by the number of changes before it.
@@ -88,8 +91,16 @@ class Pace:
             await self._changed.wait()
             await trio.sleep(_AFTERWARDS)
 
-    async def before_change(self) -> None:
-        """Let the next process lead, if the plan says so."""
+    async def before_change(self, idle: Wait) -> None:
+        """Let the next process lead, or wait for a call that the program makes by its clock, if the plan says so."""
+        tick = self._ticks.pop(len(self.asked) + 1, None)
+        if tick is not None and not self._over:
+            await idle()
+            self._injector.strike(tick)
+            self._injector.hold_call(tick.call)
+            with trio.move_on_after(_LONGEST_TICK):
+                await self._begun.wait()
+            self._injector.hold_call(0)
         turn = len(self.asked) if self._relays else self._turns.get(len(self.asked))
         if turn is not None and not self._over:
             await self.lead(turn, not self.asked)
@@ -189,7 +200,7 @@ class PacedClient:
         async def change(*arguments: Any, **named: Any) -> Any:
             if self._before is not None:
                 await self._before()
-            await self._pace.before_change()
+            await self._pace.before_change(self._idle)
             result = await call(*arguments, **named)
             await self._pace.after_change(_text(name, arguments), self._idle)
             return result

@@ -17,6 +17,9 @@ LeftOut = defaultdict[str, list[Fault]]
 _RESTORES = 8
 _IDLE_RESTORES = 3
 _NEW_RUNS = 6
+_TICKS = 9
+_CALLS = 3
+"""The number of calls by the clock into which the same change falls, each in a plan of its own."""
 _LATE = 45.0
 """A number of seconds longer than most callers of the world outside wait for an answer."""
 _AT_A_PACE = 8
@@ -112,6 +115,20 @@ def interims(changes: int) -> list[Plan]:
         for away in range(2, changes - length + 1)
     ]
     return found[:_INTERIMS]
+
+
+def ticks(trace: Trace, changes: int) -> list[Plan]:
+    """Return plans in which a change of the users falls into a call that the program makes by its own clock.
+
+    Calls in the quiet time after the scenario show that the program makes such calls. The last change comes first,
+    because nothing after it hides what it has met.
+    """
+    if len(trace.steps) == len(steps_of_the_scenario(trace)):
+        return []
+    found = [
+        Plan(faults.ChangeInTick(change, call)) for change in range(changes, 1, -1) for call in range(1, _CALLS + 1)
+    ]
+    return found[:_TICKS]
 
 
 def at_another_pace(

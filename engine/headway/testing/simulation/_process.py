@@ -110,7 +110,7 @@ class Process:
         self._waiting = trio.CancelScope()
         self._running = trio.Event()
         self._over = trio.Event()
-        self._stopped = False
+        self._stopping = trio.Event()
         # Set while a life may begin, and after the end of a life.
         self._may_begin, self._ended = trio.Event(), trio.Event()
         self._may_begin.set()
@@ -165,20 +165,20 @@ class Process:
 
     async def stop(self) -> None:
         """Shut the process down in an orderly way, and wait until it has ended."""
-        self._stopped = True
+        self._stopping.set()
         self.begin()
         self._scope.cancel()
         await self._over.wait()
 
     async def live(self) -> None:
         """Run one life after the other until the process is stopped."""
-        self._stopped, self._over = False, trio.Event()
+        self._stopping, self._over = trio.Event(), trio.Event()
         PROCESS.set(self)
         try:
-            while not self._stopped:
+            while not self._stopping.is_set():
                 await self._live_once()
-                if not self._stopped:
-                    await trio.sleep(_DOWN)
+                with trio.move_on_after(max(_DOWN, self._besides.delay)):
+                    await self._stopping.wait()
                 await self._may_begin.wait()
         finally:
             self._over.set()

@@ -35,6 +35,7 @@ _SIMPLEST_FIRST: tuple[type[Fault], ...] = (
     faults.Missed,
     faults.Hide,
     faults.Replaced,
+    faults.ChangeInTick,
     faults.NewRun,
     faults.HandOver,
     faults.LeaseLost,

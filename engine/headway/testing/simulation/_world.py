@@ -232,7 +232,7 @@ class World:
         chosen = self.processes if process is None else [self.processes[process]]
         if self._patient:
             await self._wait_for_everything()
-        await self.pace.before_change()
+        await self.pace.before_change(self._wait_idle)
         if self._setting.new_from_start is None:
             await self._upgrades.upgrade(app, partial(_made, app), chosen)
             self._shards.note(chosen[0].app)

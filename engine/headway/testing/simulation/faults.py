@@ -20,6 +20,7 @@ from headway.errors import DeclarationError
 from headway.resource import did_you_mean
 from headway.testing.simulation._fault_base import SCHEDULES as SCHEDULES
 from headway.testing.simulation._fault_base import ChangeDuring as ChangeDuring
+from headway.testing.simulation._fault_base import ChangeInTick as ChangeInTick
 from headway.testing.simulation._fault_base import DoneAgain as DoneAgain
 from headway.testing.simulation._fault_base import Fault as Fault
 from headway.testing.simulation._fault_base import Hurried as Hurried
@@ -295,6 +296,7 @@ FAULTS: tuple[type[Fault], ...] = (
     *CHANGE_FAULTS,
     CrashAt,
     NewRun,
+    ChangeInTick,
     Relay,
     Interim,
     WallJump,
