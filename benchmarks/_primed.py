@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import trio
 
@@ -38,18 +39,18 @@ async def filled(store: Backend, type: ResourceType[Note], size: int) -> None:
         await store.commit([put(type, each) for each in made])
 
 
-async def primed_after(store: Backend | str, app: headway.App) -> float:
-    """Return the seconds from opening an engine until its controller's run is primed."""
+async def primed_after(store: Backend | str, app: headway.App, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the seconds of a clock from opening an engine until its controller's run is primed."""
     primed = trio.Event()
     end = 0.0
 
     def report(event: object) -> None:
         nonlocal end
         if isinstance(event, RunStarted) and event.controller == CONTROLLER:
-            end = time.perf_counter()
+            end = clock()
             primed.set()
 
-    begin = time.perf_counter()
+    begin = clock()
     async with headway.open_engine(store, app, report=report):
         await primed.wait()
     return end - begin

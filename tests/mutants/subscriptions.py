@@ -321,6 +321,27 @@ SUBSCRIPTION_MUTANTS = (
         _RIGHTS,
     ),
     Mutant(
+        "a watch resumes under other rights to read",
+        "service/_watch_list.py",
+        "contained = access.contained(type.name, versions.contained(type))",
+        "contained = versions.contained(type)",
+        "access/test_changed_rights.py",
+    ),
+    Mutant(
+        "a list does not tell the rights to read",
+        "service/_list.py",
+        "access.contained(type.name, versions.contained(type))",
+        "versions.contained(type)",
+        "access/test_changed_rights.py",
+    ),
+    Mutant(
+        "a change of rights to other types costs a snapshot",
+        "access/_policy.py",
+        'return [rule for rule in self._rules["read"] if rule.concerns(type)]',
+        'return [*self._rules["read"]]',
+        "access/test_changed_rights.py",
+    ),
+    Mutant(
         "a snapshot deletes nothing at the client",
         "client/_subscribe.py",
         "await self._hand_over(_Handed([*gathered.values()], item.position, snapshot=True))",

@@ -59,6 +59,8 @@ def test_copies_survive_what_happens_to_both_sides(plan: str) -> None:
 def test_nothing_comes_back_if_both_sides_export_the_same_types() -> None:
     assert findings("none", BOTH_WAYS) == []
     assert findings("peer_history_lost(25, 'west')", BOTH_WAYS) == []
+    # The restore comes at once after the rollback, before anyone has accepted that.
+    assert findings("peer_rolled_back(26, 'home', 31); peer_restored(27, 'home', 31)", BOTH_WAYS) == []
 
 
 @pytest.mark.wide

@@ -101,6 +101,7 @@ async def test_index_does_not_grow_with_changes(monkeypatch: pytest.MonkeyPatch)
         found = model.backend._tables.indexes.find(KIND, scope(tier="gold"))
         assert found is not None
         assert len(found.keys) <= 2 * (right + 1) + 65
+    found = model.backend._tables.indexes.find(KIND, scope(tier="gold"))
     assert found is not None
     assert "flaps" in {key[2] for key in found.keys}
 

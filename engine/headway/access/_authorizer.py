@@ -224,6 +224,12 @@ class Identity:
         # The rules of a policy are shown by its repr, all of them.
         return hashlib.sha256(repr(self._rights.policies).encode()).hexdigest()
 
+    def reading_digest(self, type: TypeName) -> str:
+        """Return a digest of what may be read of a type. It is the same in all processes that apply the same rules."""
+        # Two rules alike in all but their verbs allow the same.
+        found = {(rule.type, rule.partition, rule.namespace, rule.name_prefix) for rule in self._rights.reading(type)}
+        return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
     def is_current(self) -> bool:
         """Return True if the token is still valid and still has the same policies.
 

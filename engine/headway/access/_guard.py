@@ -161,6 +161,10 @@ class Caller:
         """Return a digest of the caller's policies."""
         return self._identity.rights_digest()
 
+    def rights_to_read(self, type: TypeName) -> str:
+        """Return a digest of what the caller may read of the type."""
+        return self._identity.reading_digest(type)
+
     def may_follow(self, topic: str, subject: str) -> bool:
         """Return True if the caller may watch the subject of a topic, or all of them for ``*``, and read any of it."""
         return self._may_show("watch", TOPIC, "", "", f"{topic}/{'' if subject == ANY else subject}")

@@ -156,6 +156,10 @@ class Rights:
         """
         return type == PAUSE.name and verb in GROUPS["view"] and bool(self.policies)
 
+    def reading(self, type: TypeName) -> list[Rule]:
+        """Return the rules that allow reading resources of the type."""
+        return [rule for rule in self._rules["read"] if rule.concerns(type)]
+
     def concern(self, type: TypeName) -> bool:
         """Return True if a rule allows any verb on the type, anywhere."""
         return any(rule.concerns(type) for policy in self.policies for rule in policy.rules)

@@ -40,6 +40,13 @@ def ask(question: Callable[..., Answer], *about: object) -> Answer:
         raise authorizer_failed(error) from error
 
 
+RIGHTS = "#"
+"""It separates the versions in a position from the digest of the caller's rights."""
+
+_DIGEST = 16
+"""The number of characters of the digest."""
+
+
 class Decision(enum.Enum):
     """An authorizer's answer to a read."""
 
@@ -54,6 +61,10 @@ class Permissions(Protocol):
 
     The service calls these methods after it has checked the names in a request, and before it checks further fields,
     runs hooks or reads the store. So a refusal reveals nothing about stored resources. The methods must not block.
+
+    An implementation whose answers may change between two requests also has ``rights_to_read(type: TypeName) -> str``.
+    It returns a text that changes whenever `may_read` may answer otherwise for a resource of the type, and that reveals
+    nothing else. A watch under other rights than before then begins with a snapshot.
     """
 
     def may_know(self, type: TypeName) -> bool:
@@ -109,6 +120,15 @@ class AccessChecks:
         self.registry = registry
         self.restricted = permissions is not None
         self.caller_name: str = getattr(permissions, "caller_name", "")
+
+    def contained(self, type: TypeName, versions: str) -> str:
+        """Return what a list or a watch of the type contains, in the format of a position.
+
+        It is the versions, and a digest of the caller's rights to read. A watch that resumed under other rights would
+        lack the resources that have become visible, and keep those that no longer are.
+        """
+        rights = getattr(self._permissions, "rights_to_read", None)
+        return versions if rights is None else f"{versions}{RIGHTS}{ask(rights, type)[:_DIGEST]}"
 
     def check_known(self, type: TypeName) -> None:
         """Refuse a caller without any permission on a type of this name, registered or not.

@@ -73,7 +73,7 @@ async def list_type(context: Context, stream: Any) -> None:
             here = await _read_cut(backend, type.kind, within, wanted, collected)
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
-    at = here._replace(versions=versions.contained(type))
+    at = here._replace(versions=access.contained(type.name, versions.contained(type)))
     await collected.send(pb.ListResponse(position=at.message(), next_page_token=next_page))
 
 

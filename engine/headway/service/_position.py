@@ -8,7 +8,7 @@ from grpclib.const import Status
 from headway._gen.headway.store import v1 as store_pb
 from headway.errors import HistoryCompacted
 from headway.resource import ANY_VERSIONS, Kind, Position, Registry, TypeName, pb, position
-from headway.service._access import AccessChecks, Permissions
+from headway.service._access import RIGHTS, AccessChecks, Permissions
 from headway.service._admission import resolve
 from headway.service._bounds import check_text
 from headway.service._handlers import Handlers, unary_handlers
@@ -85,15 +85,22 @@ async def check_known(backend: Backend, kind: Kind, known: Position | None) -> N
 
 
 def check_versions(type: TypeName, contained: str, resume_after: Position | None) -> None:
-    """Raise HistoryCompacted if a watch would resume one that contained other versions of the kind.
+    """Raise HistoryCompacted if a watch would resume one that contained other versions of the kind, or other resources.
 
-    Converters have been declared or removed since then. Earlier changes are not sent again. A resumed watch would
-    therefore lack the resources that have become visible, and keep those that no longer are.
+    Converters have been declared or removed since then, or the caller's rights have changed. Earlier changes are not
+    sent again. A resumed watch would therefore lack the resources that have become visible, and keep those that no
+    longer are.
     """
     if resume_after is None or resume_after.versions in (ANY_VERSIONS, contained):
         return
+    then, now = resume_after.versions.partition(RIGHTS)[0], contained.partition(RIGHTS)[0]
+    if then == now:
+        raise HistoryCompacted(
+            f"position {resume_after.revision} belongs to a watch of {type} under other rights to read, so this one "
+            "must begin with a snapshot"
+        )
     raise HistoryCompacted(
         f"position {resume_after.revision} belongs to a watch of {type} that contained versions "
-        f"{resume_after.versions or type.version}; this one contains versions {contained or type.version}, so "
+        f"{then or type.version}; this one contains versions {now or type.version}, so "
         "it must begin with a snapshot"
     )

@@ -51,7 +51,8 @@ async def watch_list(context: Context, stream: Any) -> None:
         raise invalid("snapshot_only must be false with resume_after: a resumed watch has no snapshot")
     # A client that does not know bookmarks would take each for an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
-    version, view, contained = type.name.version, versions.view(type), versions.contained(type)
+    version, view = type.name.version, versions.view(type)
+    contained = access.contained(type.name, versions.contained(type))
     resume_after = position(request.resume_after)
     try:
         check_versions(type.name, contained, resume_after)

@@ -210,7 +210,11 @@ class Peerings:
         """Put an older copy of a store in its place. An operator then accepts it on the other sides."""
         await server.roll_back(revision)
         # A message that had arrived before may still be stored. No other stream opens so soon.
+        rolled_back = server.store.position.store_id
         await trio.sleep(_STORED)
+        if server.store.position.store_id != rolled_back:
+            # A restore has replaced it by another store, which nobody has to accept.
+            return
         self._watch.rolled_back(side)
         for feed in self._feeds:
             if feed.origin == side:

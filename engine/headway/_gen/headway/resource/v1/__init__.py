@@ -283,6 +283,8 @@ class Position(betterproto2.Message):
     versions of the kind whose resources it contains, with commas between. A
     watch that would contain other ones can't go on from there (OUT_OF_RANGE).
     "*" goes on whatever it contained.
+    Under access rules, a "#" follows, and a digest of what the caller may read
+    of the type. A watch that may read something else can't go on, either.
     """
 
 
