@@ -33,7 +33,7 @@ def test_missing_name_is_refused_with_the_versions_that_work() -> None:
     message = refused("grpclib", "grpclib.protocol:Connection.forget.it")
     assert message.startswith(f"grpclib {version('grpclib')} does not work with Headway: ")
     assert "grpclib.protocol.Connection.forget.it not found; " in message
-    assert message.endswith("; pip install 'grpclib<0.5,>=0.4.6' works, with Python 3.11, 3.12 and 3.13")
+    assert message.endswith("; pip install 'grpclib<0.5,>=0.4.8' works, with Python 3.11, 3.12 and 3.13")
 
 
 @pytest.mark.parametrize("package", ["h2", "trio-asyncio", "hypercorn"])

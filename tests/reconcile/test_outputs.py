@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
@@ -307,3 +308,31 @@ async def test_outputs_with_defaults_from_a_mutate_hook_become_idle(autojump_clo
         assert (await engine.client.read(badge, "ada")).version == first.version
     assert not staff.events_of(events.SelfTriggered)
     assert not staff.errors()
+
+
+async def test_argument_of_another_kind_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001  # for virtual time
+    """The owner may be None where a key has been deleted, and a payload is easily given in place of its resource."""
+    staff, said = Staff(), list[str]()
+
+    async def teams(rt: headway.Runtime, request: headway.Request) -> None:
+        anything: Any = rt
+        team = rt.cache.get(staff.team, request.id)
+        for type, owner in ((Account, team), (staff.account, None), (staff.account, "core")):
+            with pytest.raises(InvalidArgument) as caught:
+                anything.outputs(type, owner=owner)
+            said.append(str(caught.value))
+        with pytest.raises(InvalidArgument) as caught:
+            await anything.apply(Account(login="ada"))
+        said.append(str(caught.value))
+
+    staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])(teams)
+    async with headway.open_engine("memory:", staff.app, report=staff.events.append) as engine:
+        await engine.client.apply(staff.team.new("core"))
+        with trio.fail_after(60):
+            await engine.wait_idle()
+    assert said == [
+        f"outputs() expects a resource type, as app.type(...) returns it, not {Account!r}",
+        "outputs(): owner must be a resource, not None: call it only after rt.cache.get(...) has found the owner",
+        "outputs(): owner must be a resource, not 'core': call it only after rt.cache.get(...) has found the owner",
+        "apply() expects a resource, as made by TYPE.new(name, data), not Account(login='ada')",
+    ]

@@ -247,3 +247,48 @@ def test_finalizer_that_would_not_round_trip_is_refused(names: object, said: str
     assert str(caught.value).startswith("Note one: ")
     assert said in str(caught.value)
     assert resource.metadata == {}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"rank": 1}, r"metadata\['rank'\] is 1: it must be a string, such as metadata=\{'rank': '1'\}"),
+        ({"rank": None}, r"metadata\['rank'\] is None: it must be a string"),
+        ({2: "two"}, r"metadata key 2 must be a string, such as '2'"),
+        (["rank"], r"metadata must map strings to strings, such as metadata=\{'rank': 'high'\}, not \['rank'\]"),
+        ("rank", r"metadata must map strings to strings, .* not 'rank'"),
+    ],
+)
+def test_metadata_of_another_kind_is_named(metadata: Any, said: str) -> None:
+    """It would fail only in the service, as an internal error that a client tries again."""
+    with pytest.raises(InvalidArgument, match=rf"^tests\.v1\.Note: {said}"):
+        NOTE.new("a", Note(text="x"), metadata=metadata)
+    resource = NOTE.new("a", Note(text="x"))
+    with pytest.raises(InvalidArgument, match=said):
+        resource.metadata = metadata
+    if isinstance(metadata, dict):
+        resource.metadata.update(metadata)
+        with pytest.raises(InvalidArgument, match=said):
+            resource.message()
+
+
+@pytest.mark.parametrize(("owner", "shown"), [("boss", "'boss'"), (NOTE, "<ResourceType"), (Note(), "Note\\(")])
+def test_owner_that_is_no_resource_is_named(owner: Any, shown: str) -> None:
+    said = r"^tests\.v1\.Note: owner must be a resource or its id, such as owner=team or owner=TEAM\.id\('core'\), not "
+    with pytest.raises(InvalidArgument, match=said + shown):
+        NOTE.new("a", Note(text="x"), owner=owner)
+
+
+def test_assignment_to_a_misspelled_field_is_named_when_it_would_be_lost() -> None:
+    """Python lets any attribute be set, and encoding ignores those that are no fields."""
+    misspelled: Any = Note()
+    misspelled.txet = "lost"
+    with pytest.raises(PayloadError, match=r"^Note has no field 'txet'; did you mean 'text'\?$"):
+        NOTE.new("a", misspelled)
+    resource = NOTE.new("a", Note())
+    cast("Any", resource.data).txet = "lost"
+    with pytest.raises(PayloadError, match="Note has no field 'txet'"):
+        resource.message()
+    resource.data._seen = True  # type: ignore[attr-defined]  # a program's own note
+    del resource.data.txet  # type: ignore[attr-defined]
+    assert resource.message().data is not None

@@ -27,6 +27,8 @@ T = TypeVar("T", bound=Payload)
 
 async def apply_over_cache(cache: Cache, client: Client, wanted: Resource[T]) -> Resource[T]:
     """Apply a resource over its cached state. One that is not in the cache of a scope may still exist."""
+    if not isinstance(wanted, Resource):
+        raise InvalidArgument(f"apply() expects a resource, as made by TYPE.new(name, data), not {wanted!r:.120}")
     current = cache.get(wanted.type, wanted.id)
     if current is None and cache.may_lack(wanted.id):
         return await client.apply(wanted)
@@ -46,6 +48,11 @@ class Outputs(Generic[T]):
         type: ResourceType[T],
         owner: Resource[Any],
     ) -> None:
+        if not isinstance(owner, Resource):
+            raise InvalidArgument(
+                f"outputs(): owner must be a resource, not {owner!r:.120}: "
+                f"call it only after rt.cache.get(...) has found the owner"
+            )
         self._cache = cache
         self._client = client
         self._type = type

@@ -11,7 +11,7 @@ import trio
 
 from headway.cache import Cache, CachedType, Projected, Projection, note_read
 from headway.client import Client
-from headway.errors import NotDeclared, NotWatched
+from headway.errors import InvalidArgument, NotDeclared, NotWatched
 from headway.events import Report
 from headway.mapper import Watch
 from headway.protobuf import Payload
@@ -130,9 +130,12 @@ class Runtime:
         ``owner`` still owns are deleted.
 
         Raises:
+            InvalidArgument: the type is no resource type, or the owner no resource.
             NotWatched: the controller does not watch the type.
             NotDeclared: the type is missing from the controller's ``writes``.
         """
+        if not isinstance(type, ResourceType):
+            raise InvalidArgument(f"outputs() expects a resource type, as app.type(...) returns it, not {type!r:.120}")
         if not any(is_form_of(watched, type) for watched in self._watches):
             raise NotWatched(
                 f"controller {self.controller} doesn't watch {type.name}, so it can't find outputs to prune: "

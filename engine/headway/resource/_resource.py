@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
+from headway.base import did_you_mean
 from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource._reserved import finalizers, set_finalizers
@@ -73,7 +74,7 @@ class Resource(Stored, Generic[T]):
 
     @metadata.setter
     def metadata(self, value: Mapping[str, str]) -> None:
-        self._metadata = dict(value)
+        self._metadata = text_map(self.id, value)
 
     @property
     def status(self) -> dict[str, pb.Status]:
@@ -110,8 +111,9 @@ class Resource(Stored, Generic[T]):
         """Return this resource as a new wire message. It shares no mutable state with the resource."""
         made = copy_message(self._message)
         if self._metadata is not None:
-            made.metadata = dict(self._metadata)
+            made.metadata = text_map(self.id, self._metadata)
         if self._data is not None:
+            check_fields(self._data)
             made.data = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
         return made
 
@@ -134,3 +136,27 @@ class Resource(Stored, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Resource {self.id} version={self.version or 'new'}>"
+
+
+def text_map(of: object, given: Any) -> dict[str, str]:
+    """Return a copy of metadata. Raises InvalidArgument unless it maps strings to strings."""
+    if not hasattr(given, "keys"):
+        raise InvalidArgument(
+            f"{of}: metadata must map strings to strings, such as metadata={{'rank': 'high'}}, not {given!r:.120}"
+        )
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise InvalidArgument(f"{of}: metadata key {key!r:.120} must be a string, such as {str(key)!r:.120}")
+        if not isinstance(value, str):
+            example = f"metadata={{{key!r}: {str(value)!r:.120}}}"
+            raise InvalidArgument(f"{of}: metadata[{key!r}] is {value!r:.120}: it must be a string, such as {example}")
+    return dict(given)
+
+
+def check_fields(payload: Any) -> None:
+    """Raise PayloadError for an attribute that is no field, because encoding ignores it. Private ones may be set."""
+    fields = payload.__dataclass_fields__
+    if len(payload.__dict__) != len(fields):
+        for name in payload.__dict__.keys() - fields.keys():
+            if not name.startswith("_") and not hasattr(type(payload), name):
+                raise PayloadError(f"{type(payload).__qualname__} has no field {name!r}{did_you_mean(name, fields)}")

@@ -27,7 +27,7 @@ from headway.resource._ids import (
     type_name,
     type_problem,
 )
-from headway.resource._resource import Resource
+from headway.resource._resource import Resource, check_fields, text_map
 from headway.resource._scoped import ScopedType
 from headway.resource._within import Within, scope_within
 
@@ -265,17 +265,24 @@ class ResourceType(Generic[T]):
         """Return a new resource, which isn't stored yet. Without ``data``, all fields of its payload have defaults.
 
         Raises:
-            InvalidArgument: The name, the tenancy or the class of the payload is invalid.
+            InvalidArgument: The name, the tenancy, the owner, the metadata or the class of the payload is invalid.
+            PayloadError: The payload has an invalid value, or an attribute that is no field.
         """
         payload = self.payload() if data is None else data
         self.check_payload(payload)
+        check_fields(payload)
         owner_id = owner.id if isinstance(owner, Resource) else owner
+        if owner_id is not None and not isinstance(owner_id, ResourceId):
+            example = "owner=team or owner=TEAM.id('core')"
+            raise InvalidArgument(
+                f"{self.name}: owner must be a resource or its id, such as {example}, not {owner!r:.120}"
+            )
         return Resource(
             self,
             pb.Resource(
                 id=self.id(name, partition=partition, namespace=namespace).message(),
                 owner=None if owner_id is None else owner_id.message(),
-                metadata=dict(metadata or {}),
+                metadata={} if metadata is None else text_map(self.name, metadata),
                 data=AnyMessage(type_url=self.type_url, value=encode(payload)),
             ),
         )
