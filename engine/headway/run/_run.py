@@ -34,7 +34,7 @@ from headway.errors import Closed, EngineBug, InvalidArgument
 from headway.events import Report, RunStarted, WatchAdded
 from headway.journal import ControllerJournal
 from headway.mapper import Watch, ids_of, watch_name
-from headway.reconcile import Declared, Lifetimes, Pausing, Reason, Runtime
+from headway.reconcile import Declared, Lifetimes, Pausing, Reason, RecordEvent, Runtime, ignore_event
 from headway.resource import Key, Registry, ResourceId
 from headway.rpc import Channel
 from headway.run._callbacks import call_back
@@ -66,6 +66,7 @@ class Run:
         owed: the work that the previous run in this process left.
         stall_limit: the time, in seconds, within which a type being primed must receive something.
         journal: records the reconciles, and the changes that a predicate turns away.
+        record_event: records the events of `Runtime.event`.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
@@ -91,6 +92,7 @@ class Run:
         owed: Owed = _NOTHING,
         stall_limit: float = STALL_LIMIT,
         journal: ControllerJournal | None = None,
+        record_event: RecordEvent = ignore_event,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
         self.answered = False
@@ -135,6 +137,7 @@ class Run:
             report,
             self._watch,
             self._pausing,
+            record_event,
         )
         self._runtime = self._new_runtime(self._writes)
         self._primed: PrimedRun | None = None

@@ -180,6 +180,8 @@ class ControllerWhy:
         held_by: the resource whose reconcile made that write.
         behind: the number of changes that wait until all types have reached them.
         paused: True if an operator has paused the controller, for ``pause_reason``.
+        events_lost: the number of events of the controller that this process could not store.
+        events_error, events_lost_at: why and when the last one was lost.
     """
 
     name: str = ""
@@ -206,6 +208,9 @@ class ControllerWhy:
     reconciles: tuple[PastReconcile, ...] = ()
     paused: bool = False
     pause_reason: str = ""
+    events_lost: int = 0
+    events_error: str = ""
+    events_lost_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +221,19 @@ class PastWrite:
     revision: int = 0
     verb: str = ""
     writer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """Equal events of the resource, which a controller has recorded for its users."""
+
+    first: float = 0.0
+    last: float = 0.0
+    count: int = 0
+    controller: str = ""
+    reason: str = ""
+    text: str = ""
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +255,7 @@ class Why:
         controllers: the controllers that manage or watch the type, in each process that answered.
         writes: the last writes of the resource, the newest first.
         unreachable: the processes that did not answer.
+        events: what its controllers have recorded for its users, the latest first.
     """
 
     at: float = 0.0
@@ -246,6 +265,7 @@ class Why:
     writes: tuple[PastWrite, ...] = ()
     unreachable: tuple[str, ...] = ()
     gone: tuple[Gone, ...] = ()
+    events: tuple[PastEvent, ...] = ()
 
     def sentences(self) -> list[str]:
         """Return the answer for people, one line each."""

@@ -14,7 +14,7 @@ from headway.journal import Ran
 from headway.mapper import mapper_name
 from headway.reconcile import Reason
 from headway.resource import Key, ResourceId, TypeName
-from headway.run import ControllerStatus, KeyStatus, OwnWrite, Supervisor, Unmapped
+from headway.run import ControllerStatus, KeyStatus, LostEvents, OwnWrite, Supervisor, Unmapped
 from headway.why._answer import (
     Cause,
     ControllerWhy,
@@ -84,6 +84,7 @@ class _Asked:
     def managing(self) -> ControllerWhy:
         """Return what the controller does about a resource that it manages."""
         status, key = self._supervisor.status(), self._supervisor.key_status(self._id.key)
+        lost = LostEvents() if self._supervisor.events is None else self._supervisor.events.lost
         runs = [] if self._journal is None else list(islice(self._journal.runs_of(self._id.key), RECONCILES))
         why = replace(
             self._why,
@@ -92,6 +93,9 @@ class _Asked:
             reconciles=tuple(self._reconcile(each) for each in runs),
             paused=status.paused is not None,
             pause_reason=status.paused or "",
+            events_lost=lost.count,
+            events_error=lost.error,
+            events_lost_at=lost.at,
         )
         if status.phase != "running" or key is None:
             return self._inactive(why, status)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from headway.why._answer import (
     Cause,
     ControllerWhy,
+    PastEvent,
     PastReconcile,
     Ref,
     Stored,
@@ -42,6 +43,9 @@ def why_sentences(why: Why) -> list[str]:
                 f"Process {gone.process}, which ran {', '.join(left)}, is gone since {_when(gone.since, why.at)}."
             )
     lines += [f"Process {each} did not answer, so what its controllers do is not known." for each in why.unreachable]
+    if why.events:
+        lines.append("Its last events, the latest first:")
+        lines += [f"  {_event(each, why.at)}" for each in why.events[:_SHOWN]]
     if why.writes:
         lines.append("Its last writes, the newest first:")
         lines += [
@@ -130,6 +134,9 @@ def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
         yield f"{it.behind} changes wait until all types of the controller have reached them."
     for turned in it.turned_away:
         yield _turned_away(turned, now)
+    if it.events_lost:
+        events = "1 of its events" if it.events_lost == 1 else f"{it.events_lost} of its events"
+        yield f"{events} could not be stored, the last at {_when(it.events_lost_at, now)}: {it.events_error}."
     for reconcile in it.reconciles[:_SHOWN]:
         yield _reconcile(reconcile, now)
 
@@ -242,6 +249,12 @@ def _reconcile(it: PastReconcile, now: float) -> str:
         f"Reconcile at {_when(it.at, now)}, attempt {it.attempt}, in {_seconds(it.seconds)}: {it.outcome}{error}. "
         f"Because of: {causes or 'unknown'}. Read: {reads}. Wrote: {writes}."
     )
+
+
+def _event(it: PastEvent, now: float) -> str:
+    warning = "warning: " if it.warning else ""
+    often = f" {it.count} times since {_when(it.first, now)}." if it.count > 1 else ""
+    return f"{_when(it.last, now)}, by {it.controller}: {warning}{it.reason}: {it.text}{often and ';'}{often}"
 
 
 def _by(writer: str) -> str:

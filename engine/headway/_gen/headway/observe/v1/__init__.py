@@ -13,6 +13,7 @@ __all__ = (
     "ControllerWhy",
     "Finalizer",
     "Gone",
+    "PastEvent",
     "PastReconcile",
     "PastWrite",
     "PrimingType",
@@ -206,6 +207,16 @@ class ControllerWhy(betterproto2.Message):
     Why it is paused; may be empty.
     """
 
+    events_lost: "int" = betterproto2.field(25, betterproto2.TYPE_UINT64)
+    """
+    How many events of the controller could not be stored in this process, why
+    the last one could not, and when.
+    """
+
+    events_error: "str" = betterproto2.field(26, betterproto2.TYPE_STRING)
+
+    events_lost_at: "float" = betterproto2.field(27, betterproto2.TYPE_DOUBLE)
+
 
 default_message_pool.register_message("headway.observe.v1", "ControllerWhy", ControllerWhy)
 
@@ -237,6 +248,30 @@ class Gone(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.observe.v1", "Gone", Gone)
+
+
+@dataclass(eq=False, repr=False)
+class PastEvent(betterproto2.Message):
+    """
+    Equal events of the resource.
+    """
+
+    first: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
+
+    last: "float" = betterproto2.field(2, betterproto2.TYPE_DOUBLE)
+
+    count: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    controller: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    reason: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+    text: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    warning: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message("headway.observe.v1", "PastEvent", PastEvent)
 
 
 @dataclass(eq=False, repr=False)
@@ -492,6 +527,11 @@ class Why(betterproto2.Message):
     """
 
     gone: "list[Gone]" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, repeated=True)
+
+    events: "list[PastEvent]" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    What its controllers have recorded for its users, the latest first.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "Why", Why)
