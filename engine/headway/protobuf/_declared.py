@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import betterproto2
 
@@ -76,6 +76,15 @@ class DeclaredMessage(betterproto2.Message):
     _message_name: ClassVar[str]
     # The type that the class is named after, or empty for a declared name.
     _named_by: ClassVar[str] = ""
+    # The answer of `holds_secrets`, once it was asked.
+    _holds_secrets: ClassVar[bool]
+
+    def __repr__(self) -> str:
+        """Return the fields that are set. A secret is redacted, because a repr ends in logs and error messages."""
+        from headway.protobuf._secrets import redacted
+
+        shown: Any = redacted(cast("Any", self))
+        return betterproto2.Message.__repr__(shown)
 
     @classmethod
     def _type_hints(cls) -> dict[str, Any]:

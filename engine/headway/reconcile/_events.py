@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.cache import Projected
 from headway.errors import InvalidArgument
-from headway.resource import MAX_TEXT, Resource, ResourceId, reason_problem
+from headway.resource import MAX_TEXT, Resource, ResourceId, reason_problem, redacted_text
 
 RecordEvent = Callable[[ResourceId, str, str, bool], None]
 """A function that records an event of a resource: its id with uid, the reason, the text, and whether it is a warning.
@@ -36,6 +36,8 @@ def checked_event(resource: object, reason: object, text: object) -> tuple[Resou
         raise InvalidArgument(f"rt.event: {problem}")
     if not isinstance(text, str):
         raise InvalidArgument(f"rt.event: text must be a string for people, not {text!r:.120}")
+    if isinstance(resource, Resource):
+        text = redacted_text(text, [resource])
     # Half of a surrogate pair cannot be stored.
     text = text.encode(errors="replace").decode()
     return given.id, str(reason), text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

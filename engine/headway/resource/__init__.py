@@ -57,6 +57,10 @@ from headway.resource._peering import PEERING as PEERING
 from headway.resource._peering import PEERING_FINALIZER as PEERING_FINALIZER
 from headway.resource._peering import copies_partition as copies_partition
 from headway.resource._peering import peering_of as peering_of
+from headway.resource._redact import redact_error as redact_error
+from headway.resource._redact import redacted_resource as redacted_resource
+from headway.resource._redact import redacted_text as redacted_text
+from headway.resource._redact import secret_types as secret_types
 from headway.resource._registry import Registry as Registry
 from headway.resource._reserved import DELETION_TIMESTAMP as DELETION_TIMESTAMP
 from headway.resource._reserved import FINALIZERS as FINALIZERS
