@@ -26,7 +26,7 @@ from functools import partial
 
 import trio
 
-from headway.base import BoundedReport, guarded, of_controller, only_error, repr_text
+from headway.base import BoundedReport, guarded, of_controller, only_error, repr_text, stack_text
 from headway.cache import Cache, Informers
 from headway.client import Client, HeldLease, LeaseClient, RunFence
 from headway.controller import Enqueue, GrowingDefinition
@@ -144,6 +144,8 @@ class Run:
         self.keys: RunKeys | None = None
         self._worker: Worker | None = None
         self._phase: Phase = "starting"
+        # Since when the initialiser runs, and in which task.
+        self._initialising: tuple[float, trio.lowlevel.Task] | None = None
 
     async def run(self) -> None:
         """Run until canceled, or return when the run has added a watch.
@@ -280,6 +282,14 @@ class Run:
             shards=self._ownership.shards(),
         )
 
+    def initialising(self) -> tuple[float, str] | None:
+        """Return since when the initialiser has been running, and where it waits; None if it does not run."""
+        if self._initialising is None or self._over:
+            return None
+        since, task = self._initialising
+        # The task has nurseries of the run, too, so its innermost task need not be the initialiser's.
+        return since, stack_text(task.iter_await_frames())
+
     def _enter(self, phase: Phase) -> None:
         self._phase, self._phase_began = phase, trio.current_time()
 
@@ -289,10 +299,12 @@ class Run:
         term, number = (0, 0) if self._lease is None else (self._lease.term, 1)
         raised = await self._writes.raise_first(self._fence_name, self._member, term=term, number=number)
         if self.definition.initialiser is not None:
+            self._initialising = trio.current_time(), trio.lowlevel.current_task()
             await guarded(self.definition.initialiser, self._runtime)
             # The initialiser's writes carried the fence. Because of a second commit, the run sees them from its start.
             again = await self._writes.raise_again()
             raised = again._replace(checkpoint=raised.checkpoint)
+            self._initialising = None
         return raised
 
     async def _live(self, missed: Deletions) -> None:
@@ -355,7 +367,7 @@ class Run:
             new_runtime=self._new_runtime,
             new_mapping=new_mapping,
         )
-        self.keys = RunKeys(self._ownership, run.mapping, self._results, self._writes)
+        self.keys = RunKeys(self._ownership, run.mapping, self._results, self._writes, self._caches.subscriptions)
         self._enter("running")
         self._cache.open(self._caches.subscriptions)
         for key in self._owed.keys:

@@ -19,7 +19,7 @@ from headway.journal import ControllerJournal
 from headway.reconcile import CONTROLLER
 from headway.resource import Key
 from headway.run._events import ControllerEvents
-from headway.run._keys import KeyStatus
+from headway.run._keys import KeyStatus, LeftOutOf
 from headway.run._leading import Leading
 from headway.run._owed import Owed
 from headway.run._pauses import Pauses
@@ -178,6 +178,10 @@ class Supervisor:
     def key_status(self, key: Key) -> KeyStatus | None:
         """Return the state of a key, or None while no run is primed."""
         return None if self.run is None or self.run.keys is None else self.run.keys.status(key)
+
+    def left_out(self) -> list[LeftOutOf]:
+        """Return the indexes of the current run that lack resources, because their function raised."""
+        return [] if self.run is None or self.run.keys is None else self.run.keys.left_out()
 
     def status(self) -> ControllerStatus:
         """Return the controller's current status. Once it has ended, this needs no Trio."""

@@ -180,6 +180,12 @@ class Worker:
         now = trio.current_time()
         return tuple(now - began for began in self._started.values())
 
+    def busy(self) -> tuple[Key, float] | None:
+        """Return the key that has been reconciled for longest, and since when, if no worker is free; else None."""
+        if len(self._started) < self._definition.concurrency:
+            return None
+        return min(self._started.items(), key=lambda each: each[1])
+
     def stack(self, key: Key) -> tuple[float, str] | None:
         """Return since when a key is being reconciled, and the program's own frames where it waits, or None."""
         began = self._started.get(key)

@@ -161,6 +161,17 @@ class TurnedAwayChange:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The resources that an index lacks because its function raised: their number, and one of them with its error."""
+
+    index: str = ""
+    count: int = 0
+    resource: Ref | None = None
+    error: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerWhy:
     """The state of the resource in one controller, in one process.
 
@@ -180,6 +191,10 @@ class ControllerWhy:
         held_by: the resource whose reconcile made that write.
         behind: the number of changes that wait until all types have reached them.
         paused: True if an operator has paused the controller, for ``pause_reason``.
+        left_out: the indexes of the controller that lack resources.
+        busy, busy_since: what has run for longest, since when, if the work is queued and every worker is busy.
+        workers: the number of workers, in that case.
+        restarts: the number of runs that have ended before, and ``restart_error`` why the last one did.
         events_lost: the number of events of the controller that this process could not store.
         events_error, events_lost_at: why and when the last one was lost.
     """
@@ -211,6 +226,12 @@ class ControllerWhy:
     events_lost: int = 0
     events_error: str = ""
     events_lost_at: float = 0.0
+    left_out: tuple[LeftOut, ...] = ()
+    busy: Ref | None = None
+    busy_since: float = 0.0
+    workers: int = 0
+    restarts: int = 0
+    restart_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,8 @@ class ObserveHost:
     # --- what the server knows itself ---
 
     def _stored(self, stored: pb.Resource) -> Stored:
-        named = {each.name: each.fence_name for each in self.supervisors}
+        named = {name.rpartition("/")[2]: name for _, of in self._gone.values() for name in of}
+        named |= {each.name: each.fence_name for each in self.supervisors}
         named |= {name.rpartition("/")[2]: name for each in self._attending.values() for name in each.controllers}
         owner = None if stored.owner is None else resource_id(stored.owner)
         return Stored(

@@ -13,6 +13,7 @@ __all__ = (
     "ControllerWhy",
     "Finalizer",
     "Gone",
+    "LeftOut",
     "PastEvent",
     "PastReconcile",
     "PastWrite",
@@ -146,7 +147,7 @@ class ControllerWhy(betterproto2.Message):
     state: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
     idle, queued, running, held, waiting, slowed, given up, scheduled, priming,
-    starting, resting, standby, ended.
+    starting, initialising, resting, standby, ended.
     """
 
     since: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
@@ -217,6 +218,28 @@ class ControllerWhy(betterproto2.Message):
 
     events_lost_at: "float" = betterproto2.field(27, betterproto2.TYPE_DOUBLE)
 
+    left_out: "list[LeftOut]" = betterproto2.field(28, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Resources that an index lacks, because its function raised.
+    """
+
+    busy: "Ref | None" = betterproto2.field(29, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    While it is queued and every worker is busy: what has run for longest, since
+    when, and how many workers there are.
+    """
+
+    busy_since: "float" = betterproto2.field(30, betterproto2.TYPE_DOUBLE)
+
+    workers: "int" = betterproto2.field(31, betterproto2.TYPE_UINT32)
+
+    restarts: "int" = betterproto2.field(32, betterproto2.TYPE_UINT64)
+    """
+    How often a run has ended and another has begun, and why the last one ended.
+    """
+
+    restart_error: "str" = betterproto2.field(33, betterproto2.TYPE_STRING)
+
 
 default_message_pool.register_message("headway.observe.v1", "ControllerWhy", ControllerWhy)
 
@@ -248,6 +271,29 @@ class Gone(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.observe.v1", "Gone", Gone)
+
+
+@dataclass(eq=False, repr=False)
+class LeftOut(betterproto2.Message):
+    """
+    The resources that one index lacks.
+    """
+
+    index: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    count: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    resource: "Ref | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    One of them.
+    """
+
+    error: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    traceback: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("headway.observe.v1", "LeftOut", LeftOut)
 
 
 @dataclass(eq=False, repr=False)
