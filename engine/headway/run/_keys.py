@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headway.cache import Subscription
@@ -51,7 +51,7 @@ class LeftOutOf(NamedTuple):
 
     type: TypeName
     name: str
-    keys: Sequence[Key]
+    keys: Collection[Key]
 
 
 class Pending(NamedTuple):
@@ -116,7 +116,7 @@ class RunKeys:
     def left_out(self) -> list[LeftOutOf]:
         """Return the indexes that lack resources."""
         return [
-            LeftOutOf(type, name, tuple(table.failed))
+            LeftOutOf(type, name, table.failed)
             for type, subscription in self._subscriptions.items()
             for name, table in subscription.tables.items()
             if table.failed

@@ -228,7 +228,7 @@ class _Asked:
         """Yield the indexes that lack resources. If the asked resource is one of them, it is the one that is named."""
         for name, index, keys in self._supervisor.left_out():
             asked = name.unversioned == self._id.type.unversioned and self._id.key in keys
-            key = self._id.key if asked else keys[0]
+            key = self._id.key if asked else min(keys)
             error, trace = "", ""
             for each in () if self._journal is None else self._journal.events("IndexFailed"):
                 if each.fields["index"] == index and each.fields["type"] == name:
