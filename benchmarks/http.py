@@ -153,4 +153,4 @@ def _scenario(name: str, method: str, bound: float) -> Scenario:
     return Scenario(name, bound, measure, size=5_000, rounds=5, quick=500)
 
 
-ROWS = (_scenario("http_get", "GET", 2.0), _scenario("http_put", "PUT", 3.0))
+ROWS = (_scenario("http_get", "GET", 1.8), _scenario("http_put", "PUT", 2.6))

@@ -49,7 +49,7 @@ PRINTS = {
     "joan is a member\n",
     "docs/guides/subscribing.md": "snapshot ['ada', 'core']\nchange ['core']\n['core']\nFalse ['grace']\nTrue\n"
     "EUR 108\nCHF 112\n",
-    "docs/guides/types.md": "Team core Badge ada\n['grace', 'ada']\n[]\n[]\n"
+    "docs/guides/types.md": "Robot(login='r2', token='(redacted)')\nTeam core Badge ada\n['grace', 'ada']\n[]\n[]\n"
     "Team core: lead is required, such as 'ada'\n",
     "docs/guides/versions.md": "['ada']\n[('ada', 'lead'), ('grace', '')] B12\n",
     "docs/guides/stores.md": "True True []\n['ada']\n",
