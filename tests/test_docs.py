@@ -36,6 +36,7 @@ PRINTS = {
     "crash_after(1) outside: the outside world is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n"
     "outside: the outside world is {'teams': {'core', 'docs'}}; without faults: {'teams': {'docs'}}\nTrue\n"
     "True\n",
+    "docs/guides/events.md": "TooLarge 3 members, and 2 are allowed 1\n",
     "docs/guides/pausing.md": "controller staff/teams is paused (an audit) and has pending work: resume it with "
     "`headway resume staff/teams`\nreconciled core\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
