@@ -237,8 +237,8 @@ async def test_no_output_shows_a_secret(terminal: Terminal, told: Told) -> None:
         for status in engine.status():
             assert_clean("status", repr(status))
         assert_clean("metrics", told.metrics.text().decode())
-        for each in (await engine.why(vault)).sentences():
-            assert_clean("why", each)
+        for sentence in (await engine.why(vault)).sentences():
+            assert_clean("why", sentence)
     kinds = {type(each) for each in told.events}
     assert {events.Reconciled, events.MappingFailed, events.IndexFailed} <= kinds
     for each in told.events:

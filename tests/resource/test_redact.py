@@ -135,7 +135,7 @@ async def test_store_accepts_a_mark_that_comes_and_goes(tmp_path: Path) -> None:
     for secret in (False, True, False):
         app = headway.App("redact")
         fields = {"__annotations__": {"token": str}, "token": field(1, secret=secret)}
-        made = app.type("redact", "v1", "Key", headway.message(type("Key", (), fields)))
+        made: ResourceType[Any] = app.type("redact", "v1", "Key", headway.message(type("Key", (), fields)))
         async with headway.open_engine(f"sqlite:{tmp_path}/keys.db", app) as engine:
             stored = await engine.client.get(made, "core")
             assert stored is None or stored.data.token == "token-1"

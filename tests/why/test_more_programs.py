@@ -88,7 +88,7 @@ async def test_index_that_raises_is_told_of_both_resources() -> None:
     def by_team(account: Resource[Account]) -> NoReturn:
         raise LookupError(f"no team {account.data.team}")
 
-    index = headway.indexes.by(program.account, "by_team", by_team)
+    index: Any = headway.indexes.by(program.account, "by_team", by_team)
     watch = headway.watch(program.account, headway.mappers.same_name())
     program.app.controller(manages=program.team, watches=[watch], indexes=[index], name="teams")(nothing)
     async with program.opened() as engine:

@@ -6,11 +6,11 @@ import dataclasses
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import cache
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import betterproto2
 
@@ -78,13 +78,12 @@ class DeclaredMessage(betterproto2.Message):
     _named_by: ClassVar[str] = ""
     # The answer of `holds_secrets`, once it was asked.
     _holds_secrets: ClassVar[bool]
+    # Returns what to show of a message. `_secrets.py` sets it, because it needs the codec, which needs this module.
+    _shown: ClassVar[Callable[[Any], Any]] = staticmethod(lambda message: message)
 
     def __repr__(self) -> str:
         """Return the fields that are set. A secret is redacted, because a repr ends in logs and error messages."""
-        from headway.protobuf._secrets import redacted
-
-        shown: Any = redacted(cast("Any", self))
-        return betterproto2.Message.__repr__(shown)
+        return betterproto2.Message.__repr__(DeclaredMessage._shown(self))
 
     @classmethod
     def _type_hints(cls) -> dict[str, Any]:

@@ -139,3 +139,7 @@ def without_secrets(text: str, values: Iterable[Any]) -> str:
         if len(each) >= _SHORTEST:
             text = text.replace(each, REDACTED)
     return text
+
+
+# For `repr`, of every declared message.
+DeclaredMessage._shown = staticmethod(redacted)

@@ -144,7 +144,6 @@ class Run:
         self.keys: RunKeys | None = None
         self._worker: Worker | None = None
         self._phase: Phase = "starting"
-        # Since when the initialiser runs, and in which task.
         self._initialising: tuple[float, trio.lowlevel.Task] | None = None
 
     async def run(self) -> None:
@@ -284,11 +283,8 @@ class Run:
 
     def initialising(self) -> tuple[float, str] | None:
         """Return since when the initialiser has been running, and where it waits; None if it does not run."""
-        if self._initialising is None or self._over:
-            return None
-        since, task = self._initialising
-        # The task has nurseries of the run, too, so its innermost task need not be the initialiser's.
-        return since, stack_text(task.iter_await_frames())
+        of = self._initialising
+        return None if of is None or self._over else (of[0], stack_text(of[1].iter_await_frames()))
 
     def _enter(self, phase: Phase) -> None:
         self._phase, self._phase_began = phase, trio.current_time()
