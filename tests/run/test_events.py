@@ -290,12 +290,17 @@ async def test_events_wait_while_the_store_is_away(autojump_clock: MockClock) ->
 
 
 async def test_write_whose_answer_is_lost_is_not_counted_twice(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Neither the creation of a resource's events, nor a later write of them."""
     async with workers(_grew, []) as (engine, channel):
-        channel.loses = True
-        team = await engine.client.apply(TEAM.new("core", Team()))
-        await engine.wait_idle()
-        await trio.sleep(20)
-        assert await shown(engine.client, team) == [("Grew", "to 0", 1)]
+        team = TEAM.new("core", Team())
+        for size in range(2):
+            channel.loses = True
+            team.data.members = ["ada"] * size
+            team = await engine.client.apply(team)
+            await engine.wait_idle()
+            await trio.sleep(20)
+            assert not channel.loses
+        assert await shown(engine.client, team) == [("Grew", "to 0", 1), ("Grew", "to 1", 1)]
 
 
 async def test_memory_is_bounded_while_nothing_can_be_written(
