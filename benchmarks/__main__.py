@@ -21,6 +21,7 @@ from benchmarks import (
     fanout,
     flat,
     handles,
+    http,
     importing,
     journal,
     memory,
@@ -49,7 +50,7 @@ SCENARIOS = {
         peering,
         *(memory, etcd_memory, share, projection, importing),
     )
-} | {each.name: each for each in scopes.ROWS}
+} | {each.name: each for each in (*scopes.ROWS, *http.ROWS)}
 
 
 QUICK = "--quick"

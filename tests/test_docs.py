@@ -36,6 +36,7 @@ PRINTS = {
     "crash_after(1) outside: the outside world is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n"
     "outside: the outside world is {'teams': {'core', 'docs'}}; without faults: {'teams': {'docs'}}\nTrue\n"
     "True\n",
+    "docs/guides/events.md": "TooLarge 3 members, and 2 are allowed 1\n",
     "docs/guides/pausing.md": "controller staff/teams is paused (an audit) and has pending work: resume it with "
     "`headway resume staff/teams`\nreconciled core\n",
     "docs/guides/tracing.md": "headway.commit \nheadway.write core\nsignup \nheadway.deliver core\n"
@@ -51,7 +52,7 @@ PRINTS = {
     "joan is a member\n",
     "docs/guides/subscribing.md": "snapshot ['ada', 'core']\nchange ['core']\n['core']\nFalse ['grace']\nTrue\n"
     "EUR 108\nCHF 112\n",
-    "docs/guides/types.md": "Team core Badge ada\n['grace', 'ada']\n[]\n[]\n"
+    "docs/guides/types.md": "Robot(login='r2', token='(redacted)')\nTeam core Badge ada\n['grace', 'ada']\n[]\n[]\n"
     "Team core: lead is required, such as 'ada'\n",
     "docs/guides/versions.md": "['ada']\n[('ada', 'lead'), ('grace', '')] B12\n",
     "docs/guides/stores.md": "True True []\n['ada']\n",

@@ -38,6 +38,7 @@ async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
     assert (await headway("types")).stdout.splitlines() == [
         "TYPE                   SCOPE      PAYLOAD",
         "bank.v1.Account        namespace  tests.Account",
+        "event.v1.Event         namespace  headway.event.v1.Event",
         "internal.v1.Tombstone  undefined  headway.resource.v1.Tombstone",
         "pause.v1.Pause         cluster    headway.pause.v1.Pause",
         "peering.v1.Peering     cluster    headway.peering.v1.Peering",

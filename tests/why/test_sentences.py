@@ -236,7 +236,8 @@ def test_each_state_has_its_sentences(controller: ControllerWhy, lines: list[str
                 "It is owned by Account ada, and is deleted with it.",
                 "It is marked for deletion, and held by teams, backup.",
                 "Its finalizer teams is removed by controller staff/teams.",
-                "Its finalizer backup is of no known controller: its owner has to remove it.",
+                "Its finalizer backup is of no controller that is known here: start the program that removes it, "
+                "or remove it yourself if there is none.",
             ],
         ),
         (

@@ -39,6 +39,7 @@ from headway.base._private_names import check_private_names as check_private_nam
 from headway.base._reports import BoundedReport as BoundedReport
 from headway.base._reports import safe_report as safe_report
 from headway.base._reports import tell_failure as tell_failure
+from headway.base._scrubbing import scrub as scrub
 from headway.base._standard_error import Output as Output
 from headway.base._standard_error import say as say
 from headway.base._text import LONGEST as LONGEST

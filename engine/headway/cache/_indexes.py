@@ -23,7 +23,7 @@ from headway.cache._projection import CachedType, Projection
 from headway.cache._type_store import Applied
 from headway.errors import DeclarationError
 from headway.protobuf import Payload
-from headway.resource import Key, Resource, ResourceId, ResourceType, ScopedType, pb, resource_id
+from headway.resource import Key, Resource, ResourceId, ResourceType, ScopedType, pb, redact_error, resource_id
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Payload)
@@ -347,6 +347,8 @@ class IndexTable:
             self._left_out.add(key)
             return
         self.failed.add(key)
+        if (view := getattr(self.index.type, "view", None)) is not None:
+            redact_error(error, [view(resource)])
         self._on_failure(self.index.name, key, error)
 
 

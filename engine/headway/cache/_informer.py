@@ -22,7 +22,18 @@ from headway.cache._undecodable import Undecodable
 from headway.cache._view import Pin
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged
 from headway.events import BookmarkRefused, ProjectionFailed, Report, StaleRefused
-from headway.resource import Change, Changes, EndOfSnapshot, Key, Position, SnapshotChunk, StreamItem, pb, resource_key
+from headway.resource import (
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Position,
+    SnapshotChunk,
+    StreamItem,
+    pb,
+    redact_error,
+    resource_key,
+)
 
 
 class Informer:
@@ -193,6 +204,7 @@ class Informer:
             if self._undecodable.note(key, message):
                 return projection.without_payload(message, UNDECODABLE)
             name = projection.payload.__name__
+            redact_error(error, [self.type.view(message)])
             self.bounded(ProjectionFailed, type=self.type.name, projection=name, key=key, error=error)
             return projection.without_payload(message)
 

@@ -22,7 +22,7 @@ from headway.cli._waiting import wait_for
 from headway.client import Client, keep_stored, same_content
 from headway.documents import decode
 from headway.errors import AlreadyExists, HeadwayError, ManifestError, Problem
-from headway.resource import NAMESPACE, PARTITION, Registry, Resource
+from headway.resource import NAMESPACE, PARTITION, Registry, Resource, redacted_resource
 
 _files_option: Callable[[Any], Any] = click.option(
     "-f",
@@ -149,11 +149,13 @@ async def diff(connection: Connection, files: Sequence[str]) -> None:
 
 
 def _difference(preview: _Preview) -> Iterator[str]:
-    before = "" if preview.stored is None else manifest.dump(preview.stored)
+    # A secret that differs is shown as changed.
+    wanted = redacted_resource(preview.wanted, preview.stored)
+    before = "" if preview.stored is None else manifest.dump(redacted_resource(preview.stored))
     name = str(preview.wanted.id)
     return difflib.unified_diff(
         before.splitlines(),
-        manifest.dump(preview.wanted).splitlines(),
+        manifest.dump(wanted).splitlines(),
         fromfile=f"stored: {name}" if preview.stored is not None else "stored: nothing",
         tofile=f"given: {name}",
         lineterm="",

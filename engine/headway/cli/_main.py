@@ -18,6 +18,11 @@ _COMMANDS = {
     "completion": ("_completion", "completion", "Print a script that enables completion in a shell."),
     "delete": ("_resources", "delete", "Delete one resource."),
     "diff": ("_apply", "diff", "Show what `apply` would change, without storing anything."),
+    "events": (
+        "_events",
+        "events",
+        "Show what controllers have recorded of resources, for their users.",
+    ),
     "get": ("_resources", "get", "Show one resource."),
     "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
     "list": ("_resources", "list_", "Show all resources of a type."),

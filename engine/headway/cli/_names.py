@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.cli._running import Usage
 from headway.errors import InvalidArgument
-from headway.resource import Registry, ResourceId, ResourceType, Scope, ScopedType, did_you_mean
+from headway.resource import Registry, ResourceId, ResourceType, Scope, ScopedType, did_you_mean, is_builtin
 
 
 def find_type(written: str, registry: Registry) -> ResourceType[Any]:
@@ -16,6 +16,8 @@ def find_type(written: str, registry: Registry) -> ResourceType[Any]:
     exact = [each for each in types if str(each.name) == written]
     wanted = written.lower()
     bearers = exact or [each for each in types if wanted in _spellings(each)]
+    # A kind of the program's own comes before a built-in one, such as Event.
+    bearers = [each for each in bearers if not is_builtin(each)] or bearers
     if len(bearers) == 1:
         return bearers[0]
     if bearers:

@@ -14,7 +14,7 @@ import click
 
 from headway.base import plain
 from headway.errors import PayloadError
-from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, column_text
+from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, column_text, redacted_resource
 
 Output = Literal["table", "yaml", "json"]
 Details = Literal["text", "json"]
@@ -39,8 +39,17 @@ details_option: Callable[[Any], Any] = click.option(
 """The option -o of the commands that report on a store."""
 
 
-def show(type: ResourceType[Any], resources: Sequence[Resource[Any]], output: Output, *, single: bool = False) -> None:
-    """Print resources. In JSON they are a list, but a ``single`` one is an object."""
+def show(
+    type: ResourceType[Any],
+    resources: Sequence[Resource[Any]],
+    output: Output,
+    *,
+    single: bool = False,
+    secrets: bool = False,
+) -> None:
+    """Print resources. In JSON they are a list, but a ``single`` one is an object. Secrets are redacted by default."""
+    if not secrets:
+        resources = [redacted_resource(each) for each in resources]
     if output == "yaml":
         # Imported here, because YAML is slow to import and tables don't need it.
         from headway import manifest

@@ -17,7 +17,7 @@ from headway.cli._running import Usage
 from headway.cli._topics import event_text, find_subject
 from headway.cli._waiting import wait_for
 from headway.client import Deleted, Subject, Upserted
-from headway.resource import Resource, readable_time
+from headway.resource import Resource, readable_time, redacted_resource
 from headway.subscription import Topic
 
 _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
@@ -26,12 +26,21 @@ _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
 @click.command()
 @one_of_a_name
 @output_option()
+@click.option("--show-secrets", is_flag=True, help="Show the values of secret fields.")
 @connected
-async def get(connection: Connection, type: str, name: str, partition: str, namespace: str, output: Output) -> None:
+async def get(
+    connection: Connection,
+    type: str,
+    name: str,
+    partition: str,
+    namespace: str,
+    output: Output,
+    show_secrets: bool,
+) -> None:
     """Show one resource."""
     found, id = find_named(type, name, partition, namespace, connection.registry)
     resource = await connection.client.read(found, id)
-    show(found, [resource], output, single=True)
+    show(found, [resource], output, single=True, secrets=show_secrets)
 
 
 @click.command("list")
@@ -108,13 +117,13 @@ def _line(happened: str, resource: Resource[Any]) -> str:
 
 
 def _json(happened: str, resource: Resource[Any]) -> str:
-    return json_text({"event": happened, "resource": as_object(resource)})
+    return json_text({"event": happened, "resource": as_object(redacted_resource(resource))})
 
 
 def _yaml(happened: str, resource: Resource[Any]) -> str:
     from headway import manifest
 
-    return f"--- # {happened}\n{manifest.dump(resource)}".rstrip("\n")
+    return f"--- # {happened}\n{manifest.dump(redacted_resource(resource))}".rstrip("\n")
 
 
 _SAY: dict[Output, Callable[[str, Resource[Any]], str]] = {"table": _line, "json": _json, "yaml": _yaml}

@@ -11,6 +11,7 @@ from headway.cli._names import find_listed
 from headway.cli._output import Output, json_text
 from headway.cli._running import Usage
 from headway.client import Published, Subject
+from headway.protobuf import redacted
 from headway.resource import DescribedTopic
 from headway.subscription import Topic
 
@@ -46,7 +47,7 @@ def _declared(topic: DescribedTopic) -> Topic[Any]:
 def event_text(happened: str, event: Published, output: Output) -> str:
     """Return an event of a topic as the output of `headway watch`."""
     data = event.data
-    value = base64.b64encode(data).decode() if isinstance(data, bytes) else data.to_dict()
+    value = base64.b64encode(data).decode() if isinstance(data, bytes) else redacted(data).to_dict()
     shown = {"event": happened, "topic": event.topic.name, "subject": event.subject, "data": value}
     if output == "json":
         return json_text(shown)

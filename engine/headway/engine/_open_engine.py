@@ -33,6 +33,7 @@ from headway.engine._engine import Engine
 from headway.engine._journaling import opened_journal
 from headway.engine._late_controllers import LateControllers
 from headway.engine._placing import SERVER, Placing, supervisor, worker_name
+from headway.engine._recording import recorded_events
 from headway.engine._running import start_controllers, watched_nursery
 from headway.engine._services import EngineServices
 from headway.engine._store_health import StoreHealth
@@ -181,9 +182,11 @@ async def open_engine(
             isolation = Isolation() if check_isolation else None
             async with (
                 services.open_channels(report, lasting_leases=lasting) as bare,
+                recorded_events(bare[0], registry, report) as events,
                 watched_nursery(options, report) as (nursery, ending),
             ):
                 start_writing(nursery)
+                nursery.start_soon(events.run, name="events")
 
                 def informers_of(used: Channel, pace: float = 0.0) -> Informers:
                     return Informers(used, nursery, report, lag_limit=lag_limit, pace=pace, isolation=isolation)
@@ -191,7 +194,7 @@ async def open_engine(
                 def place(
                     used: Channel, app: dict[str, Definition], name: str | None, informers: Informers
                 ) -> list[Supervisor]:
-                    about = (pauses, used, registry, report, stall_limit, name, lease_ttl, recorded, traced)
+                    about = (pauses, events, used, registry, report, stall_limit, name, lease_ttl, recorded, traced)
                     placing = Placing(informers, *about)
                     return [supervisor(*each, placing) for each in app.items()]
 

@@ -18,6 +18,7 @@ from headway.engine._connect import find_engine, open_remote
 from headway.engine._engine import Engine
 from headway.engine._journaling import opened_journal
 from headway.engine._placing import Placing, supervisor, worker_name
+from headway.engine._recording import recorded_events
 from headway.engine._running import start_controllers, watched_nursery
 from headway.engine._tracing import tracing_by
 from headway.errors import NotHeadway, SchemaMismatch
@@ -118,12 +119,16 @@ async def open_workers(
             report = freeze.wrap(report)
             named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
             channel = ComparedChannel(traced.channel(named, remote=True, asks=True), compared)
-            async with watched_nursery(options, report, alike) as (nursery, _):
+            async with (
+                recorded_events(channel, registry, report) as events,
+                watched_nursery(options, report, alike) as (nursery, _),
+            ):
                 start_writing(nursery)
+                nursery.start_soon(events.run, name="events")
                 informers = Informers(channel, nursery, report, lag_limit=lag_limit)
                 pauses = Pauses(informers)
                 nursery.start_soon(pauses.follow, name="paused controllers")
-                about = (pauses, channel, registry, report, stall_limit, name, lease_ttl, recorded, traced)
+                about = (pauses, events, channel, registry, report, stall_limit, name, lease_ttl, recorded, traced)
                 placing = Placing(informers, *about)
                 supervisors = [supervisor(*each, placing) for each in definitions.items()]
                 nursery.start_soon(channel.wait_refused, name="types that the server would misread")

@@ -26,7 +26,18 @@ from headway.events import Report
 from headway.journal import ControllerJournal, Journal
 from headway.resource import Registry
 from headway.rpc import Channel
-from headway.run import EveryKey, Leading, Owed, Ownership, Pauses, Run, Shards, Supervisor
+from headway.run import (
+    ControllerEvents,
+    EventRecorder,
+    EveryKey,
+    Leading,
+    Owed,
+    Ownership,
+    Pauses,
+    Run,
+    Shards,
+    Supervisor,
+)
 
 SERVER = "server"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}\Z")
@@ -53,6 +64,7 @@ class Placing(NamedTuple):
 
     informers: Informers
     pauses: Pauses
+    events: EventRecorder
     channel: Channel
     registry: Registry
     report: Report
@@ -81,7 +93,8 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
             check=partial(_check, growing, placing.informers),
             warm=partial(_open, growing, placing.informers),
         )
-    make = partial(_run, fence_name, growing, placing, journal)
+    events = ControllerEvents(fence_name, placing.events)
+    make = partial(_run, fence_name, growing, placing, journal, events)
     added = partial(_added, growing)
     return Supervisor(
         definition.name,
@@ -94,6 +107,7 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
         growing=growing,
         journal=journal,
         process=process or SERVER,
+        events=events,
     )
 
 
@@ -117,6 +131,7 @@ def _run(
     growing: GrowingDefinition,
     placing: Placing,
     journal: ControllerJournal | None,
+    events: ControllerEvents,
     owed: Owed,
     lease: HeldLease | None,
 ) -> Run:
@@ -145,4 +160,5 @@ def _run(
         stall_limit=placing.stall_limit,
         journal=journal,
         new_mapper=placing.tracing.new_mapper,
+        record_event=events,
     )

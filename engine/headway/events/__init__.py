@@ -12,6 +12,7 @@ from headway.events._engine import CallDelayed as CallDelayed
 from headway.events._engine import ConversionFailed as ConversionFailed
 from headway.events._engine import DaemonEnded as DaemonEnded
 from headway.events._engine import DeletionsUnknown as DeletionsUnknown
+from headway.events._engine import EventNotStored as EventNotStored
 from headway.events._engine import HandlerFailed as HandlerFailed
 from headway.events._engine import IndexFailed as IndexFailed
 from headway.events._engine import LeaseAwaited as LeaseAwaited

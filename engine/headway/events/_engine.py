@@ -327,6 +327,23 @@ class StaleRefused(Record):
     count: int
 
 
+class EventNotStored(Record):
+    """An event that a reconciler recorded (`Runtime.event`) could not be stored.
+
+    ``why`` is ``full`` if too many waited, ``denied`` without the right, ``refused`` for another refusal,
+    ``unavailable`` if the store did not answer, and ``ended`` if the engine ended first. Reported at most once a second
+    for each controller and ``why``. ``suppressed`` counts such events since the last report.
+    """
+
+    controller: str
+    type: Any
+    key: tuple[str, str, str]
+    reason: str
+    why: str
+    error: BaseException | None
+    suppressed: int = 0
+
+
 class HandlerFailed(Record):
     """A service's handler, or a hook of a type, raised unexpectedly. The caller received UNKNOWN or INTERNAL.
 

@@ -73,6 +73,11 @@ class Schemas:
 
     def _field(self, field: Field) -> Schema:
         element = self._element(field.element)
+        if field.secret:
+            # Tools hide what is typed into such a field.
+            element |= {"x-headway-secret": True}
+            if field.element.kind == "string":
+                element["format"] = "password"
         if field.shape == "repeated":
             return {"type": "array", "items": element}
         if field.key is not None:

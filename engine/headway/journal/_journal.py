@@ -5,9 +5,8 @@ A part never takes memory from another one: the writes have a quarter, and each 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from headway.base import own_frames, story
@@ -19,8 +18,11 @@ from headway.journal._writes import Sink, WriteJournal
 JOURNAL_BYTES = 16 << 20
 """The default memory of an engine's journal, in bytes."""
 
-_FIXED = 11
-"""The number of fields of a flat entry before its reasons. Each reason has four, and each read two."""
+SLOT = ENTRY + 6 * PART
+"""The memory that counts for a reconcile with one reason and one read. Larger ones take several slots."""
+
+_OF_SUCCESS = 6
+"""The number of fields of `ControllerJournal.succeeded`."""
 
 
 class Journal:
@@ -65,16 +67,30 @@ class ControllerJournal:
         self._controller = controller
         self._clock = clock
         self._sink = sink
-        # Flat tuples: see `ran`.
-        self._runs: Ring[tuple[Any, ...]] = Ring(0)
+        # The arguments of `succeeded` or of `ran`. An entry is followed by None for each further slot that it takes.
+        self._runs: deque[tuple[Any, ...] | None] = deque(maxlen=0)
         self._events: Ring[Happened] = Ring(0)
         self._most_turned_away = 0
         self.turned_away: OrderedDict[tuple[Any, EntryKey], TurnedAway] = OrderedDict()
 
     def resize(self, limit: int) -> None:
         """Set the memory of the part, in bytes: six tenths for runs, three for events, one for turned-away changes."""
-        self._runs.limit, self._events.limit = limit * 6 // 10, limit * 3 // 10
+        self._runs = deque(self._runs, maxlen=limit * 6 // 10 // SLOT)
+        self._events.limit = limit * 3 // 10
         self._most_turned_away = limit // 10 // ENTRY
+
+    def succeeded(self, fields: tuple[float, Any, str, float, tuple[Any, ...], float | None]) -> None:
+        """Record a reconcile with at most one reason and one read, that has written nothing and has not failed.
+
+        Most are like that, so this does as little as possible: what an answer needs is computed when it is asked for.
+
+        Args:
+            fields: when it ended, its `Dequeued`, its outcome, when it began, its read as `cache.Reading` has it, and
+                the delay until the next attempt.
+        """
+        self._runs.append(fields)
+        if self._sink is not None:
+            self._sink(self._controller, _ran(fields))
 
     def ran(
         self,
@@ -84,7 +100,7 @@ class ControllerJournal:
         seconds: float,
         waited: float,
         attempt: int,
-        reasons: Sequence[tuple[Any, ...]],
+        reasons: tuple[Any, ...],
         reads: Sequence[Any],
         writes: Sequence[Any],
         error: str,
@@ -92,14 +108,15 @@ class ControllerJournal:
         retry_after: float | None,
     ) -> None:
         """Record a reconcile, by the fields of a `Ran`. ``reads`` is flat, as `cache.Reading` has it."""
-        # One flat tuple, because each object that stays alive costs the garbage collector as much as all the rest here.
         fields = (
-            *(at, key, outcome, seconds, waited, attempt, tuple(writes) if writes else (), error, traceback),
-            *(retry_after, len(reasons)),
-            *chain.from_iterable(reasons),
-            *reads,
+            *(at, key, outcome, seconds, waited, attempt, reasons, tuple(reads), tuple(writes) if writes else ()),
+            *(error, traceback, retry_after),
         )
-        self._runs.add(fields, ENTRY + PART * (len(fields) - _FIXED + len(writes)) + 4 * (len(error) + len(traceback)))
+        size = ENTRY + PART * (4 * len(reasons) + len(reads))
+        if writes or error:
+            size += PART * len(writes) + 4 * (len(error) + len(traceback))
+        self._runs.append(fields)
+        self._runs.extend([None] * min((size - 1) // SLOT, (self._runs.maxlen or 1) - 1))
         if self._sink is not None:
             self._sink(self._controller, _ran(fields))
 
@@ -134,7 +151,7 @@ class ControllerJournal:
 
     def runs_of(self, key: EntryKey) -> Iterator[Ran]:
         """Yield the recorded reconciles of a key, the newest first."""
-        return (_ran(each) for each in self._runs.newest() if each[1] == key)
+        return (_ran(each) for each in reversed(self._runs) if each is not None and _key_of(each) == key)
 
     def turned_away_of(self, kind: tuple[str, str], key: EntryKey) -> list[TurnedAway]:
         """Return the last change of a resource that a predicate turned away, one for each version of its kind."""
@@ -147,15 +164,23 @@ class ControllerJournal:
     @property
     def complete(self) -> bool:
         """True if no reconcile has been dropped yet."""
-        return not self._runs.dropped
+        return len(self._runs) < (self._runs.maxlen or 0)
+
+
+def _key_of(fields: tuple[Any, ...]) -> EntryKey:
+    key: EntryKey = fields[1].key if len(fields) == _OF_SUCCESS else fields[1]
+    return key
 
 
 def _ran(fields: tuple[Any, ...]) -> Ran:
-    """Return the entry that a flat tuple stands for."""
-    at, key, outcome, seconds, waited, attempt, writes, error, traceback, retry_after, count = fields[:_FIXED]
-    begin = _FIXED + 4 * count
-    reasons = tuple(fields[index : index + 4] for index in range(_FIXED, begin, 4))
-    reads = tuple(zip(fields[begin::2], fields[begin + 1 :: 2], strict=True))
+    """Return the entry that the arguments of `succeeded` or `ran` stand for."""
+    if len(fields) == _OF_SUCCESS:
+        at, taken, outcome, began, flat, retry_after = fields
+        key, seconds, waited = taken.key, at - began, began - taken.queued_at
+        attempt, reasons, writes, error, traceback = taken.attempt, taken.reasons, (), "", ""
+    else:
+        at, key, outcome, seconds, waited, attempt, reasons, flat, writes, error, traceback, retry_after = fields
+    reads = tuple(zip(flat[::2], flat[1::2], strict=True))
     return Ran(at, key, outcome, seconds, waited, attempt, reasons, reads, writes, error, traceback, retry_after)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, cast
 
 import betterproto2
 from betterproto2.casing import camel_case
+
+from headway.protobuf import secret_fields
 
 Shape = Literal["single", "optional", "repeated", "map"]
 
@@ -39,6 +41,7 @@ class Field:
     element: Element
     key: Element | None = None
     group: str | None = None
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,11 @@ def fields_of(cls: type[Any]) -> MessageFields:
 def _fields_of(cls: Any) -> MessageFields:
     # Cast, because the type of betterproto2's classproperty allows no access.
     metadata: betterproto2.ProtoClassMetadata = cast("Any", cls)._betterproto
-    fields = {name: _field(name, meta, metadata) for name, meta in metadata.meta_by_field_name.items()}
+    secret = secret_fields(cls)
+    fields = {
+        name: replace(_field(name, meta, metadata), secret=name in secret)
+        for name, meta in metadata.meta_by_field_name.items()
+    }
     # A generated name that would be a Python keyword ends in an underscore, which the .proto file doesn't have.
     spellings = {camel_case(name): name for name in fields} | {name.rstrip("_"): name for name in fields}
     return MessageFields(fields, spellings | {name: name for name in fields})

@@ -10,6 +10,7 @@ from typing import Any
 from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, alone, below, one_of
 from headway.manifest._fields import Element, Field, fields_of
 from headway.manifest._scalars import Unfit, convert, expected
+from headway.protobuf import secret_fields, without_secrets
 from headway.resource import did_you_mean
 
 _TEXT = Element("string")
@@ -136,12 +137,33 @@ def _made(cls: type[Any], values: dict[str, Any], node: Node, path: str, problem
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
-        # A class may validate its fields in its constructor.
-        problems.add(node.place, path, f"{cls.__name__} rejected these fields: {error}")
+        # A class may validate its fields in its constructor, and quote them.
+        secrets = [each for name in secret_fields(cls) for each in _flat(values.get(name))]
+        text = without_secrets(str(error), secrets)
+        problems.add(node.place, path, f"{cls.__name__} rejected these fields: {text}")
         return None
 
 
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value.values()]
+    return value if isinstance(value, list) else [value]
+
+
 def _field(field: Field, entry: Entry, problems: Problems) -> Any:
+    if not field.secret:
+        return _read_field(field, entry, problems)
+    # The problem of a secret must not quote it.
+    own = Problems("")
+    read = _read_field(field, entry, own)
+    if len(own):
+        shape = {"repeated": "a list of ", "map": "a map with values such as "}.get(field.shape, "")
+        right = f"expected {shape}{expected(field.element)}"
+        problems.add(entry.place, entry.path, f"{right}; the value is secret, and is not quoted here")
+    return read
+
+
+def _read_field(field: Field, entry: Entry, problems: Problems) -> Any:
     node, path = entry.value, entry.path
     if field.shape == "repeated":
         if isinstance(node, Mapping) and node.block:

@@ -21,6 +21,7 @@ _WARNINGS = (
     events.ConnectionRefused,
     events.ConversionFailed,
     events.DeletionsUnknown,
+    events.EventNotStored,
     events.HandlerFailed,
     events.IndexFailed,
     events.LeaseDelayed,

@@ -32,6 +32,13 @@ from headway.protobuf._schema import compare_schemas as compare_schemas
 from headway.protobuf._schema import merge_schemas as merge_schemas
 from headway.protobuf._schema import schema_digest as schema_digest
 from headway.protobuf._schema import scope_problem as scope_problem
+from headway.protobuf._secrets import REDACTED as REDACTED
+from headway.protobuf._secrets import REDACTED_CHANGED as REDACTED_CHANGED
+from headway.protobuf._secrets import holds_secrets as holds_secrets
+from headway.protobuf._secrets import redacted as redacted
+from headway.protobuf._secrets import secret_fields as secret_fields
+from headway.protobuf._secrets import secret_values as secret_values
+from headway.protobuf._secrets import without_secrets as without_secrets
 from headway.protobuf._wire import varint as varint
 
 if TYPE_CHECKING:

@@ -55,6 +55,7 @@ class Annotation:
     shape: Literal["single", "optional", "repeated", "map"]
     element: Element
     key: Element | None = None
+    secret: bool = False
 
 
 @dataclass(eq=False, repr=False)

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import cache
 from types import FrameType
@@ -76,6 +76,14 @@ class DeclaredMessage(betterproto2.Message):
     _message_name: ClassVar[str]
     # The type that the class is named after, or empty for a declared name.
     _named_by: ClassVar[str] = ""
+    # The answer of `holds_secrets`, once it was asked.
+    _holds_secrets: ClassVar[bool]
+    # Returns what to show of a message. `_secrets.py` sets it, because it needs the codec, which needs this module.
+    _shown: ClassVar[Callable[[Any], Any]] = staticmethod(lambda message: message)
+
+    def __repr__(self) -> str:
+        """Return the fields that are set. A secret is redacted, because a repr ends in logs and error messages."""
+        return betterproto2.Message.__repr__(DeclaredMessage._shown(self))
 
     @classmethod
     def _type_hints(cls) -> dict[str, Any]:

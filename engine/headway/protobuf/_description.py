@@ -63,8 +63,10 @@ class Description:
             # Added before its fields, which may hold the same class.
             self.answer.messages.append(described)
             metadata = metadata_of(cls)
+            declared = cls._declaration.fields if issubclass(cls, DeclaredMessage) else {}
             described.fields = [
-                self._field(metadata, name, described.full_name) for name in metadata.meta_by_field_name
+                self._field(metadata, name, described.full_name, secret=name in declared and declared[name].secret)
+                for name in metadata.meta_by_field_name
             ]
             changes = changes_of(cls)
             described.reserved = [types_pb.Reserved(number, name) for number, name in sorted(changes.reserved.items())]
@@ -90,9 +92,12 @@ class Description:
             self.answer.enums.append(types_pb.Enum(name=enum.__name__, values=values))
         return self._enums[enum]
 
-    def _field(self, metadata: betterproto2.ProtoClassMetadata, name: str, within: str) -> types_pb.Field:
+    def _field(
+        self, metadata: betterproto2.ProtoClassMetadata, name: str, within: str, *, secret: bool
+    ) -> types_pb.Field:
         meta = metadata.meta_by_field_name[name]
         made = types_pb.Field(name=name, number=meta.number, shape=_shape(meta, metadata, name), oneof=meta.group or "")
+        made.secret = secret
         held = metadata.cls_by_field[name]
         if meta.map_meta is not None:
             made.key_kind = meta.map_meta[0].proto_type
@@ -161,7 +166,9 @@ class _Rebuilt:
         for field in described.fields:
             _check_field(field)
             key = Element(field.key_kind, _PYTHON[field.key_kind]) if field.key_kind else None
-            annotation = Annotation(_SHAPES[field.shape], self._element(field), key)
+            # A server could mark anything. Only these can be redacted.
+            secret = field.secret and field.kind in ("string", "bytes")
+            annotation = Annotation(_SHAPES[field.shape], self._element(field), key, secret)
             fields[field.name] = annotation
             setattr(cls, field.name, dataclass_field(annotation, field.number, field.oneof or None))
         cls.__annotations__ = dict.fromkeys(fields, Any)

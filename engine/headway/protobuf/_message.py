@@ -37,17 +37,20 @@ _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__annotations__", "__annotate_fun
 class _Field:
     number: Any
     kind: str | None
+    secret: Any
     refused: Mapping[str, object]
 
 
-def field(number: int, *, kind: Kind | None = None, **refused: Never) -> Any:
+def field(number: int, *, kind: Kind | None = None, secret: bool = False, **refused: Never) -> Any:
     """Return a field of a declared message.
 
     Args:
         number: the number of the field in protobuf. It must never change.
         kind: the protobuf kind of an int (default int64) or a float (default double), in a list or dict too.
+        secret: True for a str or bytes, in a list or dict too, that is shown only to those who ask for it. Logs, tables
+            and error messages have ``(redacted)`` in its place.
     """
-    return _Field(number, kind, refused)
+    return _Field(number, kind, secret, refused)
 
 
 @overload
@@ -180,7 +183,8 @@ def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Ann
         _check_name(name, where)
         _check_number(marker, where, taken)
         taken[marker.number] = name
-        fields[name] = read_annotation(annotation, marker.kind, names, where)
+        read = read_annotation(annotation, marker.kind, names, where)
+        fields[name] = dataclasses.replace(read, secret=_is_secret(marker, read, where)) if marker.secret else read
     for name, value in vars(cls).items():
         if isinstance(value, _Field) and name not in fields:
             raise DeclarationError(
@@ -207,6 +211,18 @@ def _marker(cls: type[Any], name: str, annotation: Any, free: int) -> _Field:
             f"an unset field has proto3's default; annotate a constant of the class as ClassVar"
         )
     raise DeclarationError(f"{cls.__qualname__}.{name} has no number: write {right}")
+
+
+def _is_secret(marker: _Field, read: Annotation, where: str) -> bool:
+    """Return True for a field that may be secret. Only texts and bytes can show that they are redacted."""
+    if marker.secret is not True:
+        raise DeclarationError(f"{where}: secret={marker.secret!r} must be True or False")
+    if read.element.proto_type not in ("string", "bytes"):
+        raise DeclarationError(
+            f"{where}: secret=True is for str and bytes, alone or in a list or dict, not {read.element.proto_type}; "
+            "mark the fields of a message instead, and write a secret number as str"
+        )
+    return True
 
 
 def _check_name(name: str, where: str) -> None:

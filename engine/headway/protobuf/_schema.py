@@ -226,6 +226,9 @@ def schema_digest(declared: Schema) -> str:
     unnamed.types[0].payload = ""
     for each in unnamed.messages:
         each.full_name = ""
+        for field in each.fields:
+            # Whether a value is shown does not change how it is read.
+            field.secret = False
     return hashlib.sha256(encode(unnamed)).hexdigest()[:32]
 
 
@@ -265,6 +268,7 @@ class _Merge:
             known = fields.get(each.number)
             if known is None:
                 merged.fields.append(known := copy_message(each))
+                known.secret = False
                 known.held = self._new_place(each)
             self._field(known, each)
         reserved = {each.number: each.name for each in (*merged.reserved, *declared.reserved)}

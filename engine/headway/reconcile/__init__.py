@@ -6,6 +6,8 @@ Start with `_runtime.py`. Nothing here knows how a controller is declared or run
 from headway.reconcile._blocks import Conditions as Conditions
 from headway.reconcile._blocks import Finalizer as Finalizer
 from headway.reconcile._blocks import Outputs as Outputs
+from headway.reconcile._events import RecordEvent as RecordEvent
+from headway.reconcile._events import ignore_event as ignore_event
 from headway.reconcile._lifetimes import Lifetimes as Lifetimes
 from headway.reconcile._log import key_path as key_path
 from headway.reconcile._pausing import Pausing as Pausing

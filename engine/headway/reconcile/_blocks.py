@@ -19,6 +19,7 @@ from headway.resource import (
     ResourceId,
     ResourceType,
     pb,
+    redacted_text,
     tenancy_within,
 )
 
@@ -268,7 +269,8 @@ class Conditions(Generic[T]):
             await self._write()
         elif isinstance(error, Exception):
             if self._failure is not None:
-                self.set(self._failure, False, error_text(error), reason=type(error).__name__)
+                text = redacted_text(error_text(error), [self._resource])
+                self.set(self._failure, False, text, reason=type(error).__name__)
             if not self._is_set:
                 # A write would say that the old conditions hold for a generation that the block has not handled.
                 return

@@ -16,6 +16,7 @@ from headway.events import Report
 from headway.mapper import Watch
 from headway.protobuf import Payload
 from headway.reconcile._blocks import Conditions, Finalizer, Outputs, apply_over_cache
+from headway.reconcile._events import RecordEvent, checked_event
 from headway.reconcile._lifetimes import Lifetimes
 from headway.reconcile._log import bound_logger
 from headway.reconcile._pausing import Pausing
@@ -56,6 +57,7 @@ class Runtime:
         report: a function that reports your own events as if they were Headway's. It must not block.
         pausing: whether an operator has paused the controller. A source may go on, or wait with
             ``await rt.pausing.wait(paused=False)``.
+        record_event: what `event` calls. The test kits replace it.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Runtime:
         report: Report,
         add_watches: Callable[[Sequence[object]], Awaitable[None]],
         pausing: Pausing,
+        record_event: RecordEvent,
         fence: Fence,
     ) -> None:
         self.cache = cache
@@ -77,6 +80,7 @@ class Runtime:
         self.controller = controller
         self.report = report
         self.pausing = pausing
+        self.record_event = record_event
         self._fence = fence
         self._watches = watches
         self._lifetimes = lifetimes
@@ -172,6 +176,27 @@ class Runtime:
         are written.
         """
         return Conditions(self.client, resource, key or self.controller, failure)
+
+    def event(self, resource: Resource[Any] | Projected[Any], reason: str, text: str, *, warning: bool = False) -> None:
+        """``rt.event(team, "Deployed", "3 accounts were created")``: record what users of a resource should read.
+
+        The event is stored soon, as ``event.v1.Event``, which the resource owns. ``headway events`` shows it. Equal
+        events are one, with a count. The last 20 of a resource are kept.
+
+        This never waits, and an event that cannot be stored does not fail the reconcile: it is counted. An event is no
+        change that the controller sees, and never a reason to reconcile.
+
+        Args:
+            resource: a stored resource.
+            reason: what happened, in one word.
+            text: the same for people. After 1,000 characters it is cut off.
+            warning: True if somebody should look at it.
+
+        Raises:
+            InvalidArgument: the resource is not stored, or the reason is not a word.
+        """
+        id, reason, text = checked_event(resource, reason, text)
+        self.record_event(id, reason, text, warning)
 
     def alive(self, resource: Resource[Any] | Projected[Any]) -> AbstractContextManager[trio.CancelScope]:
         """``with rt.alive(team) as scope: ...`` is canceled as soon as the team's deletion begins.

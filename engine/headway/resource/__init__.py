@@ -4,6 +4,8 @@ Nothing here waits, reads a clock or does I/O. Start reading at `_types.py`, the
 """
 
 from headway._gen.google.protobuf import Any as _Any
+from headway._gen.headway.event.v1 import Entry as Entry
+from headway._gen.headway.event.v1 import Event as Event
 from headway._gen.headway.resource import v1 as _v1
 from headway._gen.headway.resource.v1 import Condition as Condition
 from headway._gen.headway.resource.v1 import ConditionState as ConditionState
@@ -24,6 +26,12 @@ from headway.resource._columns import readable_time as readable_time
 from headway.resource._description import DescribedTopic as DescribedTopic
 from headway.resource._description import describe as describe
 from headway.resource._description import rebuild as rebuild
+from headway.resource._event import EVENT as EVENT
+from headway.resource._event import MAX_TEXT as MAX_TEXT
+from headway.resource._event import MOST_EVENTS as MOST_EVENTS
+from headway.resource._event import event_id as event_id
+from headway.resource._event import merged_events as merged_events
+from headway.resource._event import reason_problem as reason_problem
 from headway.resource._ids import DEFAULT_TENANCY as DEFAULT_TENANCY
 from headway.resource._ids import MAX_NAME as MAX_NAME
 from headway.resource._ids import Key as Key
@@ -49,6 +57,10 @@ from headway.resource._peering import PEERING as PEERING
 from headway.resource._peering import PEERING_FINALIZER as PEERING_FINALIZER
 from headway.resource._peering import copies_partition as copies_partition
 from headway.resource._peering import peering_of as peering_of
+from headway.resource._redact import redact_error as redact_error
+from headway.resource._redact import redacted_resource as redacted_resource
+from headway.resource._redact import redacted_text as redacted_text
+from headway.resource._redact import secret_types as secret_types
 from headway.resource._registry import Registry as Registry
 from headway.resource._reserved import DELETION_TIMESTAMP as DELETION_TIMESTAMP
 from headway.resource._reserved import FINALIZERS as FINALIZERS

@@ -13,7 +13,16 @@ from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.base import check_keywords, plain_problem
 from headway.errors import DeclarationError, InvalidArgument
-from headway.protobuf import Payload, bind_name, encode, module_name
+from headway.protobuf import (
+    REDACTED,
+    REDACTED_CHANGED,
+    Payload,
+    bind_name,
+    encode,
+    holds_secrets,
+    module_name,
+    secret_values,
+)
 from headway.resource._columns import Columns, columns_problem
 from headway.resource._ids import (
     DEFAULT_TENANCY,
@@ -93,6 +102,26 @@ def _check_unit(unit: Resource[Any]) -> None:
         )
 
 
+def _secret_hooks(payload: type[Any], hooks: Hooks[T]) -> Hooks[T]:
+    """Return hooks that also refuse what stands in place of a redacted secret."""
+    try:
+        secrets = holds_secrets(payload)
+    except DeclarationError:
+        # A class that the payload contains is declared later, and may have some.
+        secrets = True
+    return Hooks(mutate=hooks.mutate, validate=_in_turn(_check_secrets, hooks.validate)) if secrets else hooks
+
+
+def _check_secrets(resource: Resource[Any]) -> None:
+    """Raise ValueError if a shown resource is written back, which would destroy its secrets."""
+    for path, value in secret_values(resource.data).items():
+        if value in (REDACTED, REDACTED.encode(), REDACTED_CHANGED, REDACTED_CHANGED.encode()):
+            raise ValueError(
+                f"data.{'.'.join(map(str, path))} is {REDACTED!r}, which stands in place of a secret: give the secret "
+                "itself, as `headway get --show-secrets` shows it"
+            )
+
+
 def _in_turn(
     first: Callable[[Resource[T]], None], then: Callable[[Resource[T]], object] | None
 ) -> Callable[[Resource[T]], Any]:
@@ -162,7 +191,8 @@ class ResourceType(Generic[T]):
         self.default_units = DEFAULT_TENANCY[scope]
         self.tenancy = pb.Tenancy(partition=self.default_units[0], namespace=self.default_units[1])
         # All versions of a partition or namespace follow the same rules, since they have the same resources.
-        self.hooks: Hooks[T] = (hooks or Hooks()) if self.kind not in UNIT_KINDS else _unit_hooks(hooks or Hooks())
+        given = (hooks or Hooks()) if self.kind not in UNIT_KINDS else _unit_hooks(hooks or Hooks())
+        self.hooks: Hooks[T] = _secret_hooks(payload, given)
         self.type_url = f"type.googleapis.com/{bind_name(payload, str(self.name))}"
         # Earlier releases named the payload after its Python class. Their clients still send this name.
         self.former_name = module_name(payload)

@@ -4,6 +4,9 @@ Start with `_run.py` (the course of a run). `_supervisor.py` restarts it, and `_
 """
 
 from headway.run._change_mapper import ChangeMapper as ChangeMapper
+from headway.run._events import ControllerEvents as ControllerEvents
+from headway.run._events import EventRecorder as EventRecorder
+from headway.run._events import LostEvents as LostEvents
 from headway.run._fence import Hold as Hold
 from headway.run._fence import RunWrites as RunWrites
 from headway.run._keys import KeyStatus as KeyStatus

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from headway.cache import Subscription
 from headway.queue import KeyInQueue
 from headway.reconcile import Reason
-from headway.resource import Key
+from headway.resource import Key, TypeName
 from headway.run._fence import Hold, RunWrites
 from headway.run._mapping import RunMapping
 from headway.run._mapping_retries import Unmapped
@@ -30,6 +31,7 @@ class KeyStatus(NamedTuple):
         waiting: the number of changes that wait until every type has reached them.
         shard: the number of its shard; None unless the controller is sharded.
         here: True if this process reconciles the key: False if another one has its shard.
+        busy: the key that has been reconciled for longest, and since when; None if a worker is free.
     """
 
     queued: KeyInQueue[Reason] | None
@@ -41,6 +43,15 @@ class KeyStatus(NamedTuple):
     waiting: int
     shard: int | None = None
     here: bool = True
+    busy: tuple[Key, float] | None = None
+
+
+class LeftOutOf(NamedTuple):
+    """The keys of a type that an index lacks, because its function raised. There is at least one."""
+
+    type: TypeName
+    name: str
+    keys: Collection[Key]
 
 
 class Pending(NamedTuple):
@@ -68,12 +79,20 @@ class RunKeys:
         worker: its workers; None before they begin.
     """
 
-    def __init__(self, ownership: Ownership, mapping: RunMapping, results: Results, writes: RunWrites) -> None:
+    def __init__(
+        self,
+        ownership: Ownership,
+        mapping: RunMapping,
+        results: Results,
+        writes: RunWrites,
+        subscriptions: Mapping[Any, Subscription],
+    ) -> None:
         self.worker: Worker | None = None
         self._ownership = ownership
         self._mapping = mapping
         self._results = results
         self._writes = writes
+        self._subscriptions = subscriptions
 
     def status(self, key: Key) -> KeyStatus:
         """Return the state of a key."""
@@ -91,7 +110,17 @@ class RunKeys:
             waiting=self._mapping.unmapped - len(unmapped),
             shard=shard,
             here=shard is None or shards is None or shard in shards,
+            busy=None if self.worker is None else self.worker.busy(),
         )
+
+    def left_out(self) -> list[LeftOutOf]:
+        """Return the indexes that lack resources."""
+        return [
+            LeftOutOf(type, name, table.failed)
+            for type, subscription in self._subscriptions.items()
+            for name, table in subscription.tables.items()
+            if table.failed
+        ]
 
     def pending_since(self, before: float, most: int) -> Pending:
         """Return the work that has been pending since before a time on Trio's clock, with at most ``most`` keys."""

@@ -13,7 +13,7 @@ from headway.controller import Definition
 from headway.events import MappingFailed
 from headway.mapper import FailedChanges, MapItem, MapQueue
 from headway.reconcile import MAPPING, Reason
-from headway.resource import Key, TypeName
+from headway.resource import Key, TypeName, redact_error, secret_types
 from headway.run._change_mapper import ChangeMapper
 
 
@@ -56,6 +56,7 @@ class MappingRetries:
         self._mapper = mapper
         self._bounded = bounded
         self._on_progress = on_progress
+        self._secret = secret_types(definition.types)
         self._has_kept = trio.Event()
 
     def unmapped(self) -> list[Unmapped]:
@@ -126,6 +127,8 @@ class MappingRetries:
 
     def _fail(self, kept: FailedChanges, applied: Applied, error: Exception, delay: float) -> None:
         type, name = kept.type, self._mapper.calling
+        if (secret := self._secret.get(type)) is not None:
+            redact_error(error, [secret.view(each) for each in (applied.old, applied.new) if each is not None])
         kept.function, kept.error = name, story(error)
         kept.since = kept.since or trio.current_time()
         self._bounded(

@@ -18,6 +18,8 @@ from headway.resource import Key, ResourceId
 from headway.run._own_writes import SelfTriggers
 from headway.run._status import NotDone, Results
 
+_ONE_READ = 2
+"""The length of `Reconciling.reads` with one read."""
 _RETRY = Reason("retry")
 _REQUEUE = Reason("requeue")
 
@@ -61,8 +63,13 @@ class Outcomes:
         reconciling.key, reconciling.wrote = None, False
         now = trio.current_time()
         outcome, retry_after = self._finish(dequeued.key, result, error, now)
-        if self._journal is not None:
-            self._record(self._journal, dequeued, outcome, began, now, error, retry_after, reconciling)
+        if (journal := self._journal) is not None:
+            reads = reconciling.reads
+            if error is None and not reconciling.writes and len(reads) <= _ONE_READ and len(dequeued.reasons) <= 1:
+                journal.succeeded((now, dequeued, outcome, began, tuple(reads), retry_after))
+                reads.clear()
+            else:
+                self._record(journal, dequeued, outcome, began, now, error, retry_after, reconciling)
         if reconciling.writes:
             reconciling.writes.clear()
         if error is not None:

@@ -26,7 +26,7 @@ from functools import partial
 
 import trio
 
-from headway.base import BoundedReport, guarded, of_controller, only_error, repr_text
+from headway.base import BoundedReport, guarded, of_controller, only_error, repr_text, stack_text
 from headway.cache import Cache, Informers
 from headway.client import Client, HeldLease, LeaseClient, RunFence
 from headway.controller import Enqueue, GrowingDefinition
@@ -34,7 +34,7 @@ from headway.errors import Closed, EngineBug, InvalidArgument
 from headway.events import Report, RunStarted, WatchAdded
 from headway.journal import ControllerJournal
 from headway.mapper import Watch, ids_of, watch_name
-from headway.reconcile import Declared, Lifetimes, Pausing, Reason, Runtime
+from headway.reconcile import Declared, Lifetimes, Pausing, Reason, RecordEvent, Runtime, ignore_event
 from headway.resource import Key, Registry, ResourceId
 from headway.rpc import Channel
 from headway.run._callbacks import call_back
@@ -68,6 +68,7 @@ class Run:
         stall_limit: the time, in seconds, within which a type being primed must receive something.
         journal: records the reconciles, and the changes that a predicate turns away.
         new_mapper: creates what maps one change, as `ChangeMapper` does.
+        record_event: records the events of `Runtime.event`.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
@@ -94,6 +95,7 @@ class Run:
         stall_limit: float = STALL_LIMIT,
         journal: ControllerJournal | None = None,
         new_mapper: Callable[..., ChangeMapper] = ChangeMapper,
+        record_event: RecordEvent = ignore_event,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
         self.answered = False
@@ -104,16 +106,11 @@ class Run:
         self._over = False
         self._report = report
         self._bounded = BoundedReport(report)
-        self._fence_name = fence_name
-        self._member = member
-        self._pauses = pauses
-        self._pausing = Pausing()
+        self._fence_name, self._member = fence_name, member
+        self._pauses, self._pausing = pauses, Pausing()
         self._stall_limit = stall_limit
-        self._ownership = ownership
-        self._lease = lease
-        self._owed = owed
-        self._journal = journal
-        self._new_mapper = new_mapper
+        self._ownership, self._lease, self._owed = ownership, lease, owed
+        self._journal, self._new_mapper = journal, new_mapper
         self._leases = LeaseClient(channel)
         self.progress = Progress()
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
@@ -139,12 +136,14 @@ class Run:
             report,
             self._watch,
             self._pausing,
+            record_event,
         )
         self._runtime = self._new_runtime(self._writes)
         self._primed: PrimedRun | None = None
         self.keys: RunKeys | None = None
         self._worker: Worker | None = None
         self._phase: Phase = "starting"
+        self._initialising: tuple[float, trio.lowlevel.Task] | None = None
 
     async def run(self) -> None:
         """Run until canceled, or return when the run has added a watch.
@@ -281,6 +280,11 @@ class Run:
             shards=self._ownership.shards(),
         )
 
+    def initialising(self) -> tuple[float, str] | None:
+        """Return since when the initialiser has been running, and where it waits; None if it does not run."""
+        of = self._initialising
+        return None if of is None or self._over else (of[0], stack_text(of[1].iter_await_frames()))
+
     def _enter(self, phase: Phase) -> None:
         self._phase, self._phase_began = phase, trio.current_time()
 
@@ -290,10 +294,12 @@ class Run:
         term, number = (0, 0) if self._lease is None else (self._lease.term, 1)
         raised = await self._writes.raise_first(self._fence_name, self._member, term=term, number=number)
         if self.definition.initialiser is not None:
+            self._initialising = trio.current_time(), trio.lowlevel.current_task()
             await guarded(self.definition.initialiser, self._runtime)
             # The initialiser's writes carried the fence. Because of a second commit, the run sees them from its start.
             again = await self._writes.raise_again()
             raised = again._replace(checkpoint=raised.checkpoint)
+            self._initialising = None
         return raised
 
     async def _live(self, missed: Deletions) -> None:
@@ -357,7 +363,7 @@ class Run:
             new_runtime=self._new_runtime,
             new_mapping=new_mapping,
         )
-        self.keys = RunKeys(self._ownership, run.mapping, self._results, self._writes)
+        self.keys = RunKeys(self._ownership, run.mapping, self._results, self._writes, self._caches.subscriptions)
         self._enter("running")
         self._cache.open(self._caches.subscriptions)
         for key in self._owed.keys:

@@ -18,7 +18,8 @@ from headway.events import Report, RunEnded
 from headway.journal import ControllerJournal
 from headway.reconcile import CONTROLLER
 from headway.resource import Key
-from headway.run._keys import KeyStatus
+from headway.run._events import ControllerEvents
+from headway.run._keys import KeyStatus, LeftOutOf
 from headway.run._leading import Leading
 from headway.run._owed import Owed
 from headway.run._pauses import Pauses
@@ -57,6 +58,7 @@ class Supervisor:
 
     Attributes:
         journal: the controller's part of the journal; None without one.
+        events: the events that the controller records; None without a recorder.
         process: the name of this process among those that may run the controller.
         name: the name of the controller.
         fence_name: the name under which the store keeps its fence, "app/name".
@@ -76,6 +78,7 @@ class Supervisor:
         growing: GrowingDefinition | None = None,
         journal: ControllerJournal | None = None,
         process: str = "",
+        events: ControllerEvents | None = None,
     ) -> None:
         self.name = name
         self.fence_name = fence_name or name
@@ -87,6 +90,7 @@ class Supervisor:
         self._pauses = pauses
         self._growing = growing
         self.journal = journal
+        self.events = events
         self.process = process
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
@@ -174,6 +178,10 @@ class Supervisor:
     def key_status(self, key: Key) -> KeyStatus | None:
         """Return the state of a key, or None while no run is primed."""
         return None if self.run is None or self.run.keys is None else self.run.keys.status(key)
+
+    def left_out(self) -> list[LeftOutOf]:
+        """Return the indexes of the current run that lack resources, because their function raised."""
+        return [] if self.run is None or self.run.keys is None else self.run.keys.left_out()
 
     def status(self) -> ControllerStatus:
         """Return the controller's current status. Once it has ended, this needs no Trio."""

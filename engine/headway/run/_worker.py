@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import trio
@@ -14,7 +15,7 @@ from headway.errors import InvalidResult, ReconcileTimeout
 from headway.events import ReconcileSlow, Report
 from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import RECONCILING, Reason, Reconciling, Request, RequeueAfter, Runtime, trace_id_of
-from headway.resource import Key, ResourceId
+from headway.resource import Key, Resource, ResourceId, redact_error, secret_types
 from headway.run._outcomes import Outcomes
 from headway.run._own_writes import SelfTriggers
 
@@ -53,6 +54,8 @@ class Worker:
         self._report = report
         self._self_triggers = self_triggers
         self._notes_reads = notes_reads
+        # The types with secret fields, by name. Most controllers have none.
+        self._secret = secret_types(definition.types)
         self._started: dict[Key, float] = {}
         # The tasks of the workers. Invariant: the key that a task works on is that of its `Reconciling`.
         self._tasks: dict[trio.lowlevel.Task, Reconciling] = {}
@@ -150,6 +153,11 @@ class Worker:
         except BaseException as raised:
             # A user's function may raise anything; its key is retried. A nursery of the reconciler wraps exceptions in
             # a group. A PermanentFailure is recognized in a group as well.
+            if self._secret:
+                # The journal must not name these reads.
+                token = READING.set(None)
+                redact_error(raised, list(self._seen(id)))
+                READING.reset(token)
             error = ordinary(raised)
             if error is None:
                 raise
@@ -171,6 +179,12 @@ class Worker:
         """Return the duration so far, in seconds, of each running reconcile."""
         now = trio.current_time()
         return tuple(now - began for began in self._started.values())
+
+    def busy(self) -> tuple[Key, float] | None:
+        """Return the key that has been reconciled for longest, and since when, if no worker is free; else None."""
+        if len(self._started) < self._definition.concurrency:
+            return None
+        return min(self._started.items(), key=lambda each: each[1])
 
     def stack(self, key: Key) -> tuple[float, str] | None:
         """Return since when a key is being reconciled, and the program's own frames where it waits, or None."""
@@ -194,6 +208,21 @@ class Worker:
                     id = ResourceId(self._type, key[2], key[0], key[1])
                     about = (dequeued.attempt, trace_id_of(dequeued.reasons))
                     self._report(ReconcileSlow(self._definition.name, id, now - began, *about))
+
+    def _seen(self, id: ResourceId) -> Iterator[Resource[Any]]:
+        """Yield the cached resources with secrets that the running reconcile may quote: its own, and what it has read.
+
+        What it has read is known with a journal only, and up to its first 16 reads.
+        """
+        reconciling = RECONCILING.get()
+        reads: list[Any] = [] if reconciling is None else list(reconciling.reads)
+        for name, key in [(self._type, id.key), *zip(reads[::2], reads[1::2], strict=True)]:
+            type = self._secret.get(name)
+            if type is not None and isinstance(key, tuple):
+                partition, namespace, of = key
+                found = self._runtime.cache.get(type, type.id(of, partition=partition, namespace=namespace))
+                if found is not None:
+                    yield found
 
 
 def _innermost(task: trio.lowlevel.Task) -> trio.lowlevel.Task:

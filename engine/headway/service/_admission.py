@@ -19,6 +19,7 @@ from headway.resource import (
     name_problem,
     pb,
     quoted,
+    redact_error,
     resource_id,
     tenancy_within,
     type_name,
@@ -209,6 +210,8 @@ def _hooked(type: Type, name: str, hook: Callable[[Resource[Any]], object], reso
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        # The caller knows its secrets, and yet its terminal and our log must not show them.
+        redact_error(error, [type.view(resource), view])
         if name == "validate" and isinstance(error, ValueError):
             raise invalid(f"{resource_id(resource.id)}: {error_text(error)}") from error
         # `SystemExit` in a hook must not end the server, which serves others too.

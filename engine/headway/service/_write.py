@@ -9,6 +9,7 @@ from grpclib import GRPCError
 
 from headway.resource import (
     DELETION_TIMESTAMP,
+    EVENT,
     FINALIZERS,
     PEERING,
     Key,
@@ -127,7 +128,8 @@ class _Write:
             if optimistic:
                 operations = (*units.required, *operations)
         position = await context.backend.commit(operations, self.fence)
-        if context.journal is not None:
+        # Nobody asks who wrote events, and there may be many.
+        if context.journal is not None and type is not EVENT:
             context.journal.add(
                 position.revision,
                 type.name,

@@ -18,13 +18,14 @@ resource as a store returns it.
 from headway.testing._converters import check_converters as check_converters
 from headway.testing._live_run import LiveRun as LiveRun
 from headway.testing._one_shot import OneShot as OneShot
+from headway.testing._one_shot import RecordedEvent as RecordedEvent
 from headway.testing._one_shot import Shot as Shot
 from headway.testing._one_shot import Written as Written
 from headway.testing._one_shot import one_shot as one_shot
-from headway.testing._one_shot import stored as stored
 from headway.testing._scripted_channel import Call as Call
 from headway.testing._scripted_channel import Fault as Fault
 from headway.testing._scripted_channel import ScriptedChannel as ScriptedChannel
+from headway.testing._stored import stored as stored
 from headway.testing.conformance import BACKEND_CHECKS as BACKEND_CHECKS
 from headway.testing.conformance import SHORT_HISTORY as SHORT_HISTORY
 from headway.testing.conformance import BackendCheck as BackendCheck

@@ -1,4 +1,4 @@
-"""A controller whose reconciler and mappers a test calls by hand, and resources to call them with.
+"""A controller whose reconciler and mappers a test calls by hand.
 
 The store, the service, the cache, the mapping and the fenced client are the ones of production. Only the
 workers are missing: nothing is reconciled except by `OneShot.reconcile`. So a reconcile sees exactly what it would see
@@ -8,7 +8,7 @@ in production, its own writes included.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -25,14 +25,11 @@ from headway.observe import log_report
 from headway.protobuf import Payload, copy_message
 from headway.reconcile import Reason, Request, RequeueAfter, Runtime, reconciling
 from headway.resource import (
-    DELETION_TIMESTAMP,
-    Condition,
     Resource,
     ResourceId,
     ResourceType,
     did_you_mean,
     is_form_of,
-    pb,
     resource_id,
 )
 from headway.rpc import Channel, Metadata
@@ -43,6 +40,15 @@ Reply = TypeVar("Reply")
 
 What = Literal["write", "status", "delete"]
 _WRITES: dict[str, What] = {"Write": "write", "WriteStatus": "status", "Delete": "delete"}
+
+
+class RecordedEvent(NamedTuple):
+    """An event of ``rt.event``."""
+
+    of: ResourceId
+    reason: str
+    text: str
+    warning: bool
 
 
 class Written(NamedTuple):
@@ -68,10 +74,12 @@ class Shot:
     Attributes:
         requeue_after: the requested seconds until the next run; None if none was requested.
         written: the writes that it sent, in order.
+        events: the events that it recorded, in order. They are not stored.
     """
 
     requeue_after: float | None
     written: tuple[Written, ...]
+    events: tuple[RecordedEvent, ...] = ()
 
 
 class OneShot:
@@ -141,19 +149,21 @@ class OneShot:
         if attempt < 1:
             raise InvalidArgument(f"reconcile: attempt is {attempt}; it must be >= 1")
         request = Request(wanted.without_uid(), reasons, attempt)
+        events = list[RecordedEvent]()
         with reconciling(wanted.key), self._recorder.recorded() as written, trio.fail_after(definition.deadline):
-            result: object = await self._call(request)
+            result: object = await self._call(request, events)
         if result is not None and not isinstance(result, RequeueAfter):
             raise InvalidResult(
                 f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
             )
-        return Shot(None if result is None else result.seconds, tuple(written))
+        return Shot(None if result is None else result.seconds, tuple(written), tuple(events))
 
-    async def _call(self, request: Request) -> object:
+    async def _call(self, request: Request, events: list[RecordedEvent]) -> object:
         """Call the reconciler, and call it again in the next run whenever it has added a watch."""
         while True:
             run = self._supervisor.run
             runtime = self.runtime if run is None else run.runtime_for(request.id.key)
+            runtime.record_event = lambda *event: events.append(RecordedEvent(*event))
             try:
                 return await self._definition.reconcile(runtime, request)
             except Closed:
@@ -355,35 +365,3 @@ class _Recorder:
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         return self._inner.stream(path, request, metadata=metadata)
-
-
-def stored(
-    resource: Resource[T],
-    *,
-    version: int = 1,
-    uid: str = "",
-    generation: str = "",
-    conditions: Mapping[str, Sequence[Condition]] | None = None,
-    deleting: bool = False,
-) -> Resource[T]:
-    """Return a resource as if it had been written and read again: ``stored(TEAM.new("core", Team()), version=7)``.
-
-    Args:
-        version: the revision of its last change.
-        uid: the uid of its incarnation; by default made from its name.
-        generation: its current generation; by default made from ``version``.
-        conditions: its conditions by writer, for this generation.
-        deleting: if true, it is marked for deletion.
-    """
-    message = resource.message()
-    assert message.id is not None
-    message.id.uid = uid or f"uid-of-{resource.name}"
-    message.version = str(version)
-    message.generation = generation or f"{version:026d}"
-    if deleting:
-        message.metadata[DELETION_TIMESTAMP] = "2000-01-01T00:00:00Z"
-    message.status = {
-        key: pb.Status(observed_generation=message.generation, conditions=list(each))
-        for key, each in (conditions or {}).items()
-    }
-    return resource.type.view(message)

@@ -9,6 +9,8 @@ from headway.why._answer import Condition as Condition
 from headway.why._answer import ControllerWhy as ControllerWhy
 from headway.why._answer import Finalizer as Finalizer
 from headway.why._answer import Gone as Gone
+from headway.why._answer import LeftOut as LeftOut
+from headway.why._answer import PastEvent as PastEvent
 from headway.why._answer import PastReconcile as PastReconcile
 from headway.why._answer import PastWrite as PastWrite
 from headway.why._answer import PrimingType as PrimingType

@@ -161,6 +161,17 @@ class TurnedAwayChange:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The resources that an index lacks because its function raised: their number, and one of them with its error."""
+
+    index: str = ""
+    count: int = 0
+    resource: Ref | None = None
+    error: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerWhy:
     """The state of the resource in one controller, in one process.
 
@@ -180,6 +191,12 @@ class ControllerWhy:
         held_by: the resource whose reconcile made that write.
         behind: the number of changes that wait until all types have reached them.
         paused: True if an operator has paused the controller, for ``pause_reason``.
+        left_out: the indexes of the controller that lack resources.
+        busy, busy_since: what has run for longest, since when, if the work is queued and every worker is busy.
+        workers: the number of workers, in that case.
+        restarts: the number of runs that have ended before, and ``restart_error`` why the last one did.
+        events_lost: the number of events of the controller that this process could not store.
+        events_error, events_lost_at: why and when the last one was lost.
     """
 
     name: str = ""
@@ -206,6 +223,15 @@ class ControllerWhy:
     reconciles: tuple[PastReconcile, ...] = ()
     paused: bool = False
     pause_reason: str = ""
+    events_lost: int = 0
+    events_error: str = ""
+    events_lost_at: float = 0.0
+    left_out: tuple[LeftOut, ...] = ()
+    busy: Ref | None = None
+    busy_since: float = 0.0
+    workers: int = 0
+    restarts: int = 0
+    restart_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +242,19 @@ class PastWrite:
     revision: int = 0
     verb: str = ""
     writer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """Equal events of the resource, which a controller has recorded for its users."""
+
+    first: float = 0.0
+    last: float = 0.0
+    count: int = 0
+    controller: str = ""
+    reason: str = ""
+    text: str = ""
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +276,7 @@ class Why:
         controllers: the controllers that manage or watch the type, in each process that answered.
         writes: the last writes of the resource, the newest first.
         unreachable: the processes that did not answer.
+        events: what its controllers have recorded for its users, the latest first.
     """
 
     at: float = 0.0
@@ -246,6 +286,7 @@ class Why:
     writes: tuple[PastWrite, ...] = ()
     unreachable: tuple[str, ...] = ()
     gone: tuple[Gone, ...] = ()
+    events: tuple[PastEvent, ...] = ()
 
     def sentences(self) -> list[str]:
         """Return the answer for people, one line each."""

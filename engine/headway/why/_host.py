@@ -19,7 +19,7 @@ import trio
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import wall_time
 from headway.journal import Journal
-from headway.resource import Kind, ResourceId, finalizers, is_marked, pb, resource_id
+from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
 from headway.why._answer import (
     Cause,
@@ -27,6 +27,7 @@ from headway.why._answer import (
     ControllerWhy,
     Finalizer,
     Gone,
+    PastEvent,
     PastWrite,
     Ref,
     Stored,
@@ -154,6 +155,7 @@ class ObserveHost:
             writes=self._writes(id),
             unreachable=tuple(sorted(unreachable)),
             gone=self._gone_of(id.type.unversioned),
+            events=() if stored is None else await self._events(resource_id(stored.id)),
         )
 
     async def stuck(self, longer_than: float) -> StuckList:
@@ -227,7 +229,8 @@ class ObserveHost:
     # --- what the server knows itself ---
 
     def _stored(self, stored: pb.Resource) -> Stored:
-        named = {each.name: each.fence_name for each in self.supervisors}
+        named = {name.rpartition("/")[2]: name for _, of in self._gone.values() for name in of}
+        named |= {each.name: each.fence_name for each in self.supervisors}
         named |= {name.rpartition("/")[2]: name for each in self._attending.values() for name in each.controllers}
         owner = None if stored.owner is None else resource_id(stored.owner)
         return Stored(
@@ -237,6 +240,22 @@ class ObserveHost:
             deleting=is_marked(stored.metadata),
             conditions=tuple(_conditions(stored)),
             finalizers=tuple(Finalizer(name, named.get(name, "")) for name in sorted(finalizers(stored.metadata))),
+        )
+
+    async def _events(self, id: ResourceId) -> tuple[PastEvent, ...]:
+        found = await self._read(event_id(id))
+        entries = [] if found is None else EVENT.view(found).data.entries
+        return tuple(
+            PastEvent(
+                first=0.0 if each.first is None else each.first.timestamp(),
+                last=0.0 if each.last is None else each.last.timestamp(),
+                count=each.count,
+                controller=each.controller,
+                reason=each.reason,
+                text=each.text,
+                warning=each.warning,
+            )
+            for each in reversed(entries)
         )
 
     def _writes(self, id: ResourceId) -> tuple[PastWrite, ...]:

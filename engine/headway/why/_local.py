@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -14,10 +14,11 @@ from headway.journal import Ran
 from headway.mapper import mapper_name
 from headway.reconcile import Reason
 from headway.resource import Key, ResourceId, TypeName
-from headway.run import ControllerStatus, KeyStatus, OwnWrite, Supervisor, Unmapped
+from headway.run import ControllerStatus, KeyStatus, LostEvents, OwnWrite, Supervisor, Unmapped
 from headway.why._answer import (
     Cause,
     ControllerWhy,
+    LeftOut,
     PastReconcile,
     PrimingType,
     Ref,
@@ -31,6 +32,8 @@ from headway.why._answer import (
 RECONCILES = 10
 """The number of past reconciles of a key in an answer."""
 UNMAPPED = 10
+TURNED_AWAY = 3
+"""The number of changes of watched types that a predicate turned away, in an answer about a managed resource."""
 STUCK = 1000
 """The number of items in an answer."""
 _LONGEST = 8_000
@@ -75,7 +78,8 @@ class _Asked:
     def watching(self) -> ControllerWhy:
         """Return what the controller does about a resource of a watched type."""
         status, key = self._supervisor.status(), self._supervisor.key_status(self._id.key)
-        why = replace(self._why, role="watches", turned_away=self._turned_away())
+        left_out = tuple(each for each in self._left_out() if each.resource == Ref.of(self._id.type, self._id.key))
+        why = replace(self._why, role="watches", turned_away=self._turned_away(), left_out=left_out)
         if status.phase != "running" or key is None:
             return self._inactive(why, status)
         concerned = [each for each in key.unmapped if (each.type.unversioned, each.key) == self._kind_and_key]
@@ -84,14 +88,21 @@ class _Asked:
     def managing(self) -> ControllerWhy:
         """Return what the controller does about a resource that it manages."""
         status, key = self._supervisor.status(), self._supervisor.key_status(self._id.key)
+        lost = LostEvents() if self._supervisor.events is None else self._supervisor.events.lost
         runs = [] if self._journal is None else list(islice(self._journal.runs_of(self._id.key), RECONCILES))
         why = replace(
             self._why,
             role="manages",
-            turned_away=self._turned_away(),
+            turned_away=(*self._turned_away(), *self._turned_away_elsewhere()),
+            left_out=tuple(self._left_out()),
+            restarts=status.restarts,
+            restart_error=status.error if status.restarts else "",
             reconciles=tuple(self._reconcile(each) for each in runs),
             paused=status.paused is not None,
             pause_reason=status.paused or "",
+            events_lost=lost.count,
+            events_error=lost.error,
+            events_lost_at=lost.at,
         )
         if status.phase != "running" or key is None:
             return self._inactive(why, status)
@@ -111,6 +122,11 @@ class _Asked:
     def _inactive(self, why: ControllerWhy, status: ControllerStatus) -> ControllerWhy:
         """Return the answer of a controller that reconciles nothing now."""
         state = "starting" if status.phase == "running" else status.phase
+        run = self._supervisor.run
+        initialising = None if run is None or state != "starting" else run.initialising()
+        if initialising is not None:
+            since, stack = initialising
+            return replace(why, state="initialising", since=self._wall(since), stack=bounded(stack, _LONGEST))
         return replace(
             why,
             state=state,
@@ -159,7 +175,16 @@ class _Asked:
         if queued.state == "backing off":
             slowed = not_done is not None and not_done.outcome == "slowed"
             return replace(why, state="slowed" if slowed else "waiting", until=wall(queued.due))
-        return replace(why, state="queued", since=wall(queued.since))
+        why = replace(why, state="queued", since=wall(queued.since))
+        if key.busy is None or why.paused:
+            return why
+        busy, began = key.busy
+        return replace(
+            why,
+            busy=Ref.of(self._definition.manages.name, busy),
+            busy_since=wall(began),
+            workers=self._definition.concurrency,
+        )
 
     def _traceback(self, event: str, **fields: object) -> str:
         """Return the traceback of the newest event with this name and these fields."""
@@ -190,6 +215,26 @@ class _Asked:
             TurnedAwayChange(self._wall(each.at), Ref.of(each.type, each.key), each.revision, each.predicate)
             for each in self._journal.turned_away_of(*self._kind_and_key)
         )
+
+    def _turned_away_elsewhere(self) -> Iterator[TurnedAwayChange]:
+        """Yield the last changes of watched types that a predicate turned away. They may concern the resource."""
+        if self._journal is not None:
+            kind = self._id.type.unversioned
+            others = (each for each in reversed(self._journal.turned_away.values()) if each.type.unversioned != kind)
+            for each in islice(others, TURNED_AWAY):
+                yield TurnedAwayChange(self._wall(each.at), Ref.of(each.type, each.key), each.revision, each.predicate)
+
+    def _left_out(self) -> Iterator[LeftOut]:
+        """Yield the indexes that lack resources. If the asked resource is one of them, it is the one that is named."""
+        for name, index, keys in self._supervisor.left_out():
+            asked = name.unversioned == self._id.type.unversioned and self._id.key in keys
+            key = self._id.key if asked else min(keys)
+            error, trace = "", ""
+            for each in () if self._journal is None else self._journal.events("IndexFailed"):
+                if each.fields["index"] == index and each.fields["type"] == name:
+                    error, trace = each.fields["error"], each.fields.get("traceback", "")
+                    break
+            yield LeftOut(index, len(keys), Ref.of(name, key), error, bounded(trace, _LONGEST))
 
     def _reconcile(self, ran: Ran) -> PastReconcile:
         return PastReconcile(
@@ -255,7 +300,9 @@ def _stuck_of(supervisor: Supervisor, now: float, longer_than: float, wall: Wall
     if status.phase in ("starting", "priming", "resting") and now - status.seconds < before:
         since = wall(now - status.seconds)
         waits = ", ".join(f"{each.type} ({each.received} received)" for each in priming_types(status))
-        return [replace(of, state=status.phase, since=since, error=status.error or waits)], 0
+        initialising = supervisor.run is not None and supervisor.run.initialising() is not None
+        state = "initialising" if initialising else status.phase
+        return [replace(of, state=state, since=since, error=status.error or waits)], 0
     if supervisor.run is None or supervisor.run.keys is None:
         return [], 0
     paused = "" if status.paused is None else f"the controller is paused{status.paused and f' ({status.paused})'}"

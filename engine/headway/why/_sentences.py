@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from headway.why._answer import (
     Cause,
     ControllerWhy,
+    LeftOut,
+    PastEvent,
     PastReconcile,
     Ref,
     Stored,
@@ -18,6 +20,8 @@ from headway.why._answer import (
     Why,
 )
 
+_WITH_ERROR_OF_RUN = ("starting", "priming", "resting", "standby", "ended")
+"""The states in which the error is that of the last run."""
 _SHOWN = 5
 """The number of reconciles, of writes and of unmapped changes that are shown."""
 
@@ -42,6 +46,9 @@ def why_sentences(why: Why) -> list[str]:
                 f"Process {gone.process}, which ran {', '.join(left)}, is gone since {_when(gone.since, why.at)}."
             )
     lines += [f"Process {each} did not answer, so what its controllers do is not known." for each in why.unreachable]
+    if why.events:
+        lines.append("Its last events, the latest first:")
+        lines += [f"  {_event(each, why.at)}" for each in why.events[:_SHOWN]]
     if why.writes:
         lines.append("Its last writes, the newest first:")
         lines += [
@@ -109,7 +116,10 @@ def _deletion(stored: Stored) -> Iterator[str]:
         if each.controller:
             yield f"Its finalizer {each.name} is removed by controller {each.controller}."
         else:
-            yield f"Its finalizer {each.name} is of no known controller: its owner has to remove it."
+            yield (
+                f"Its finalizer {each.name} is of no controller that is known here: start the program that removes it, "
+                "or remove it yourself if there is none."
+            )
 
 
 def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
@@ -117,6 +127,9 @@ def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
         why = f" ({it.pause_reason})" if it.pause_reason else ""
         yield f"It is paused{why}, so it reconciles nothing. To end that: `headway resume {it.name}`."
     yield from _state(it, now)
+    if it.restarts and it.restart_error and it.state not in _WITH_ERROR_OF_RUN:
+        runs = "1 run" if it.restarts == 1 else f"{it.restarts} runs"
+        yield f"{runs} before this one ended early, the last by {it.restart_error}."
     if it.owed_since:
         yield f"It has owed this work since {_when(it.owed_since, now)}."
     for cause in it.causes:
@@ -128,8 +141,13 @@ def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
         yield f"{it.unmapped_count} resources in all have a change that could not be mapped."
     if it.behind:
         yield f"{it.behind} changes wait until all types of the controller have reached them."
+    for left in it.left_out:
+        yield from _left_out(left)
     for turned in it.turned_away:
         yield _turned_away(turned, now)
+    if it.events_lost:
+        events = "1 of its events" if it.events_lost == 1 else f"{it.events_lost} of its events"
+        yield f"{events} could not be stored, the last at {_when(it.events_lost_at, now)}: {it.events_error}."
     for reconcile in it.reconciles[:_SHOWN]:
         yield _reconcile(reconcile, now)
 
@@ -141,6 +159,12 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
         yield f"It is idle since {since}." if it.since else "It is idle: it owes nothing."
     elif it.state == "queued":
         yield f"It is queued since {since}, for attempt {it.attempt}."
+        if it.workers:
+            workers = "its only worker is" if it.workers == 1 else f"all {it.workers} workers are"
+            yield (
+                f"No worker takes it, because {workers} busy: {_named(it.busy)} has been running since "
+                f"{_when(it.busy_since, now)}."
+            )
     elif it.state == "running":
         yield f"It has been running for {_seconds(now - it.since)}, attempt {it.attempt}."
         if it.stack:
@@ -175,6 +199,11 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
         yield f"Its last run failed at {since}, and the next one begins soon."
     elif it.state == "starting":
         yield f"The controller has been starting since {since}: it acquires its lease and raises its fence."
+    elif it.state == "initialising":
+        yield f"Its initialiser has been running since {since}, and nothing is reconciled before it ends."
+        if it.stack:
+            yield "It waits at:"
+            yield from _indented(it.stack)
     elif it.state == "ended":
         yield "The controller has ended with the block of its engine."
     if error:
@@ -211,13 +240,26 @@ def _cause(cause: Cause) -> str:
 
 
 def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
+    # A resource that was there before the run began has no revision here.
+    at = f" at revision {change.revision}" if change.revision else ""
     may = ", which may concern this resource," if role == "manages" else ""
     yield (
-        f"Unmapped: {change.function} raised for {_named(change.resource)} at revision {change.revision}{may} "
+        f"Unmapped: {change.function} raised for {_named(change.resource)}{at}{may} "
         f"{_times(change.failures)} since {_when(change.since, now)}; next attempt at {_when(change.until, now)}."
     )
     yield f"  {change.error}"
     yield from _frames(change.traceback)
+
+
+def _left_out(left: LeftOut) -> Iterator[str]:
+    others = f", and {left.count - 1} more" if left.count > 1 else ""
+    yield (
+        f"Index {left.index} lacks {_named(left.resource)}{others}, because its function raised: a read of the index "
+        "fails until they have changed."
+    )
+    if left.error:
+        yield f"  {left.error}"
+        yield from _frames(left.traceback)
 
 
 def _named(resource: Ref | None) -> str:
@@ -242,6 +284,12 @@ def _reconcile(it: PastReconcile, now: float) -> str:
         f"Reconcile at {_when(it.at, now)}, attempt {it.attempt}, in {_seconds(it.seconds)}: {it.outcome}{error}. "
         f"Because of: {causes or 'unknown'}. Read: {reads}. Wrote: {writes}."
     )
+
+
+def _event(it: PastEvent, now: float) -> str:
+    warning = "warning: " if it.warning else ""
+    often = f" {it.count} times since {_when(it.first, now)}." if it.count > 1 else ""
+    return f"{_when(it.last, now)}, by {it.controller}: {warning}{it.reason}: {it.text}{often and ';'}{often}"
 
 
 def _by(writer: str) -> str:

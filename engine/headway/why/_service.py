@@ -135,6 +135,9 @@ class QuestionDecoder:
         return [decode(observe_pb.Question, body) for body in bodies]
 
 
+_UNKNOWN = "(you may not observe that resource)"
+
+
 def redacted(why: Why, may_know: Any) -> Why:
     """Return an answer without the names of other resources that the caller may not observe. Their types remain."""
 
@@ -156,11 +159,18 @@ def redacted(why: Why, may_know: Any) -> Why:
             causes=causes(it.causes),
             held_write=ref(it.held_write),
             held_by=ref(it.held_by),
+            busy=ref(it.busy),
+            left_out=tuple(
+                each
+                if (known := ref(each.resource)) == each.resource
+                else replace(each, resource=known, error=_UNKNOWN, traceback="")
+                for each in it.left_out
+            ),
             # The error of a mapper is about the change that it got.
             unmapped=tuple(
                 each
                 if (known := ref(each.resource)) == each.resource
-                else replace(each, resource=known, error="(you may not observe that resource)", traceback="")
+                else replace(each, resource=known, error=_UNKNOWN, traceback="")
                 for each in it.unmapped
             ),
             turned_away=tuple(replace(each, resource=ref(each.resource)) for each in it.turned_away),

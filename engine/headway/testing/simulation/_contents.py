@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from headway.protobuf import secret_fields
 from headway.resource import FINALIZERS, pb, resource_id
-from headway.testing.simulation._oracles import VARIES, Contents, shown
+from headway.testing.simulation._oracles import VARIES, Contents, secret_text, shown
 
 OWN_PARTS = ("owner", "metadata", "status")
 """The parts of a resource beside its payload."""
@@ -31,8 +32,11 @@ def _payload_fields(value: object, path: str) -> Iterator[tuple[str, str]]:
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         yield path or "data", shown(value)
         return
+    secret = secret_fields(type(value))
     for field in dataclasses.fields(value):
-        if not field.name.startswith("_"):
+        if field.name in secret:
+            yield f"{path}.{field.name}" if path else field.name, secret_text(getattr(value, field.name))
+        elif not field.name.startswith("_"):
             yield from _payload_fields(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)
 
 

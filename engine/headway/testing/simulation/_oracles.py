@@ -6,10 +6,12 @@ They do not know what the reconcilers are for.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from headway.protobuf import REDACTED, secret_values
 from headway.resource import FINALIZERS, Key, Kind, ResourceType, Within, is_marked, pb, resource_id
 from headway.testing.simulation._trace import Committed, Entry, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
@@ -138,7 +140,11 @@ def described(resource: pb.Resource, payload: object) -> str:
         + ([] if status.observed_generation == resource.generation else ["of an earlier generation"])
         for key, status in sorted(resource.status.items())
     }
+    # The text of a payload has no secrets, and two that differ in them must not look alike.
     parts = [str(payload)]
+    if secrets := secret_values(payload):
+        told = (f"{'.'.join(map(str, path))} {secret_text(value)}" for path, value in secrets.items())
+        parts.append(f"secrets {', '.join(told)}")
     if owner:
         parts.append(f"owned by {owner}")
     if metadata:
@@ -352,6 +358,14 @@ def left_in_the_queue(
         for controller, kind, key in sorted(before - after)
         if (kind, key) not in stored
     ]
+
+
+def secret_text(value: object) -> str:
+    """Return a text for the value of a secret: equal for equal values, and without the value."""
+    if not value:
+        return shown(value)
+    digest = hashlib.sha256(shown(value).encode(errors="backslashreplace")).hexdigest()[:6]
+    return f"{REDACTED[:-1]} #{digest})"
 
 
 def shown(state: object) -> str:

@@ -1,7 +1,8 @@
 """An app whose functions are recorded in a trace: what each sees at its start, what it reads, and how it ends.
 
 A run's reconciles, sources and callbacks get the one `Runtime` that the run has made: a program may keep its state by
-it, as daemons and timers do. Only the runtime's cache is replaced, by one that records reads.
+it, as daemons and timers do. Only the runtime's cache is replaced, by one that records reads, and events are
+noted instead of stored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import trio
 from headway.cache import Cache, Content
 from headway.controller import App, Daemons, Definition, Source
 from headway.reconcile import RequeueAfter, Runtime
-from headway.resource import Key, Kind, Within, pb
+from headway.resource import Key, Kind, ResourceId, Within, pb
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._trace import Reconcile, Reconciled
 
@@ -121,10 +122,19 @@ class _Tracer:
             function=function,
         )
 
+    def _note_event(self, of: ResourceId, reason: str, text: str, warning: bool) -> None:
+        """Record an event in the story alone.
+
+        It changes nothing that a program reads or a check compares, so it is no step, and no fault strikes it.
+        """
+        warns = ", a warning" if warning else ""
+        self._injector.note(f"{self._process}: {self._definition.name} records{warns}: {of}: {reason}: {text}")
+
     async def _traced(self, call: Reconcile, rt: Runtime, function: Callable[[], Awaitable[T]]) -> T:
         self._injector.begin_reconcile(call)
         if not isinstance(rt.cache, _TracedCache):
             rt.cache = _traced_cache(rt.cache)
+            rt.record_event = self._note_event
         token = RECONCILE.set(call)
         result = "canceled"
         try:

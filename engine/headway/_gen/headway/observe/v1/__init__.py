@@ -13,6 +13,8 @@ __all__ = (
     "ControllerWhy",
     "Finalizer",
     "Gone",
+    "LeftOut",
+    "PastEvent",
     "PastReconcile",
     "PastWrite",
     "PrimingType",
@@ -145,7 +147,7 @@ class ControllerWhy(betterproto2.Message):
     state: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
     idle, queued, running, held, waiting, slowed, given up, scheduled, priming,
-    starting, resting, standby, ended.
+    starting, initialising, resting, standby, ended.
     """
 
     since: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
@@ -206,6 +208,38 @@ class ControllerWhy(betterproto2.Message):
     Why it is paused; may be empty.
     """
 
+    events_lost: "int" = betterproto2.field(25, betterproto2.TYPE_UINT64)
+    """
+    How many events of the controller could not be stored in this process, why
+    the last one could not, and when.
+    """
+
+    events_error: "str" = betterproto2.field(26, betterproto2.TYPE_STRING)
+
+    events_lost_at: "float" = betterproto2.field(27, betterproto2.TYPE_DOUBLE)
+
+    left_out: "list[LeftOut]" = betterproto2.field(28, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Resources that an index lacks, because its function raised.
+    """
+
+    busy: "Ref | None" = betterproto2.field(29, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    While it is queued and every worker is busy: what has run for longest, since
+    when, and how many workers there are.
+    """
+
+    busy_since: "float" = betterproto2.field(30, betterproto2.TYPE_DOUBLE)
+
+    workers: "int" = betterproto2.field(31, betterproto2.TYPE_UINT32)
+
+    restarts: "int" = betterproto2.field(32, betterproto2.TYPE_UINT64)
+    """
+    How often a run has ended and another has begun, and why the last one ended.
+    """
+
+    restart_error: "str" = betterproto2.field(33, betterproto2.TYPE_STRING)
+
 
 default_message_pool.register_message("headway.observe.v1", "ControllerWhy", ControllerWhy)
 
@@ -237,6 +271,53 @@ class Gone(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.observe.v1", "Gone", Gone)
+
+
+@dataclass(eq=False, repr=False)
+class LeftOut(betterproto2.Message):
+    """
+    The resources that one index lacks.
+    """
+
+    index: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    count: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    resource: "Ref | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    One of them.
+    """
+
+    error: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    traceback: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("headway.observe.v1", "LeftOut", LeftOut)
+
+
+@dataclass(eq=False, repr=False)
+class PastEvent(betterproto2.Message):
+    """
+    Equal events of the resource.
+    """
+
+    first: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
+
+    last: "float" = betterproto2.field(2, betterproto2.TYPE_DOUBLE)
+
+    count: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    controller: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    reason: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+    text: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    warning: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message("headway.observe.v1", "PastEvent", PastEvent)
 
 
 @dataclass(eq=False, repr=False)
@@ -492,6 +573,11 @@ class Why(betterproto2.Message):
     """
 
     gone: "list[Gone]" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, repeated=True)
+
+    events: "list[PastEvent]" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    What its controllers have recorded for its users, the latest first.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "Why", Why)

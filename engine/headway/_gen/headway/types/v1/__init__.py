@@ -157,6 +157,11 @@ class Field(betterproto2.Message):
     What it was called before, oldest first.
     """
 
+    secret: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
+    """
+    Whether its values are secret, so that they are not shown unasked.
+    """
+
 
 default_message_pool.register_message("headway.types.v1", "Field", Field)
 

@@ -1,0 +1,80 @@
+"""Resources and texts without the values of secret fields, for everything that people look at. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from headway.base import scrub
+from headway.errors import PayloadError
+from headway.protobuf import (
+    REDACTED,
+    REDACTED_CHANGED,
+    Payload,
+    holds_secrets,
+    redacted,
+    secret_values,
+    without_secrets,
+)
+from headway.resource._ids import TypeName
+from headway.resource._resource import Resource
+from headway.resource._scoped import ScopedType
+from headway.resource._types import ResourceType
+
+T = TypeVar("T", bound=Payload)
+
+
+def redacted_resource(resource: Resource[T], before: Resource[T] | None = None) -> Resource[T]:
+    """Return a resource for showing: without the values of its secret fields. The given one stays as it is.
+
+    A resource of a type without secrets is returned itself, and so is one whose payload does not decode: reading its
+    data raises PayloadError.
+
+    Args:
+        before: another state of the resource. A secret that differs from it is shown as changed.
+    """
+    if not holds_secrets(resource.type.payload):
+        return resource
+    try:
+        data = resource.data
+        known = None if before is None else secret_values(before.data)
+    except PayloadError:
+        return resource
+    shown: Resource[T] = resource.type.view(resource.message())
+    if known is None:
+        shown.data = redacted(data)
+    else:
+        shown.data = redacted(data, lambda path, value: REDACTED_CHANGED if known.get(path) != value else REDACTED)
+    return shown
+
+
+def redacted_text(text: str, resources: Iterable[Resource[Any]]) -> str:
+    """Return a text without the values that the secret fields of these resources have."""
+    values = [*_values(resources)]
+    return without_secrets(text, values) if values else text
+
+
+def redact_error(error: BaseException, resources: Iterable[Resource[Any]]) -> None:
+    """Remove the values of the secret fields of these resources from the texts of an exception, in place."""
+    values = [*_values(resources)]
+    if values:
+        scrub(error, lambda text: without_secrets(text, values))
+
+
+def _values(resources: Iterable[Resource[Any]]) -> Iterable[Any]:
+    for each in resources:
+        if holds_secrets(each.type.payload):
+            try:
+                yield from secret_values(each.data).values()
+            except PayloadError:
+                continue
+
+
+def secret_types(types: Iterable[Any]) -> dict[TypeName, ResourceType[Any] | ScopedType[Any]]:
+    """Return the types whose resources may have secret fields, by name. Projections are left out."""
+    found: dict[TypeName, ResourceType[Any] | ScopedType[Any]] = {}
+    for each in types:
+        type = each.of if isinstance(each, ScopedType) else each
+        if isinstance(type, ResourceType) and holds_secrets(type.payload):
+            found[type.name] = each
+    return found
