@@ -39,6 +39,7 @@ PURE = [
     "controller/_drawing.py",
     "controller/_graph.py",
     "controller/_layers.py",
+    "controller/_placed.py",
     "controller/_svg.py",
     "documents/_nodes.py",
     "errors.py",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import socket
 import uuid
+from collections import Counter
 from functools import partial
 from typing import NamedTuple
 
@@ -81,7 +82,8 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
             check=partial(_check, growing, placing.informers),
             warm=partial(_open, growing, placing.informers),
         )
-    make = partial(_run, fence_name, growing, placing, journal)
+    counts = Counter[str]()
+    make = partial(_run, fence_name, growing, placing, journal, counts)
     added = partial(_added, growing)
     return Supervisor(
         definition.name,
@@ -94,6 +96,7 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
         growing=growing,
         journal=journal,
         process=process or SERVER,
+        counts=counts,
     )
 
 
@@ -117,6 +120,7 @@ def _run(
     growing: GrowingDefinition,
     placing: Placing,
     journal: ControllerJournal | None,
+    counts: Counter[str],
     owed: Owed,
     lease: HeldLease | None,
 ) -> Run:
@@ -145,4 +149,5 @@ def _run(
         stall_limit=placing.stall_limit,
         journal=journal,
         new_mapper=placing.tracing.new_mapper,
+        counts=counts,
     )

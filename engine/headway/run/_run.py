@@ -21,6 +21,7 @@ so the next run cannot overlap it (C7).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -68,6 +69,7 @@ class Run:
         stall_limit: the time, in seconds, within which a type being primed must receive something.
         journal: records the reconciles, and the changes that a predicate turns away.
         new_mapper: creates what maps one change, as `ChangeMapper` does.
+        counts: counts the reconciles by outcome.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
@@ -94,6 +96,7 @@ class Run:
         stall_limit: float = STALL_LIMIT,
         journal: ControllerJournal | None = None,
         new_mapper: Callable[..., ChangeMapper] = ChangeMapper,
+        counts: Counter[str] | None = None,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
         self.answered = False
@@ -125,7 +128,7 @@ class Run:
         )
         self._self_triggers = SelfTriggers(self._writes.own)
         self._lifetimes = Lifetimes(self._cache, definition.types)
-        self._results = Results()
+        self._results = Results(counts)
         declared = Declared(definition.name, definition.types, definition.reads, definition.writes)
         client = Client(channel, registry, ownership.writes(self._writes), allow=declared)
         self._new_runtime = partial(

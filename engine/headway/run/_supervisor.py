@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import NoReturn
 
@@ -54,6 +54,7 @@ class Supervisor:
         added_watches: returns the watches that the runs have added, as texts.
         pauses: the controllers that are paused; None if none ever is.
         growing: the controller's definition, with the watches that its runs have added.
+        counts: the number of reconciles of its runs by outcome.
 
     Attributes:
         journal: the controller's part of the journal; None without one.
@@ -76,6 +77,7 @@ class Supervisor:
         growing: GrowingDefinition | None = None,
         journal: ControllerJournal | None = None,
         process: str = "",
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         self.fence_name = fence_name or name
@@ -88,6 +90,7 @@ class Supervisor:
         self._growing = growing
         self.journal = journal
         self.process = process
+        self._counts = {} if counts is None else counts
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
         # True once an engine has answered.
@@ -182,7 +185,10 @@ class Supervisor:
             status = self.run.status()
         elif self._ended:
             # Another process may lead by now. This one no longer follows the lease.
-            return ControllerStatus(self.name, "ended", 0.0, restarts=self._restarts, error=self._error)
+            counts = dict(self._counts)
+            return ControllerStatus(
+                self.name, "ended", 0.0, restarts=self._restarts, error=self._error, reconciles=counts
+            )
         elif leading is not None and leading.leader and not leading.error:
             seconds = trio.current_time() - self._ended_at
             status = ControllerStatus(self.name, "standby", seconds, leader=leading.leader)
@@ -193,7 +199,12 @@ class Supervisor:
         error = leading.error if leading is not None and leading.error else self._error
         added = self._added_watches()
         return dataclasses.replace(
-            status, restarts=self._restarts, error=error, added_watches=added, paused=self._paused()
+            status,
+            restarts=self._restarts,
+            error=error,
+            added_watches=added,
+            paused=self._paused(),
+            reconciles=dict(self._counts),
         )
 
     async def _one_run(self) -> tuple[BaseException | None, Run | None]:
