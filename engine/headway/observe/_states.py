@@ -64,12 +64,15 @@ class ControllerState:
             return f"priming {self.primed} of {self.types} types"
         return self.phase if self.ready else f"{self.phase}, not ready"
 
-    def rates_since(self, before: ControllerState, seconds: float) -> None:
-        """Set the rates from what was counted before."""
+    def rates(self, before: ControllerState, seconds: float) -> tuple[float, float]:
+        """Return the reconciles a second, and the failed ones, since an earlier state."""
         # A process that has started again counts from 0.
         gained = {key: max(count - before.reconciles.get(key, 0), 0) for key, count in self.reconciles.items()}
-        self.rate = sum(gained.values()) / seconds
-        self.failures = sum(gained.get(each, 0) for each in _FAILURES) / seconds
+        return sum(gained.values()) / seconds, sum(gained.get(each, 0) for each in _FAILURES) / seconds
+
+    def rates_since(self, before: ControllerState, seconds: float) -> None:
+        """Set the rates from what was counted before."""
+        self.rate, self.failures = self.rates(before, seconds)
 
 
 def states_in(process: str, samples: Mapping[str, list[Sample]]) -> Iterator[ControllerState]:

@@ -178,6 +178,10 @@ class Supervisor:
         """Return the state of a key, or None while no run is primed."""
         return None if self.run is None or self.run.keys is None else self.run.keys.status(key)
 
+    def retry(self, key: Key) -> bool:
+        """Enqueue a key now, whatever delay it has. Return False if no run here reconciles it."""
+        return self.run is not None and self.run.keys is not None and self.run.keys.retry(key)
+
     def status(self) -> ControllerStatus:
         """Return the controller's current status. Once it has ended, this needs no Trio."""
         leading = self._leading

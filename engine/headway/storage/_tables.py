@@ -174,6 +174,10 @@ class ResourceTables:
         """Return the kinds that have stored resources, in order."""
         return sorted(kind for kind, table in self._tables.items() if table.resources)
 
+    def sizes(self) -> dict[Kind, int]:
+        """Return the number of stored resources of each kind that has any."""
+        return {kind: len(table.resources) for kind, table in self._tables.items() if table.resources}
+
     def keys(self, kind: Kind) -> Collection[Key]:
         """Return the keys of a kind."""
         table = self._tables.get(kind)
