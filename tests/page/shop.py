@@ -50,9 +50,7 @@ async def billing(rt: headway.Runtime, request: headway.Request[Order]) -> None:
     async with rt.conditions(order, failure="Billed") as conditions, rt.outputs(INVOICE, owner=order) as wanted:
         if not order.data.customer:
             raise ValueError(f"order {order.name} has no customer to send an invoice to")
-        await wanted.apply(
-            INVOICE.new(order.name, Invoice(order=order.name, cents=900 * len(order.data.items)), owner=order)
-        )
+        await wanted.apply(order.name, Invoice(order=order.name, cents=900 * len(order.data.items)))
         conditions.set("Billed", True)
 
 
@@ -65,7 +63,7 @@ async def billing(rt: headway.Runtime, request: headway.Request[Order]) -> None:
 )
 async def shipping(rt: headway.Runtime, request: headway.Request[Parcel]) -> None:
     """Keep a parcel for each order."""
-    order = rt.cache.get(ORDER.id(request.id.name))
+    order = rt.cache.get(ORDER, request.id.name)
     if order is not None and order.data.customer and rt.resource(request) is None:
         await rt.client.apply(PARCEL.new(order.name, Parcel(order=order.name, depot="north"), owner=order))
 

@@ -78,7 +78,7 @@ function boxed(graph, box, href, label, classes, round, ...lines) {
 function controllerBox(graph, box, of) {
   const x = box.x + 30, y = box.y;
   const state = of ? stateText(of) : "not in this process";
-  const numbers = of ? `${rate(of.rate)}   ${of.queued ? count(of.queued) + " queued" : "idle"}${of.lag ? "   lag " + count(of.lag) : ""}` : "";
+  const numbers = of ? `${rate(of.rate)}   ${of.queued ? count(of.queued) + " queued" : of.rate ? "" : "idle"}${of.lag ? "   lag " + count(of.lag) : ""}` : "";
   const bad = of && (of.failures || of.notDone) ? `${rate(of.failures)} failed, ${count(of.notDone)} not done` : "";
   return boxed(graph, box, controllerLink(box.name), `Controller ${box.name}: ${state}. ${numbers} ${bad}`, "controller " + (of ? tone(of) : "quiet"), graph.boxHeight / 2,
     h("circle", { class: "dot", cx: box.x + 17, cy: y + 20, r: 5 }),

@@ -14,7 +14,7 @@ export function overview() {
     h("h1", { class: "hidden" }, "Overview"),
     summary(live.controllers),
     priming(live.controllers),
-    failing(live.failing),
+    failing(live.failing, live.controllers.reduce((total, each) => total + each.notDone, 0)),
     live.graph && live.graph.boxes.length > 0 && h("section", { "aria-labelledby": "graph-title" },
       h("h2", { id: "graph-title" }, "Graph"),
       h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "The graph, which scrolls" }, picture(live.graph, live.controllers, live.types)),
@@ -66,16 +66,25 @@ export function bars(types) {
   }));
 }
 
-/** Return the list of failing resources. */
-export function failing(entries) {
+const SHOWN = 6;
+
+/** Return the list of failing resources, of which `all` is the number. */
+export function failing(entries, all) {
   if (!entries.length) return null;
+  const more = entries.slice(SHOWN);
   return h("section", { class: "failing", "aria-labelledby": "failing-title" },
-    h("h2", { id: "failing-title" }, "Failing"),
-    h("ul", null, entries.map((each) => h("li", { key: each.controller + resourceLink(each.resource) },
-      h("a", { href: resourceLink(each.resource) }, h("span", { class: "kind" }, kind(each.resource.type)), " ", named(each.resource)),
-      h("span", { class: "error" }, each.error),
-      h("span", { class: "meta" }, `${each.controller}, attempt ${each.attempts}, ${seconds(Math.max(0, each.ago))} ago`, each.until === null ? ", waits for a change" : each.until > 0 ? `, again in ${seconds(each.until)}` : ", again now"),
-      retryButton(each.controller, each.resource)))));
+    h("h2", { id: "failing-title" }, "Failing", h("small", null, ` ${count(all)} not done`)),
+    h("ul", null, entries.slice(0, SHOWN).map(failure)),
+    more.length > 0 && h("details", null, h("summary", null, `${more.length} more${all > entries.length ? ` of ${count(all)}` : ""}`), h("ul", null, more.map(failure))));
+}
+
+function failure(each) {
+  const again = each.until === null ? "waits for a change" : each.until > 0 ? `again in ${seconds(each.until)}` : "again now";
+  return h("li", { key: each.controller + resourceLink(each.resource) },
+    h("a", { href: resourceLink(each.resource) }, h("span", { class: "kind" }, kind(each.resource.type)), " ", named(each.resource)),
+    h("span", { class: "error" }, each.error),
+    h("span", { class: "meta" }, `${each.controller}, attempt ${each.attempts}, ${seconds(Math.max(0, each.ago))} ago, ${again}`),
+    retryButton(each.controller, each.resource));
 }
 
 const HEADS = [["Rate", "rate"], ["Failed", "failures"], ["Queued", "queued"], ["Running", "running"], ["Backing off", "resting"], ["Not done", "notDone"], ["Oldest", "oldest"], ["Lag", "lag"]];
@@ -103,12 +112,12 @@ export function controllerView(name) {
   return [
     h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview"), " / "),
     h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
-    h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", `, since ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
+    h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", ` for ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
     of.problem && h("p", { class: "problem" }, `It ${of.problem}.`),
     h("p", { class: "actions" }, of.manages && h("a", { class: "button", href: typeLink(of.manages) }, "Resources of " + kind(of.manages)), pauseButtons(of)),
     of.priming.length > 0 && h("section", { class: "priming" }, h("h2", null, "Priming"), bars(of.priming)),
     h("div", { class: "charts" }, chart(points, "rate", "Reconciles a second", rate), chart(points, "failures", "Failed a second", rate), chart(points, "queued", "Queued", count), chart(points, "lag", "Lag in revisions", count)),
     h("dl", { class: "facts" }, [["Queued", count(of.queued)], ["Running", count(of.running)], ["Backing off", count(of.resting)], ["Scheduled", count(of.scheduled)], ["Not done", count(of.notDone)], ["Not yet mapped", count(of.unmapped)], ["Oldest ready key", of.oldest ? seconds(of.oldest) : "–"], ["Process", of.process]].map(([head, text]) => h("div", null, h("dt", null, head), h("dd", null, text)))),
-    failing(live.failing.filter((each) => each.controller === name)),
+    failing(live.failing.filter((each) => each.controller === name), of.notDone),
   ];
 }
