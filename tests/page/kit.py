@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +42,8 @@ class Visitor:
     async def learn(self) -> httpx.Response:
         """Ask who the visitor is."""
         answer = await self.http.get("/page/session")
-        self.session = answer.json() if answer.status_code == 200 else {}
+        assert answer.status_code == 200
+        self.session = answer.json()
         return answer
 
     async def sign_in(self, token: str) -> httpx.Response:
@@ -155,6 +156,15 @@ async def open_shop(
     ) as engine:
         assert engine.http is not None
         yield Shop(engine, engine.client, engine.http, access, tokens)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait until a function returns True. It is called again and again."""
+    with trio.fail_after(PATIENCE):
+        while True:
+            if true():
+                return
+            await trio.sleep(0.01)
 
 
 def revoke_all(access: Authorizer) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import headway
 from headway import field, mappers
-from headway.resource import Scope
+from headway.resource import Scope, resource_key
+from headway.storage import Backend, Put
 
 
 @headway.message(name="shop.Order")
@@ -73,3 +74,14 @@ async def shipping(rt: headway.Runtime, request: headway.Request[Parcel]) -> Non
 )
 async def depots(rt: headway.Runtime, request: headway.Request[Depot]) -> None:
     """Count the parcels of a depot."""
+
+
+async def store_depots(backend: Backend, count: int) -> None:
+    """Store depots without an engine, as one commit for each thousand."""
+    made = [DEPOT.new(f"depot-{number:06}", Depot(city="Oslo")).message() for number in range(count)]
+    for number, each in enumerate(made):
+        assert each.id is not None
+        each.id.uid = each.generation = f"{number:026}"
+    for begin in range(0, count, 1000):
+        puts = [Put(DEPOT.kind, resource_key(each), each, "") for each in made[begin : begin + 1000]]
+        await backend.commit(puts)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import trio
+from grpclib import GRPCError
 from grpclib.const import Status
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -107,13 +108,17 @@ class _Page:
         return Endpoint(self._visits.exchange, {name: checked(verb) for name, verb in methods.items()})
 
     async def session(self, exchange: Exchange) -> Response:
-        """Answer who the visitor is, and whether a token would help."""
+        """Answer who the visitor is, or why they are allowed nothing. Every page asks this first, so it is no error."""
         Query(exchange.request.scope["query_string"], ())
-        access = exchange.offered.access
-        made: dict[str, Any] = {"controlled": access is not None}
-        found: dict[str, Any] = await exchange.call(SESSION, _nothing)
-        signed_in = self._visits.session(exchange.request) is not None
-        return answer(200, {**made, **found, "signedIn": signed_in, "csrf": self._visits.csrf(exchange.request)})
+        session = self._visits.session(exchange.request)
+        made: dict[str, Any] = {"controlled": exchange.offered.access is not None, "signedIn": session is not None}
+        try:
+            found: dict[str, Any] = await exchange.call(SESSION, _nothing)
+        except GRPCError as error:
+            if error.status not in (Status.UNAUTHENTICATED, Status.PERMISSION_DENIED):
+                raise
+            return answer(200, {**made, "allowed": False, "message": error.message})
+        return answer(200, {**made, **found, "allowed": True, "csrf": self._visits.csrf(exchange.request)})
 
     async def sign_in(self, exchange: Exchange) -> Response:
         """Exchange a token for a session."""

@@ -1,6 +1,6 @@
 // The questions and the changes that this page sends, and what its session allows.
 
-export const session = { controlled: false, signedIn: false, caller: "", writes: false, csrf: "" };
+export const session = { allowed: false, controlled: false, signedIn: false, caller: "", writes: false, csrf: "", message: "" };
 
 /** An answer that is an error. */
 export class Refused extends Error {
@@ -31,9 +31,9 @@ export async function change(method, path, body = undefined) {
   return read(await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) }));
 }
 
-/** Learn who is signed in, and what they may do. Throws Refused with 401 or 403 if a token is needed. */
+/** Learn who is signed in, and what they may do. */
 export async function learn() {
-  Object.assign(session, { signedIn: false, caller: "", writes: false }, await ask("/page/session"));
+  Object.assign(session, { allowed: false, caller: "", writes: false, csrf: "", message: "" }, await ask("/page/session"));
 }
 
 export async function signIn(token) {

@@ -1,6 +1,6 @@
 // The state of the controllers, as the server sends it.
 
-import { learn, Refused } from "./api.js";
+import { learn, session } from "./api.js";
 
 export const POINTS = 180;
 
@@ -13,7 +13,7 @@ let source = null;
 let listener = () => {};
 let again = null;
 
-/** Call a function after every change, and begin to receive. It gets the error when signing in would help. */
+/** Call a function after every change, also of the session, and begin to receive. */
 export function follow(changed) {
   listener = changed;
   connect();
@@ -38,7 +38,7 @@ function connect() {
   mine.addEventListener("points", (event) => JSON.parse(event.data).forEach(addPoint));
   mine.addEventListener("state", (event) => {
     Object.assign(live, JSON.parse(event.data), { connected: true });
-    listener(null);
+    listener();
   });
   mine.addEventListener("failed", () => lost(mine));
   mine.onerror = () => lost(mine);
@@ -56,12 +56,9 @@ function addPoint(point) {
 async function lost(of) {
   if (of !== source) return;
   leave();
-  let refused = null;
-  try {
-    await learn();
-  } catch (error) {
-    if (error instanceof Refused && [401, 403].includes(error.status)) refused = error;
-  }
-  listener(refused);
-  if (!refused) again = setTimeout(connect, 1500);
+  // It may have ended with the session; otherwise the server is stopping, or cannot be reached.
+  let reached = true;
+  try { await learn(); } catch { reached = false; }
+  listener();
+  if (session.allowed || !reached) again = setTimeout(connect, 1500);
 }

@@ -1,7 +1,7 @@
 // The page: its header, its views by the part of the address after #, its theme, and signing in.
 
 import { h, render, say } from "./dom.js";
-import { learn, Refused, session, signIn, signOut } from "./api.js";
+import { learn, session, signIn, signOut } from "./api.js";
 import { follow, leave, live } from "./live.js";
 import { controllerView, overview } from "./overview.js";
 import { Resources } from "./resources.js";
@@ -10,8 +10,10 @@ import { Resource } from "./resource.js";
 const main = document.getElementById("main");
 const THEMES = ["auto", "light", "dark"];
 let view = null; // the open view, if it has a state of its own
-let refused = null; // why signing in is needed
+let known = false; // whether the session is known
+let problem = ""; // why signing in has failed
 let theme = "auto";
+let allowed = false; // what the session allowed when the view was opened
 try { theme = localStorage.getItem("headway-theme") || "auto"; } catch { /* the browser keeps nothing */ }
 
 function applyTheme(next) {
@@ -39,13 +41,12 @@ function header() {
 async function leaveSession() {
   try { await signOut(); } catch (error) { say(error.message, true); return; }
   leave();
-  refused = new Refused(401, "");
   start();
 }
 
 function draw() {
   header();
-  if (refused) return signInForm();
+  if (known && !session.allowed) return signInForm();
   const [place, ...rest] = route();
   if (view) return render(main, view.content());
   if (place === "controller") return render(main, controllerView(rest[0] || ""));
@@ -58,7 +59,7 @@ function open() {
   view = null;
   const [place, ...rest] = route();
   main.replaceChildren();
-  if (!refused) {
+  if (session.allowed) {
     if (place === "resources") view = new Resources(main, rest[0] || "", draw);
     if (place === "resource") view = new Resource({ type: rest[0] || "", partition: rest[1] || "", namespace: rest[2] || "", name: rest[3] || "" }, draw);
   }
@@ -73,10 +74,10 @@ function signInForm() {
     try {
       await signIn(field.value.trim());
       field.value = "";
-      refused = null;
+      problem = session.message;
       start();
     } catch (error) {
-      refused = error;
+      problem = error.message;
       draw();
     }
   };
@@ -84,26 +85,27 @@ function signInForm() {
     h("h1", null, "Sign in"),
     h("p", null, "This server controls access. Your token is exchanged for a cookie that no script can read, and that ends after twelve hours."),
     h("label", null, "Token", h("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "off", spellcheck: "false" })),
-    refused.message && h("p", { class: "problem", role: "alert" }, refused.message),
+    (problem || (session.signedIn && session.message)) && h("p", { class: "problem", role: "alert" }, problem || session.message),
     h("p", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Sign in"))));
 }
 
 async function start() {
   try {
     await learn();
-    refused = null;
-    follow((why) => {
-      if (why) { refused = why; open(); } else draw();
-    });
-  } catch (error) {
-    if (error instanceof Refused && [401, 403].includes(error.status)) {
-      // Without a session, the refusal says nothing that the form does not.
-      refused = refused?.message ? refused : new Refused(error.status, session.signedIn ? error.message : "");
-    } else {
-      setTimeout(start, 2000);
-    }
+    known = true;
+  } catch {
+    setTimeout(start, 2000);
   }
+  allowed = session.allowed;
+  if (allowed) follow(changed);
   open();
+}
+
+function changed() {
+  // A session that has ended takes its view with it.
+  if (session.allowed === allowed) return draw();
+  allowed = session.allowed;
+  return open();
 }
 
 window.addEventListener("hashchange", () => { open(); main.focus({ preventScroll: true }); scrollTo(0, 0); });
