@@ -97,7 +97,7 @@ export class Resource {
         const depth = Math.min(3, Math.floor((text.length - text.trimStart().length) / 2));
         const code = depth >= 3;
         return h(code ? "code" : "p", { key: index, class: "depth" + depth + (/^ *(The last error|Unmapped)/.test(text) ? " bad" : "") },
-          pieces.map((each, at) => (each.ref ? h("a", { key: at, href: resourceLink(each.ref) }, each.text) : at === 0 && !code ? each.text.trimStart() : code && at === 0 ? each.text.slice(4) : each.text)));
+          pieces.map((each, at) => (each.ref ? h("a", { key: at, href: resourceLink(each.ref) }, each.text) : at === 0 && !code ? each.text.trimStart() : code && at === 0 ? each.text.replace(/^ {6}/, "") : each.text)));
       })));
   }
 
