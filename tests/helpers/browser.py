@@ -17,7 +17,7 @@ import trio
 
 PATIENCE = 60.0
 """The time that a condition of the page may take, in seconds. It only keeps a test from hanging."""
-NO_BROWSER = "no Chromium: install Debian's packages chromium and chromium-driver, or name one by HEADWAY_CHROMIUM"
+NO_BROWSER = "no Chromium: install Debian's package chromium, or name one by HEADWAY_CHROMIUM"
 
 
 def need_chromium() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,7 +71,7 @@ class Visitor:
             if cookies:
                 sent["cookie"] = cookies
             request = h11.Request(method="GET", target=path, headers=list(sent.items()))
-            await stream.send_all(connection.send(request) + connection.send(h11.EndOfMessage()))  # type: ignore[operator]  # both are bytes
+            await stream.send_all(connection.send(request) + connection.send(h11.EndOfMessage()))
             answer = Answer(stream, connection)
             await answer.begin()
             yield Events(answer)
@@ -138,7 +138,7 @@ class Shop:
 
 @asynccontextmanager
 async def open_shop(
-    *, writes: bool = False, store: str = "memory:", rules: dict[str, Sequence[Rule]] | None = None, **options: Any
+    *, writes: bool = False, store: Any = "memory:", rules: Mapping[str, Sequence[Rule]] | None = None, **options: Any
 ) -> AsyncIterator[Shop]:
     """Run the shop. With ``rules``, there is a token for each name of theirs."""
     access, tokens = None, dict[str, str]()

@@ -9,7 +9,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import headway
-from headway.observe import Metrics, states_in, states_of
+from headway.observe import Metrics, Sample, states_in, states_of
 from headway.page import PageHost, PageService
 from headway.page._about import linked, timeline
 from headway.page._priming import PrimingTimes
@@ -84,7 +84,7 @@ async def test_page_top_and_metrics_have_the_same_numbers() -> None:
         await engine.client.apply(shop.ORDER.new("a", shop.Order(customer="ada")))
         await until(lambda: engine.controllers["billing"].status().not_done_count > 0)
         await until(lambda: all(each.phase == "running" for each in engine.status()))
-        samples: dict[str, list[tuple[dict[str, str], float]]] = {}
+        samples: dict[str, list[Sample]] = {}
         for family in metrics.registry.collect():
             for sample in family.samples:
                 samples.setdefault(sample.name, []).append((sample.labels, sample.value))

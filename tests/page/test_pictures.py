@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -20,8 +21,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
 IMAGES = Path(__file__).parents[2] / "docs/guides/images"
 MOST_BYTES = 200_000
 INSTALLED = "/srv/shop/shop.py"
-PHONE = {"width": 390, "height": 800, "phone": True}
-WINDOW = {"width": 1280, "height": 800}
+PHONE: dict[str, Any] = {"width": 390, "height": 800, "phone": True}
+WINDOW: dict[str, Any] = {"width": 1280, "height": 800}
 
 
 async def traffic(running: Shop) -> None:
