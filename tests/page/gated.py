@@ -27,7 +27,7 @@ class GatedSnapshots:
         self._passes.release()
 
     def release(self) -> None:
-        """Let everything pass from now on."""
+        """Let everything pass."""
         self._open = True
         self._passes.release()
 

@@ -38,7 +38,7 @@ async def test_token_becomes_a_cookie_that_no_script_and_no_other_site_can_use()
 
 
 async def test_unknown_cookie_and_invalid_token_open_nothing() -> None:
-    """A cookie without a session is no session, and a token in its place is none either."""
+    """An unknown cookie is refused, and so is a token in its place."""
     async with open_shop(rules={"all": [EVERYTHING]}) as running, running.visitor() as visitor:
         assert (await visitor.sign_in("hw_0000000000000000_" + "0" * 64)).status_code == 401
         port = running.address.rpartition(":")[2]
@@ -129,12 +129,12 @@ async def test_search_and_resource_show_what_their_caller_may_read() -> None:
         async with running.visitor("sales") as visitor:
             found = await visitor.http.get("/page/search?type=shop.v1.Order&partition=default&namespace=sales&rows=2")
             assert [each["name"] for each in found.json()["rows"]] == ["sales-0", "sales-1"]
-            # How many there are that the caller may not see is not told.
+            # The number of resources that the caller may not see stays unknown.
             assert "examined" not in found.json()
             within = "type=shop.v1.Order&partition=default&namespace=sales"
             on = f"/page/search?{within}&rows=2&cursor={found.json()['cursor']}"
             assert [each["name"] for each in (await visitor.http.get(on)).json()["rows"]] == ["sales-2"]
-            # A place in one search is none in another.
+            # A place belongs to one search.
             assert (await visitor.http.get(on.replace("namespace=sales", "namespace=secret"))).status_code == 403
             assert (await visitor.http.get(on + "&q=s")).status_code == 400
             for namespace in ("*", "secret"):
@@ -203,7 +203,7 @@ async def test_changes_come_from_the_page_itself_only(controlled: bool) -> None:
                 answer = await visitor.change(method, path, body, **forged)
                 assert answer.status_code == 403, (forged, method, path, answer.text)
             if controlled and "x-headway-csrf" not in forged:
-                # To sign a visitor in to another's session is such a change, too.
+                # To sign a visitor in under another name is such a change, too.
                 token = {"token": running.tokens["all"]}
                 assert (await visitor.http.post("/page/session", json=token, headers=forged)).status_code == 403
                 assert (await visitor.http.delete("/page/session", headers=forged)).status_code == 403
@@ -252,7 +252,7 @@ async def test_files_are_found_by_their_names_alone() -> None:
 
 
 async def test_page_answers_with_a_strict_policy() -> None:
-    """Nothing but its own files may run or be loaded, nobody may frame it, and no other site may read it."""
+    """Nothing but its own files may run or be loaded, no page may frame it, and no other site may read it."""
     async with open_shop() as running, running.visitor() as visitor:
         for path in ("/", "/assets/main.js", "/assets/page.css", "/assets/icon.svg"):
             answer = await visitor.http.get(path, headers={"origin": "https://evil.example"})

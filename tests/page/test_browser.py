@@ -80,10 +80,10 @@ async def test_failed_reconcile_appears_with_its_why(record_property: Callable[[
         assert f"The last error: {error}" in told
         assert "for attempt 2" in told or "for attempt 3" in told
         assert "shop.py" in told
-        # What the page says is what `why` says, but for the times that pass.
+        # The page says the same as `why`, except for the times that pass.
         assert any("Condition Billed is FALSE" in line and line.strip() in told for line in answer.sentences())
         await browser.wait("document.querySelector('.timeline .run.bad') !== null")
-        # What has been repaired disappears by itself.
+        # A repaired resource leaves the list by itself.
         await lost_order(running, customer="ada")
         await browser.wait("document.querySelector('.badge.good') !== null && document.querySelector('.run:not(.bad)')")
         await browser.wait("document.querySelector('.payload').innerText.includes('ada')")

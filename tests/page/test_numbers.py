@@ -69,7 +69,7 @@ def test_progress_of_priming_has_counts_and_the_time_left() -> None:
     bar = times.bars("a/b", priming(1000)["a/b"], 10.0)[0]
     assert (bar["received"], bar["total"], bar["left"], bar["done"]) == (1000, 4000, 30.0, False)
     assert times.bars("a/b", priming(4000, primed=True)["a/b"], 40.0)[0]["done"] is True
-    # Resources may be created meanwhile.
+    # Resources may be created during a priming.
     assert times.bars("a/b", priming(4100)["a/b"], 41.0)[0]["total"] == 4100
     assert times.bars("a/b", priming(10, scope="namespace='x'")["a/b"], 50.0)[0]["total"] is None
     assert times.bars("a/b", running("a/b"), 60.0) == []
@@ -103,7 +103,7 @@ async def nothing_stored(_: object) -> None:
 
 
 class SlowReader:
-    """A browser that takes an event only when it is told to."""
+    """A browser that takes an event only when the test lets it."""
 
     def __init__(self) -> None:
         self.took: list[Event] = []
@@ -111,7 +111,7 @@ class SlowReader:
         self._turns = trio.Semaphore(0)
 
     def take(self, count: int) -> None:
-        """Let it take so many more."""
+        """Let it take ``count`` more."""
         for _ in range(count):
             self._turns.release()
 
@@ -196,7 +196,7 @@ async def test_progress_of_priming_reaches_the_page() -> None:
 
 
 def test_sentences_link_to_the_resources_that_they_name() -> None:
-    """The longest name wins, a part of a longer name is none, and everything else stays as it is."""
+    """The longest name wins, a part of a longer name is not linked, and all other text stays as it is."""
     core, core_2 = Ref("a.v1.Team", "default", "default", "core"), Ref("a.v1.Team", "default", "default", "core-2")
     pieces = linked("Team core-2 and Team core-23, Team core.", [core, core_2])
     assert "".join(each["text"] for each in pieces) == "Team core-2 and Team core-23, Team core."

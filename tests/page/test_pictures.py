@@ -91,7 +91,7 @@ async def test_pictures_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_picture_of_a_priming(tmp_path: Path) -> None:
-    """A type of which two thirds have arrived."""
+    """A type, two thirds of its resources received."""
     folder = IMAGES if os.environ.get("HEADWAY_PICTURES") else tmp_path
     gate = GatedSnapshots(shop.DEPOT)
     async with MemoryBackend() as backend:

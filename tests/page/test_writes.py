@@ -17,7 +17,7 @@ async def failing(running: Shop) -> None:
 
 
 async def test_resource_is_created_changed_and_deleted() -> None:
-    """The page's paths are those of the JSON API, with its answers."""
+    """The page uses the verbs of the JSON API, with its answers."""
     async with open_shop(writes=True) as running, running.visitor() as visitor:
         path = "/page/api/shop/v1/order/a"
         created = await visitor.change("PUT", path, {"data": {"customer": "ada"}})

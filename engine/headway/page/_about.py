@@ -1,4 +1,4 @@
-"""What the page shows of one resource: its content, why it is or is not done, a timeline, and its relatives."""
+"""The view of one resource: its content, why it is or is not done, a timeline, and its relatives."""
 
 from __future__ import annotations
 
@@ -36,14 +36,19 @@ async def about(exchange: Exchange, type: ResourceType[Any] | None, id: Resource
             raise
     return {
         "id": dataclasses.asdict(Ref.of(id.type, id.key)),
-        "resource": None if stored is None or type is None else resource_object(type, stored),
+        "resource": None if stored is None or type is None else document(type, stored),
         "mayRead": refused is None,
         "why": None if why is None else _why(why),
     }
 
 
+def document(type: ResourceType[Any], stored: pb.Resource) -> dict[str, Any]:
+    """Return a stored resource as the page shows it. Everything that the page shows of a payload passes here."""
+    return resource_object(type, stored)
+
+
 def _why(why: Why) -> dict[str, Any]:
-    # What has happened is shown as a timeline instead.
+    # The page shows the past as a timeline instead.
     now = dataclasses.replace(
         why, writes=(), controllers=tuple(dataclasses.replace(each, reconciles=()) for each in why.controllers)
     )
@@ -103,7 +108,7 @@ def _event(exchange: Exchange, resource: pb.Resource) -> dict[str, Any]:
     """Return an event in the form of any resource, and so with whatever that leaves out."""
     id = resource_id(resource.id)
     type = exchange.offered.registry.find(id.type)
-    data = {} if type is None else resource_object(type, resource).get("data", {})
+    data = {} if type is None else document(type, resource).get("data", {})
     return {"name": id.name, "version": resource.version, "data": data}
 
 
@@ -138,7 +143,7 @@ def timeline(why: Why) -> list[dict[str, Any]]:
 
 
 def linked(sentence: str, refs: Iterable[Ref]) -> list[dict[str, Any]]:
-    """Return a sentence in pieces of text, of which those that name a resource refer to it."""
+    """Return a sentence in pieces of text. A piece that names a resource refers to it."""
     by_text = {str(each): each for each in sorted(refs, key=str)}
     if not by_text:
         return [{"text": sentence}]

@@ -46,7 +46,7 @@ class Assets:
                 self._files[each.name] = content, kind, f'"{hashlib.sha256(content).hexdigest()[:16]}"'
 
     def answer(self, name: str, request: Request) -> Response | None:
-        """Return the answer to a request for a file, or None if there is none of this name."""
+        """Return the answer to a request for a file, or None if no file has this name."""
         found = self._files.get(name)
         if found is None:
             return None

@@ -29,7 +29,7 @@ Emit = Callable[[Event], Awaitable[None]]
 
 
 class EventsResponse(Response):
-    """An answer of events. It is an error if it is refused before its first event, and ends with one otherwise.
+    """An answer of events. A refusal before the first event is an error of HTTP, and a later one is the last event.
 
     Args:
         session: the session with which it ends; None without one.

@@ -1,4 +1,4 @@
-"""The look at the controllers of an engine, once a second while somebody watches, and every five seconds otherwise."""
+"""A look at the controllers of an engine, each second for a reader, and every five seconds without one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
     Attributes:
         now: the time of the look on Trio's clock.
-        state: its numbers, as `headway top` shows them. Its name is that of the app and the controller.
+        state: its numbers, as `headway top` shows them, under the names of the app and the controller.
         priming: the progress of each of its types while it is priming.
     """
 
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
 
 class PageHost:
-    """What the page knows of an engine.
+    """The state of an engine, as the page knows it.
 
     Args:
         apps: the apps whose graph it shows.
@@ -128,7 +128,7 @@ class PageHost:
             await self._looked.wait()
 
     async def _count(self) -> None:
-        """Ask the store for its numbers of resources, if it can tell them without reading them all."""
+        """Ask the store for its numbers of resources, if it can count without reading them all."""
         count = getattr(self.backend, "count_kinds", None)
         if count is not None:
             with suppress(HeadwayError):

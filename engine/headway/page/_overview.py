@@ -21,7 +21,7 @@ _SIZES = Sizes(width=lambda _: 216, height=68, row=46, gap=64, margin=8)
 
 
 class Visible(NamedTuple):
-    """What a caller may see: the controllers, the types that they may know, and those whose numbers they may see."""
+    """The rights of a caller: visible controllers, known types, and the types whose numbers they may see."""
 
     controllers: frozenset[str]
     known: frozenset[TypeName]

@@ -108,7 +108,7 @@ class _Page:
         return Endpoint(self._visits.exchange, {name: checked(verb) for name, verb in methods.items()})
 
     async def session(self, exchange: Exchange) -> Response:
-        """Answer who the visitor is, or why they are allowed nothing. Every page asks this first, so it is no error."""
+        """Answer who the visitor is, or why they are allowed nothing. Every page asks this first."""
         Query(exchange.request.scope["query_string"], ())
         session = self._visits.session(exchange.request)
         made: dict[str, Any] = {"controlled": exchange.offered.access is not None, "signedIn": session is not None}

@@ -22,7 +22,7 @@ _CURSORS = 10_000
 
 
 class Search(NamedTuple):
-    """What is searched for: resources whose name contains ``text``, within a part of a type.
+    """A search for resources whose name contains ``text``, within a part of a type.
 
     Attributes:
         condition: the name of a condition, or empty for any.

@@ -1,4 +1,4 @@
-"""The answers of the page, with the rights of their caller. Its methods are handlers, as those of gRPC are.
+"""The answers of the page, with the rights of their caller. Its methods are handlers, as for gRPC.
 
 Paths and messages are the page's own, so none of this is offered over gRPC.
 """
@@ -121,7 +121,7 @@ class PageService:
         if found.last is not None:
             answer["cursor"] = self._cursors.add(described, found.last)
         if not access.restricted:
-            # To others it would tell how much there is that they may not see.
+            # Other callers would learn the number of resources that they may not see.
             answer["examined"] = found.examined
         return answer
 

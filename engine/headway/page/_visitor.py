@@ -36,7 +36,7 @@ class Visits:
         self._csrf = secrets.token_urlsafe(24)
 
     def exchange(self, request: Request) -> Exchange:
-        """Return the exchange of a request. Its caller is that of the session, whatever other tokens it carries."""
+        """Return the exchange of a request. The session identifies its caller, and other tokens count for nothing."""
         session = self.session(request)
         return Exchange(self.offered, self.shares, request, _metadata(session))
 
@@ -64,7 +64,7 @@ class Visits:
         return self._csrf if session is None else session.csrf
 
     def begin(self, request: Request, token: str, account: str, response: Response) -> Session:
-        """Begin a session, in place of that of the request, and set its cookie."""
+        """End the session of the request, begin a new one, and set its cookie."""
         self._end(request)
         text, session = self.sessions.begin(token, account, trio.current_time())
         _set_cookie(request, response, text, int(SECONDS))

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { ask, learn } from "./api.js";
-import { kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
+import { count, kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
 import { badge } from "./resources.js";
 import { deleteButton, editButton, retryButton } from "./actions.js";
 
@@ -151,6 +151,15 @@ export class Resource {
     const events = this.relatives?.events || [];
     if (!events.length) return null;
     return h("section", { "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Events"),
-      h("ul", { class: "events" }, events.map((each) => h("li", { key: each.name }, h("pre", null, JSON.stringify(each.data, null, 1))))));
+      events.map((each) => h("div", { key: each.name, class: "group" }, happened(each.data))));
   }
+}
+
+/** Return the entries of an event resource, the newest first; any other content as it is. */
+function happened(data) {
+  if (!Array.isArray(data.entries)) return h("pre", null, JSON.stringify(data, null, 1));
+  return h("ul", { class: "events" }, [...data.entries].reverse().map((each, index) => h("li", { key: index },
+    h("span", { class: "badge " + (each.warning ? "warn" : "quiet") }, String(each.reason)), h("span", null, String(each.text ?? "")),
+    h("small", null, [each.count > 1 && `${count(each.count)} times`, each.last && `last at ${moment(Date.parse(each.last) / 1000)}`, each.controller].filter(Boolean).join(", ")))),
+    data.dropped > 0 && h("li", null, h("small", null, `${count(data.dropped)} older ones were dropped`)));
 }
