@@ -9,19 +9,14 @@ and `headway.controller` the places of the graph. `_host.py` looks at the contro
 questions with the rights of their caller. `_paths.py` serves both to browsers, with the files in `assets/`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headway.base import imported_later
 from headway.page._host import PageHost as PageHost
 from headway.page._service import PageService as PageService
 
 if TYPE_CHECKING:
     from headway.page._paths import page_paths as page_paths
 
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use: Starlette is an extra.
-    if name != "page_paths":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from headway.page._paths import page_paths
-
-    return page_paths
+# Imported on first use: Starlette is an extra.
+__getattr__ = imported_later(__name__, {"page_paths": "_paths"})

@@ -121,7 +121,7 @@ def picture(graph: Graph, visible: Visible) -> dict[str, Any]:
         controllers={name: each for name, each in graph.controllers.items() if name in visible.controllers},
         edges=tuple(edges),
     )
-    image = placed(shown, _SIZES)
+    image = placed(shown.types, shown.controllers, shown.arrows(), _SIZES)
     return {
         "width": image.width,
         "height": image.height,
