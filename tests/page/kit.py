@@ -22,9 +22,9 @@ PATIENCE = 60.0
 EVERYTHING = Rule(verbs=["*"], type="*", partition="*", namespace="*")
 
 
-def rule(*verbs: str, type: str = "shop.v1.Order", partition: str = "*", namespace: str = "*") -> Rule:
+def rule(*verbs: str, type: str = "shop.v1.Order", namespace: str = "*", name_prefix: str = "") -> Rule:
     """Return a rule for orders, or another type."""
-    return Rule(verbs=list(verbs), type=type, partition=partition, namespace=namespace)
+    return Rule(verbs=list(verbs), type=type, partition="*", namespace=namespace, name_prefix=name_prefix)
 
 
 @dataclass

@@ -119,7 +119,11 @@ async def test_overview_shows_what_its_caller_may_observe_everywhere() -> None:
 
 async def test_search_and_resource_show_what_their_caller_may_read() -> None:
     """A scope that may not be listed is refused as over gRPC, and unreadable names appear nowhere."""
-    rules = {"sales": [rule("view", "observe", namespace="sales")], "observer": [rule("observe")]}
+    rules = {
+        "sales": [rule("view", "observe", namespace="sales")],
+        "observer": [rule("observe")],
+        "partial": [rule("list"), rule("read", name_prefix="sales-1")],
+    }
     async with open_shop(rules=rules) as running:
         for namespace in ("sales", "secret"):
             await running.client.apply(NAMESPACE.new(namespace))
@@ -145,6 +149,9 @@ async def test_search_and_resource_show_what_their_caller_may_read() -> None:
             assert (await visitor.http.get("/page/search?type=shop.v1.Nothing")).status_code == 403
             async with visitor.events("/page/resource?type=shop.v1.Order&namespace=secret&name=secret-1") as refused_:
                 assert refused_.code == 403
+        async with running.visitor("partial") as visitor:
+            found = await visitor.http.get("/page/search?type=shop.v1.Order")
+            assert [each["name"] for each in found.json()["rows"]] == ["sales-1"]
         async with (
             running.visitor("observer") as visitor,
             visitor.events("/page/resource?type=shop.v1.Order&namespace=secret&name=secret-1") as seen,

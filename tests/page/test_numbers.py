@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
+from grpclib import GRPCError
 from trio.testing import MockClock
 
 import headway
@@ -14,7 +16,8 @@ from headway.page import PageHost, PageService
 from headway.page._about import linked, timeline
 from headway.page._priming import PrimingTimes
 from headway.page._ring import POINTS, Ring
-from headway.page._service import Event
+from headway.page._search import STEP, Search
+from headway.page._service import CALLER_SEARCHES, Event
 from headway.resource import TypeName
 from headway.run import ControllerStatus, TypeStatus
 from headway.storage import MemoryBackend
@@ -193,6 +196,27 @@ async def test_progress_of_priming_reaches_the_page() -> None:
                 await engine.wait_idle()
             await host.look()
             assert host.seen["shop/depots"].priming == []
+
+
+async def test_work_of_a_search_is_bounded() -> None:
+    """One request examines 10,000 resources at most, and a fifth search of one caller has to wait."""
+    async with MemoryBackend() as backend:
+        await store_depots(backend, 10_300)
+        host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
+        service = PageService(host, shop.app.registry)
+
+        async def search(cursor: str) -> dict[str, Any]:
+            return await service.search(Search(shop.DEPOT.name.message(), "", "", "nowhere", "", "", cursor, 50))
+
+        first = await search("")
+        assert (first["rows"], first["examined"]) == ([], STEP)
+        rest = await search(first["cursor"])
+        assert (rest["examined"], "cursor" in rest) == (300, False)
+        with pytest.raises(GRPCError, match="this search cannot go on"):
+            await search("unknown")
+        host.searching[""] = CALLER_SEARCHES
+        with pytest.raises(GRPCError, match="you have 4 searches in progress"):
+            await search("")
 
 
 def test_sentences_link_to_the_resources_that_they_name() -> None:
