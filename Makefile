@@ -6,6 +6,7 @@ FOR ?=
 WHICH ?=
 SEED ?=
 QUICK ?=
+PICTURES ?=
 SAMPLE ?=
 
 ETCD := .venv/etcd/etcd
@@ -17,7 +18,7 @@ GO_CLIENT := .venv/go/resource-client
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide ends pythons test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ wide: .venv/ready any-etcd any-go ## the same with more: every store by every wa
 	$(BIN)/pytest -n 3 --dist worksteal -m wide --timeout 300 -o faulthandler_timeout=0
 	HYPOTHESIS_PROFILE=wide $(BIN)/pytest -n 3 --dist worksteal -m 'hypothesis and not deep' \
 	  --timeout 400 -o faulthandler_timeout=0 --hypothesis-seed=$(or $(SEED),1)
+
+browser: .venv/ready ## the live page in the Chromium of the system (PICTURES=1: also the pictures of its guide)
+	$(if $(PICTURES),HEADWAY_PICTURES=1) $(BIN)/pytest -m browser --timeout 600 -o faulthandler_timeout=0 tests/page
 
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \

@@ -27,6 +27,7 @@ from benchmarks import (
     memory,
     memory_prime,
     noop,
+    page,
     peering,
     prime,
     projection,
@@ -47,7 +48,7 @@ SCENARIOS = {
     for each in (
         *(prime, reconcile, journal, trickle, noop, controllers, flat),
         *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, handles, etcd_fanout, wire, subscribe),
-        peering,
+        *(peering, page),
         *(memory, etcd_memory, share, projection, importing),
     )
 } | {each.name: each for each in (*scopes.ROWS, *http.ROWS)}

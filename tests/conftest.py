@@ -74,9 +74,9 @@ CLAUSES = [f"C{number}" for number in range(1, 12)]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep wide tests out of the default run, as deep ones are, and refuse a mark that has no effect."""
+    """Keep wide tests and those of a browser out of the default run, and refuse a mark that has no effect."""
     for item in items:
-        if item.get_closest_marker("wide"):
+        if item.get_closest_marker("wide") or item.get_closest_marker("browser"):
             item.add_marker("deep")
         marked = {name for mark in item.iter_markers("usefixtures") for name in mark.args}
         if marked & {"autojump_clock", "mock_clock"}:

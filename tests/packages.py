@@ -34,14 +34,17 @@ def main(folder: Path) -> None:
 
 
 def check_wheel(wheel: Path) -> None:
-    """Compare the wheel with the sources: every module, and every .proto file."""
+    """Compare the wheel with the sources: every module, every .proto file, and the files of the live page."""
     with zipfile.ZipFile(wheel) as opened:
         packed = {name: opened.read(name) for name in opened.namelist()}
     wanted = {path: f"headway/{path.relative_to(ROOT / 'engine/headway')}" for path in sources("engine/headway", "py")}
+    pages = [path for kind in ("css", "html", "js", "svg") for path in sources("engine/headway/page", kind)]
+    wanted |= {path: f"headway/{path.relative_to(ROOT / 'engine/headway')}" for path in pages}
     protos = sources("schema/headway", "proto")
     wanted |= {path: f"headway/protos/{path.relative_to(ROOT / 'schema')}" for path in protos}
     wanted[ROOT / "engine/headway/py.typed"] = "headway/py.typed"
     assert protos
+    assert pages
     for path, name in wanted.items():
         assert packed.get(name) == path.read_bytes(), f"{name} of {wheel.name} differs from {path}"
     [metadata] = (text.decode() for name, text in packed.items() if name.endswith(".dist-info/METADATA"))

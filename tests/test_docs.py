@@ -43,6 +43,7 @@ PRINTS = {
     "headway.map core\nheadway.wait core\nheadway.commit \nheadway.write ada\nheadway.reconcile core\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/http.md": "True\n",
+    "docs/guides/page.md": "True\n",
     "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\nTrue 1\nTrue 2\nFalse web-1\n",
     "docs/guides/client.md": "['ada'] None\nTrue\ncore has changed since it was read\n"

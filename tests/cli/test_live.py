@@ -16,13 +16,13 @@ from rich.console import Console
 
 import headway
 from headway.cli._bars import Bars
-from headway.cli._scrape import ControllerState, controllers, page_address, scrape
+from headway.cli._scrape import page_address, scrape
 from headway.cli._top_screen import screen
 from headway.cli._top_shown import Shown, cells
 from headway.client import Client
 from headway.engine import open_engine
 from headway.errors import InvalidArgument, Unavailable
-from headway.observe import Metrics, open_pages
+from headway.observe import ControllerState, Metrics, open_pages, states_in
 from headway.storage import Progress, SqliteBackend
 from headway.testing.conformance import fill
 from tests.cli.conftest import CORE
@@ -212,7 +212,7 @@ def test_rates_are_counted_between_two_looks() -> None:
 def test_priming_is_shown_with_how_far_it_is() -> None:
     """A controller that is not ready stands out, and text from a page cannot move the cursor."""
     labels = {"controller": "a\x1b[2Jb"}
-    found = controllers(
+    found = states_in(
         "p",
         {
             "headway_controller_ready": [(labels, 0.0)],

@@ -129,6 +129,9 @@ async def test_serve_offers_http(terminal: Terminal) -> None:
     assert said.startswith("HTTP at http://127.0.0.1:")
     async with httpx.AsyncClient(base_url=said.split()[2]) as http:
         assert (await http.put("/api/staff/v1/account/ada", json={"data": {"login": "ada"}})).status_code == 200
+        # The live page is beside it, and changes nothing without leave.
+        assert "<title>Headway</title>" in (await http.get("/")).text
+        assert (await http.get("/page/session")).json()["writes"] is False
     got = await terminal("get", "account", "ada", "-o", "yaml", server=where)
     assert "login: ada" in got.stdout
     for given, says in (
@@ -140,3 +143,5 @@ async def test_serve_offers_http(terminal: Terminal) -> None:
         assert (wrong.returncode, says in wrong.stderr) == (2, True), wrong.stderr
     wrong = await terminal("serve", "--forward", "127.0.0.1:1", "--http", "127.0.0.1:0")
     assert "--http requires an APP" in wrong.stderr
+    wrong = await terminal("serve", "tests.cli.served:app", "--http-writes")
+    assert (wrong.returncode, "--http-writes requires --http" in wrong.stderr) == (2, True)

@@ -26,7 +26,7 @@ TERMINAL_MUTANTS = (
     ),
     Mutant(
         "a metrics page can move the cursor",
-        "cli/_scrape.py",
+        "observe/_states.py",
         'ControllerState(process, plain(labels["controller"]))',
         'ControllerState(process, labels["controller"])',
         _LIVE,
@@ -42,7 +42,7 @@ TERMINAL_MUTANTS = (
     ),
     Mutant(
         "a counter that begins again gives a negative rate",
-        "cli/_scrape.py",
+        "observe/_states.py",
         "max(count - before.reconciles.get(key, 0), 0)",
         "(count - before.reconciles.get(key, 0))",
         _LIVE,

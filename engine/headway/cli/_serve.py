@@ -86,8 +86,11 @@ def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
     "--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="An address. May be repeated."
 )
 @click.option(
-    "--http", metavar="HOST:PORT", help="Serve resources as JSON over HTTP here. Without --access, on loopback only."
+    "--http",
+    metavar="HOST:PORT",
+    help="Serve a live page, and resources as JSON over HTTP, here. Without --access, on loopback only.",
 )
+@click.option("--http-writes", is_flag=True, help="Let the live page of --http apply, delete, pause, resume and retry.")
 @click.option("--tls-certificate", type=_EXISTING, help="The server's certificate. Reloaded when it is renewed.")
 @click.option("--tls-key", type=_EXISTING, help="Its private key, if in a separate file.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Require client certificates signed by this authority.")
@@ -113,6 +116,7 @@ def serve(
     store: str,
     listen: Sequence[str],
     http: str | None,
+    http_writes: bool,
     tls_certificate: str | None,
     tls_key: str | None,
     tls_client_authority: str | None,
@@ -144,6 +148,8 @@ def serve(
     safe = insecure or tls_client_authority is not None
     for each in listen:
         _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
+    if http_writes and http is None:
+        raise Usage("--http-writes requires --http: it lets the live page there change things")
     if http is not None:
         _check_http(http, access=access, encrypted=tls is not None)
     if app is None:
@@ -164,7 +170,9 @@ def serve(
         if options.process is not None:
             _check_process(options, store)
         authorizer = None if access is None else _authorizer(access)
-        serving = partial(_serve, apps_at(app), store, listen, http, tls, limits, options, authorizer, access)
+        serving = partial(
+            _serve, apps_at(app), store, listen, http, tls, limits, options, authorizer, access, http_writes=http_writes
+        )
     run(serving, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 
@@ -178,6 +186,8 @@ async def _serve(
     options: ProcessOptions,
     authorizer: Authorizer | None,
     access: str | None,
+    *,
+    http_writes: bool,
 ) -> None:
     """Run an engine until canceled. SIGHUP reloads its access file and its certificate."""
     report, metrics = options.report()
@@ -190,6 +200,7 @@ async def _serve(
                 *apps,
                 listen=listen,
                 http=http,
+                http_writes=http_writes,
                 tls=tls,
                 access=authorizer,
                 insecure=authorizer is None,

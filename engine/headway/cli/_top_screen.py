@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.base import plain
-from headway.cli._scrape import ControllerState
 from headway.cli._top_shown import HEADS, Shown, cells
+from headway.observe import ControllerState
 
 
 def screen(shown: Shown) -> RenderableType:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import trio
 
-from headway.cli._scrape import ControllerState, scrape
+from headway.cli._scrape import scrape
 from headway.errors import Unavailable
+from headway.observe import ControllerState
 
 HEADS = ("CONTROLLER", "STATE", "RATE", "FAILED", "QUEUED", "RUNNING", "RESTING", "NOT DONE", "OLDEST", "LAG", "CACHED")
 """The columns. RATE and FAILED are reconciles a second."""

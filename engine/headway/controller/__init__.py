@@ -22,6 +22,9 @@ from headway.controller._graph import Edge as Edge
 from headway.controller._graph import Graph as Graph
 from headway.controller._graph import Step as Step
 from headway.controller._graph import graph as graph
+from headway.controller._placed import Placed as Placed
+from headway.controller._placed import Sizes as Sizes
+from headway.controller._placed import placed as placed
 from headway.controller._sources import ProcessExits as ProcessExits
 from headway.controller._sources import every as every
 from headway.controller._sources import from_channel as from_channel

@@ -36,13 +36,21 @@ def beside_http(limits: Limits | None) -> Limits:
 async def serving_http(
     address: str,
     services: Services,
+    page: Services,
     registry: Registry,
     access: Authorizer | None,
     tls: SSLContext | None,
     report: Report,
     limits: Limits | None,
+    *,
+    writes: bool,
 ) -> AsyncIterator[str]:
-    """Serve resources over HTTP at an address, and yield it with its actual port.
+    """Serve resources and the live page over HTTP at an address, and yield it with its actual port.
+
+    Args:
+        services: those of the resources.
+        page: those of the page.
+        writes: True if the page may change things.
 
     Raises:
         DeclarationError: the libraries are not installed.
@@ -51,6 +59,7 @@ async def serving_http(
     try:
         check_hypercorn()
         from headway.http import Offered, open_http
+        from headway.page import page_paths
     except ModuleNotFoundError as error:
         raise DeclarationError(f"http= needs {error.name}: pip install 'headway[http]'") from error
     limits = limits or Limits()
@@ -74,10 +83,11 @@ async def serving_http(
         request_timeout=limits.request_timeout,
     )
     offered = Offered(services, registry, access, failed, requests)
+    further = page_paths(offered._replace(services=Services(services, page)), writes=writes)
     context = None if tls is None else partial(_current, _for_http(tls), report)
     async with block_nursery() as nursery:
         nursery.start_soon(bounded.report_rest, name="refused HTTP requests")
-        async with open_http(address, offered, bounds, context) as served:
+        async with open_http(address, offered, bounds, context, further) as served:
             yield served
         nursery.cancel_scope.cancel()
 

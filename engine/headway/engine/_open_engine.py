@@ -72,6 +72,7 @@ async def open_engine(
     peer_links: PeerLinks | None = None,
     listen: Sequence[str] = (),
     http: str | None = None,
+    http_writes: bool = False,
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
@@ -106,8 +107,10 @@ async def open_engine(
         peer_links: for tests: what connects this engine with its peers (`headway.peering`) in place of gRPC.
         listen: the addresses at which to serve gRPC, also under Consul's service name: "127.0.0.1:9000", "[::1]:0",
             "unix:/run/headway.sock".
-        http: the address at which to serve resources as JSON over HTTP: "127.0.0.1:8080". Without ``access``, it must
-            be a loopback address. It needs ``pip install 'headway[http]'``.
+        http: the address at which to serve resources as JSON over HTTP, and the live page: "127.0.0.1:8080". Without
+            ``access``, it must be a loopback address. It needs ``pip install 'headway[http]'``.
+        http_writes: let the live page also apply, delete, pause, resume and retry, within the rights of its visitor.
+            The JSON API always writes.
         tls: the TLS context for TCP addresses, from `headway.rpc.server_tls`. A certificate that is renewed on disk is
             used without a restart.
         access: decides which network client may do what. Code within the process may do everything.
@@ -160,6 +163,7 @@ async def open_engine(
     check_listen(listen, access, insecure=insecure)
     check_tls(tls)
     check_http(http, access, tls, insecure=insecure)
+    check_flag("http_writes", http_writes)
     check_limits(limits)
     check_flag("check_isolation", check_isolation)
     check_wrap_channel(wrap_channel)
@@ -240,8 +244,14 @@ async def open_engine(
                         # Network code is imported only for an engine that listens.
                         if http is not None:
                             from headway.engine._http import beside_http, serving_http
+                            from headway.page import PageHost
 
-                            served = serving_http(http, offered, registry, access, tls, report, limits)
+                            page = PageHost(apps, services.observe, registry, backend, writes=http_writes)
+                            nursery.start_soon(page.follow, name="the numbers of the page")
+                            pages = services.for_page(page, access, audit)
+                            served = serving_http(
+                                http, offered, pages, registry, access, tls, report, limits, writes=http_writes
+                            )
                             http_address = await network.enter_async_context(served)
                             limits = beside_http(limits)
                     if listen:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import socket
 import uuid
+from collections import Counter
 from functools import partial
 from typing import NamedTuple
 
@@ -94,7 +95,8 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
             warm=partial(_open, growing, placing.informers),
         )
     events = ControllerEvents(fence_name, placing.events)
-    make = partial(_run, fence_name, growing, placing, journal, events)
+    counts = Counter[str]()
+    make = partial(_run, fence_name, growing, placing, journal, events, counts)
     added = partial(_added, growing)
     return Supervisor(
         definition.name,
@@ -108,6 +110,7 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
         journal=journal,
         process=process or SERVER,
         events=events,
+        counts=counts,
     )
 
 
@@ -132,6 +135,7 @@ def _run(
     placing: Placing,
     journal: ControllerJournal | None,
     events: ControllerEvents,
+    counts: Counter[str],
     owed: Owed,
     lease: HeldLease | None,
 ) -> Run:
@@ -161,4 +165,5 @@ def _run(
         journal=journal,
         new_mapper=placing.tracing.new_mapper,
         record_event=events,
+        counts=counts,
     )

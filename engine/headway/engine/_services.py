@@ -30,6 +30,7 @@ from headway.storage import Backend
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
+    from headway.page import PageHost
     from headway.peering import PeerLinks
 
 
@@ -117,6 +118,13 @@ class EngineServices:
         # A stream brings the secret of its peering instead of a token.
         services.add(self._peer_streams)
         return services
+
+    def for_page(self, page: PageHost, access: Authorizer | None, audit: Audit) -> Services:
+        """Return the answers of the page, each with the rights of its caller."""
+        from headway.page import PageService
+
+        service = partial(PageService, page, self._registry)
+        return Services(service() if access is None else Guarded(service, access, self._registry, audit))
 
     def link_peers(self, links: PeerLinks) -> None:
         """Connect the engine with its peers by these links, in place of the network."""

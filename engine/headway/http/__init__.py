@@ -15,21 +15,59 @@ from headway.http._address import host_and_port as host_and_port
 from headway.http._bounds import Bounds as Bounds
 from headway.http._bounds import RequestLimits as RequestLimits
 from headway.http._hypercorn import check_hypercorn as check_hypercorn
+from headway.http._refusal import HttpRefusal as HttpRefusal
+from headway.http._refusal import invalid as invalid
 
 if TYPE_CHECKING:
+    from headway.http._answer import HEADERS as HEADERS
+    from headway.http._answer import answer as answer
+    from headway.http._answer import refused as refused
+    from headway.http._app import Endpoint as Endpoint
+    from headway.http._app import Further as Further
+    from headway.http._app import Verb as Verb
+    from headway.http._bounds import Shares as Shares
+    from headway.http._call import Call as Call
+    from headway.http._document import json_bytes as json_bytes
+    from headway.http._document import object_of as object_of
+    from headway.http._document import resource_object as resource_object
     from headway.http._listening import open_http as open_http
+    from headway.http._offered import Exchange as Exchange
     from headway.http._offered import Offered as Offered
+    from headway.http._query import Query as Query
+    from headway.http._refusal import refusal_of as refusal_of
     from headway.http._server import HttpServer as HttpServer
     from headway.http._server import listener as listener
     from headway.http._server import listening_at as listening_at
+    from headway.http._verbs import delete as delete
+    from headway.http._verbs import patch as patch
+    from headway.http._verbs import put as put
+    from headway.http._watch import until_disconnected as until_disconnected
 
 # Imported on first use: most programs serve no HTTP, and the libraries are extras.
 _LATER = {
+    "HEADERS": "_answer",
+    "Call": "_call",
+    "Endpoint": "_app",
+    "Exchange": "_offered",
+    "Further": "_app",
     "HttpServer": "_server",
     "Offered": "_offered",
+    "Query": "_query",
+    "Shares": "_bounds",
+    "Verb": "_app",
+    "answer": "_answer",
+    "delete": "_verbs",
+    "json_bytes": "_document",
     "listener": "_server",
     "listening_at": "_server",
+    "object_of": "_document",
     "open_http": "_listening",
+    "patch": "_verbs",
+    "put": "_verbs",
+    "refusal_of": "_refusal",
+    "refused": "_answer",
+    "resource_object": "_document",
+    "until_disconnected": "_watch",
 }
 
 __getattr__ = imported_later(__name__, _LATER)

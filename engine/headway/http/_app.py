@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from grpclib import GRPCError
 from grpclib.const import Status
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.http._address import names_loopback
 from headway.http._answer import refused
@@ -37,17 +38,28 @@ PATHS: Mapping[str, Mapping[str, Verb]] = {
 """The methods of each path, and their verbs."""
 
 
+Further = Callable[[Shares], Mapping[str, ASGIApp]]
+"""A function that returns the applications of further paths, which share the bodies and watches."""
+
+
 class HttpApp:
     """An ASGI application that serves resources.
+
+    Args:
+        offered: what it serves.
+        further: further paths. They get only requests that the limits and the check of the host allow.
 
     Attributes:
         shares: the bodies and watches of its requests.
     """
 
-    def __init__(self, offered: Offered) -> None:
+    def __init__(self, offered: Offered, further: Further | None = None) -> None:
         self.shares = Shares(offered.limits)
         self._offered = offered
-        routes = [Route(path, _Endpoint(offered, self.shares, methods)) for path, methods in PATHS.items()]
+        new = partial(Exchange, offered, self.shares)
+        routes = [Route(path, Endpoint(new, methods)) for path, methods in PATHS.items()]
+        if further is not None:
+            routes += [Route(path, app) for path, app in further(self.shares).items()]
         self._router = Router(routes, redirect_slashes=False, default=_not_found)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,17 +95,22 @@ def _head_size(scope: Scope) -> int:
     return len(scope["raw_path"]) + len(scope["query_string"]) + lines
 
 
-class _Endpoint:
-    """The verbs of a path, as an ASGI application."""
+class Endpoint:
+    """The verbs of a path, as an ASGI application.
 
-    def __init__(self, offered: Offered, shares: Shares, methods: Mapping[str, Verb]) -> None:
-        self._offered = offered
-        self._shares = shares
+    Args:
+        new: returns the exchange of a request.
+        methods: the methods and their verbs.
+    """
+
+    def __init__(self, new: Callable[[Request], Exchange], methods: Mapping[str, Verb]) -> None:
+        self._new = new
         self._methods = methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
         request = Request(scope, receive)
-        exchange = Exchange(self._offered, self._shares, request)
+        exchange = self._new(request)
         response = await self._response(exchange, request.method)
         if response.status_code >= 400:
             await exchange.drain()
@@ -113,7 +130,7 @@ class _Endpoint:
         except GRPCError as error:
             return refused(refusal_of(error))
         except Exception as error:  # noqa: BLE001  # one request must not end the others of the server
-            self._offered.failed(exchange.request.url.path, error)
+            exchange.offered.failed(exchange.request.url.path, error)
             return refused(HttpRefusal(500, Status.UNKNOWN.name, "Internal Server Error"))
 
 

@@ -9,7 +9,7 @@ import trio
 
 from headway.base import block_nursery, check_trio
 from headway.http._address import check_http_address
-from headway.http._app import HttpApp
+from headway.http._app import Further, HttpApp
 from headway.http._bounds import Bounds
 from headway.http._offered import Offered
 from headway.http._server import HttpServer, Tls, listener, listening_at
@@ -19,7 +19,9 @@ _GRACE = 5.0
 
 
 @asynccontextmanager
-async def open_http(address: str, offered: Offered, bounds: Bounds, tls: Tls | None = None) -> AsyncIterator[str]:
+async def open_http(
+    address: str, offered: Offered, bounds: Bounds, tls: Tls | None = None, further: Further | None = None
+) -> AsyncIterator[str]:
     """Serve resources at ``HOST:PORT`` while the block runs. Yield the address, with the actual port.
 
     At the end of the block, watches end with UNAVAILABLE, and other requests get five seconds to finish.
@@ -29,6 +31,7 @@ async def open_http(address: str, offered: Offered, bounds: Bounds, tls: Tls | N
         offered: what is served.
         bounds: the limits on connections.
         tls: returns the TLS context for a new connection; None for plain text.
+        further: further paths that are served, such as those of the live page.
 
     Raises:
         InvalidArgument: the address is invalid, or others could reach it and do everything.
@@ -36,7 +39,7 @@ async def open_http(address: str, offered: Offered, bounds: Bounds, tls: Tls | N
     """
     check_trio("headway.http.open_http")
     check_http_address(address, controlled=offered.access is not None)
-    app = HttpApp(offered)
+    app = HttpApp(offered, further)
     bound = listener(address)
     accepting = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
     ending = trio.Event()

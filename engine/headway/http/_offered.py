@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import trio
@@ -47,19 +48,25 @@ class Offered(NamedTuple):
 class Exchange:
     """A request and the means to answer it.
 
+    Args:
+        metadata: identifies the caller, as in gRPC's metadata. By default it is made of the request's headers.
+
     Attributes:
         offered: what the server offers.
         shares: the bodies and watches of all requests.
         caller: the origin of the request.
     """
 
-    def __init__(self, offered: Offered, shares: Shares, request: Request) -> None:
+    def __init__(
+        self, offered: Offered, shares: Shares, request: Request, metadata: Mapping[str, str] | None = None
+    ) -> None:
         self.offered = offered
         self.shares = shares
         self.request = request
-        headers = request.headers
-        # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
-        metadata = {name: ",".join(given) for name in _PASSED_ON if (given := headers.getlist(name))}
+        if metadata is None:
+            headers = request.headers
+            # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
+            metadata = {name: ",".join(given) for name in _PASSED_ON if (given := headers.getlist(name))}
         address = request.client
         self.caller = Caller(metadata, None if address is None else (address.host, address.port))
 

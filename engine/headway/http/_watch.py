@@ -69,7 +69,7 @@ class WatchResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sent = _Sent(self._watched, send)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_until_disconnected, receive, nursery.cancel_scope)
+            nursery.start_soon(until_disconnected, receive, nursery.cancel_scope)
             nursery.start_soon(_while_connected, sent.keep_alive, self._exchange.offered.limits.heartbeat)
             with contextlib.suppress(_Gone):
                 try:
@@ -115,7 +115,8 @@ class WatchResponse(Response):
             await refused(refusal)(scope, receive, send)
 
 
-async def _until_disconnected(receive: Receive, scope: trio.CancelScope) -> None:
+async def until_disconnected(receive: Receive, scope: trio.CancelScope) -> None:
+    """Wait until the client has closed the connection, and cancel the scope then."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

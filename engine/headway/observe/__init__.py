@@ -9,3 +9,7 @@ from headway.observe._metrics import reports as reports
 from headway.observe._pages import Pages as Pages
 from headway.observe._pages import open_pages as open_pages
 from headway.observe._pages import unready as unready
+from headway.observe._states import ControllerState as ControllerState
+from headway.observe._states import Sample as Sample
+from headway.observe._states import states_in as states_in
+from headway.observe._states import states_of as states_of

@@ -23,7 +23,7 @@ class Reason(NamedTuple):
     """An event that caused a key to be reconciled.
 
     Attributes:
-        what: ``changed``, ``started``, ``owed``, ``retry``, ``requeue`` or ``source NAME``.
+        what: ``changed``, ``started``, ``owed``, ``retry``, ``requeue``, ``operator`` or ``source NAME``.
         type: the type that changed, if any.
         key: the key of the resource that changed.
         revision: the revision of the change.

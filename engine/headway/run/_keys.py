@@ -122,6 +122,13 @@ class RunKeys:
             if table.failed
         ]
 
+    def retry(self, key: Key) -> bool:
+        """Enqueue a key for an operator, whatever delay it has. Return False for a key of another process."""
+        here = self.status(key).here
+        if here:
+            self._ownership.queue.add(key, Reason("operator"))
+        return here
+
     def pending_since(self, before: float, most: int) -> Pending:
         """Return the work that has been pending since before a time on Trio's clock, with at most ``most`` keys."""
         queue = self._ownership.queue

@@ -63,6 +63,7 @@ class Outcomes:
         reconciling.key, reconciling.wrote = None, False
         now = trio.current_time()
         outcome, retry_after = self._finish(dequeued.key, result, error, now)
+        self._results.counts[outcome] += 1
         if (journal := self._journal) is not None:
             reads = reconciling.reads
             if error is None and not reconciling.writes and len(reads) <= _ONE_READ and len(dequeued.reasons) <= 1:
@@ -93,6 +94,7 @@ class Outcomes:
         timed_out: bool,
     ) -> None:
         """Record and report a reconcile that ends the run. Its key stays in hand, so the next run reconciles it."""
+        self._results.counts["failed"] += 1
         self._report_reconcile(dequeued, id, "failed", began, error, None, timed_out=timed_out)
         if self._journal is not None:
             self._record(self._journal, dequeued, "failed", began, trio.current_time(), error, None, reconciling)

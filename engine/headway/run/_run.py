@@ -21,6 +21,7 @@ so the next run cannot overlap it (C7).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -69,6 +70,7 @@ class Run:
         journal: records the reconciles, and the changes that a predicate turns away.
         new_mapper: creates what maps one change, as `ChangeMapper` does.
         record_event: records the events of `Runtime.event`.
+        counts: counts the reconciles by outcome.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
@@ -96,16 +98,15 @@ class Run:
         journal: ControllerJournal | None = None,
         new_mapper: Callable[..., ChangeMapper] = ChangeMapper,
         record_event: RecordEvent = ignore_event,
+        counts: Counter[str] | None = None,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
-        self.answered = False
+        self.answered = self._over = False
         self._growing = growing
         self.definition = definition = growing.current
         # Canceled when the run has added a watch.
         self._ending = trio.CancelScope()
-        self._over = False
-        self._report = report
-        self._bounded = BoundedReport(report)
+        self._report, self._bounded = report, BoundedReport(report)
         self._fence_name, self._member = fence_name, member
         self._pauses, self._pausing = pauses, Pausing()
         self._stall_limit = stall_limit
@@ -121,8 +122,7 @@ class Run:
             definition.name, definition.manages, definition.watches, definition.queries, informers.isolation
         )
         self._self_triggers = SelfTriggers(self._writes.own)
-        self._lifetimes = Lifetimes(self._cache, definition.types)
-        self._results = Results()
+        self._lifetimes, self._results = Lifetimes(self._cache, definition.types), Results(counts)
         declared = Declared(definition.name, definition.types, definition.reads, definition.writes)
         client = Client(channel, registry, ownership.writes(self._writes), allow=declared)
         self._new_runtime = partial(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headway.cache import Informer, range_of
@@ -115,6 +116,7 @@ class ControllerStatus:
             ``staff.v1.Account by team_of``.
         paused: why an operator has paused it, which may be empty; None if it is not paused. It is then not reconciling,
             but everything else goes on.
+        reconciles: the number of its reconciles in this process, by outcome.
     """
 
     name: str
@@ -138,6 +140,7 @@ class ControllerStatus:
     shards: tuple[int, ...] | None = None
     added_watches: tuple[str, ...] = ()
     paused: str | None = None
+    reconciles: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def problem(self) -> str:
@@ -238,13 +241,17 @@ class NotDone:
 
 
 class Results:
-    """The keys of a run whose last reconcile did not succeed.
+    """The keys of a run whose last reconcile did not succeed, and how many reconciles there were.
+
+    Args:
+        counts: the number of reconciles of the controller by outcome, through all of its runs.
 
     Attributes:
         not_done: the result of each key; None for keys beyond the first `KEPT`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counter[str] | None = None) -> None:
+        self.counts = Counter[str]() if counts is None else counts
         self.not_done: dict[Key, NotDone | None] = {}
 
     def note(self, result: NotDone) -> None:

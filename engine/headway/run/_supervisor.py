@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import NoReturn
 
@@ -55,6 +55,7 @@ class Supervisor:
         added_watches: returns the watches that the runs have added, as texts.
         pauses: the controllers that are paused; None if none ever is.
         growing: the controller's definition, with the watches that its runs have added.
+        counts: the number of reconciles of its runs by outcome.
 
     Attributes:
         journal: the controller's part of the journal; None without one.
@@ -79,6 +80,7 @@ class Supervisor:
         journal: ControllerJournal | None = None,
         process: str = "",
         events: ControllerEvents | None = None,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         self.fence_name = fence_name or name
@@ -92,6 +94,7 @@ class Supervisor:
         self.journal = journal
         self.events = events
         self.process = process
+        self._counts = {} if counts is None else counts
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
         # True once an engine has answered.
@@ -183,6 +186,10 @@ class Supervisor:
         """Return the indexes of the current run that lack resources, because their function raised."""
         return [] if self.run is None or self.run.keys is None else self.run.keys.left_out()
 
+    def retry(self, key: Key) -> bool:
+        """Enqueue a key now, whatever delay it has. Return False if no run here reconciles it."""
+        return self.run is not None and self.run.keys is not None and self.run.keys.retry(key)
+
     def status(self) -> ControllerStatus:
         """Return the controller's current status. Once it has ended, this needs no Trio."""
         leading = self._leading
@@ -190,7 +197,10 @@ class Supervisor:
             status = self.run.status()
         elif self._ended:
             # Another process may lead by now. This one no longer follows the lease.
-            return ControllerStatus(self.name, "ended", 0.0, restarts=self._restarts, error=self._error)
+            counts = dict(self._counts)
+            return ControllerStatus(
+                self.name, "ended", 0.0, restarts=self._restarts, error=self._error, reconciles=counts
+            )
         elif leading is not None and leading.leader and not leading.error:
             seconds = trio.current_time() - self._ended_at
             status = ControllerStatus(self.name, "standby", seconds, leader=leading.leader)
@@ -201,7 +211,12 @@ class Supervisor:
         error = leading.error if leading is not None and leading.error else self._error
         added = self._added_watches()
         return dataclasses.replace(
-            status, restarts=self._restarts, error=error, added_watches=added, paused=self._paused()
+            status,
+            restarts=self._restarts,
+            error=error,
+            added_watches=added,
+            paused=self._paused(),
+            reconciles=dict(self._counts),
         )
 
     async def _one_run(self) -> tuple[BaseException | None, Run | None]:

@@ -10,6 +10,7 @@ from headway.service._access import AccessChecks as AccessChecks
 from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
 from headway.service._admission import admit_id as admit_id
+from headway.service._admission import resolve as resolve
 from headway.service._bounds import MAX_PAGE as MAX_PAGE
 from headway.service._bounds import MAX_SUBJECTS as MAX_SUBJECTS
 from headway.service._bounds import check_text as check_text
@@ -25,6 +26,7 @@ from headway.service._handlers import Handlers as Handlers
 from headway.service._handlers import unary_handlers as unary_handlers
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
+from headway.service._list import admit_within as admit_within
 from headway.service._list import metadata_terms as metadata_terms
 from headway.service._migrate import MIGRATION_SERVICE as MIGRATION_SERVICE
 from headway.service._migrate import Migrated as Migrated

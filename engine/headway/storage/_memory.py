@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import trio
@@ -12,7 +12,7 @@ from typing_extensions import override
 from headway.base import wall_time
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import FiltersMetadata, ListsFences, ReadsAtOnce
+from headway.storage._abilities import CountsKinds, FiltersMetadata, ListsFences, ReadsAtOnce
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
@@ -24,7 +24,7 @@ from headway.storage._tables import Effect, ResourceTables, changes_of, decide, 
 from headway.storage._watch import LogWatch, Pulse
 
 
-class MemoryBackend(Backend, ReadsAtOnce, ListsFences, FiltersMetadata):
+class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetadata):
     """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
 
     Args:
@@ -89,6 +89,11 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences, FiltersMetadata):
     async def kinds(self) -> Sequence[Kind]:
         await trio.lowlevel.checkpoint()
         return self._tables.kinds()
+
+    @override
+    async def count_kinds(self) -> Mapping[Kind, int]:
+        await trio.lowlevel.checkpoint()
+        return self._tables.sizes()
 
     @override
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:

@@ -142,9 +142,12 @@ class ResourceTables:
         if table is None:
             return found, None
         first, inclusive = _begin(within, after)
+        every_key, resources = within.every_key, table.resources
         for looked_at, key in enumerate(table.since(first, inclusive=inclusive), 1):
-            if within.matches(key):
-                found += within.select([table.resources[key]])
+            if every_key or within.matches(key):
+                resource = resources[key]
+                if not within.metadata or within.select([resource]):
+                    found.append(resource)
                 if len(found) == limit:
                     return found, None
             elif _is_behind(key, within):
@@ -173,6 +176,10 @@ class ResourceTables:
     def kinds(self) -> Sequence[Kind]:
         """Return the kinds that have stored resources, in order."""
         return sorted(kind for kind, table in self._tables.items() if table.resources)
+
+    def sizes(self) -> dict[Kind, int]:
+        """Return the number of stored resources of each kind that has any."""
+        return {kind: len(table.resources) for kind, table in self._tables.items() if table.resources}
 
     def keys(self, kind: Kind) -> Collection[Key]:
         """Return the keys of a kind."""

@@ -26,6 +26,7 @@ from headway.why._attend import attend as attend
 from headway.why._host import ObserveHost as ObserveHost
 from headway.why._service import ATTEND as ATTEND
 from headway.why._service import OBSERVE_SERVICE as OBSERVE_SERVICE
+from headway.why._service import ObservePermissions as ObservePermissions
 from headway.why._service import ObserveService as ObserveService
 from headway.why._service import QuestionDecoder as QuestionDecoder
 from headway.why._wire import from_message as from_message

@@ -81,7 +81,7 @@ class Cause:
     """A reason to reconcile.
 
     Attributes:
-        what: ``changed``, ``started``, ``owed``, ``retry``, ``requeue`` or ``source NAME``.
+        what: ``changed``, ``started``, ``owed``, ``retry``, ``requeue``, ``operator`` or ``source NAME``.
         resource: the resource that changed, as ``revision``.
         through: the mapper; empty for the resource's own change.
         writer: the controller or token that wrote the change; empty if it is not known.

@@ -227,11 +227,17 @@ def _frames(traceback: str) -> Iterator[str]:
     yield from _indented("\n".join(lines))
 
 
+_CAUSES = {
+    "started": "the start of the run",
+    "owed": "what the last run left",
+    "operator": "an operator, who asked for it",
+    "retry": "",
+}
+
+
 def _cause(cause: Cause) -> str:
     if cause.resource is None:
-        return {"started": "the start of the run", "owed": "what the last run left", "retry": ""}.get(
-            cause.what, cause.what
-        )
+        return _CAUSES.get(cause.what, cause.what)
     if cause.what == "started":
         return f"the start of the run, from {cause.resource}" + (f" by {cause.through}" if cause.through else "")
     through = f", through {cause.through}" if cause.through else ""

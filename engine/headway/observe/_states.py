@@ -1,0 +1,119 @@
+"""The state of each controller of a process, from its readings: what `headway top` and the live page show. No I/O."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headway.base import plain
+from headway.observe._readings import readings
+from headway.run import ControllerStatus
+
+_ONCE: dict[str, tuple[str, Callable[[float], object]]] = {
+    "headway_controller_ready": ("ready", bool),
+    "headway_controller_phase_seconds": ("seconds", float),
+    "headway_queue_oldest_seconds": ("oldest", float),
+    "headway_keys_not_done": ("not_done", int),
+    "headway_controller_restarts_total": ("restarts", int),
+}
+"""The metrics that a controller has once, with their names and types here."""
+
+_STATES = {"ready": "queued", "in hand": "running", "resting": "resting", "scheduled": "scheduled"}
+_FAILURES = ("failed", "permanent")
+
+Sample = tuple[Mapping[str, str], float]
+"""The labels and the value of a sample."""
+
+
+@dataclass
+class ControllerState:
+    """A controller of a process, at one scrape.
+
+    Attributes:
+        rate: reconciles a second since the scrape before; None at the first one.
+        failures: failed reconciles a second; None at the first scrape.
+        queued: keys that are ready; ``running``, ``resting`` and ``scheduled`` are the other states of keys.
+        lag: revisions by which its slowest type is behind.
+    """
+
+    process: str
+    name: str
+    phase: str = ""
+    seconds: float = 0.0
+    ready: bool = False
+    rate: float | None = None
+    failures: float | None = None
+    queued: int = 0
+    running: int = 0
+    resting: int = 0
+    scheduled: int = 0
+    not_done: int = 0
+    oldest: float = 0.0
+    restarts: int = 0
+    lag: int = 0
+    resources: int = 0
+    types: int = 0
+    primed: int = 0
+    reconciles: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """The phase in words. While it primes, also how far it is."""
+        if self.phase == "priming":
+            return f"priming {self.primed} of {self.types} types"
+        return self.phase if self.ready else f"{self.phase}, not ready"
+
+    def rates(self, before: ControllerState, seconds: float) -> tuple[float, float]:
+        """Return the reconciles a second, and the failed ones, since an earlier state."""
+        # A process that has started again counts from 0.
+        gained = {key: max(count - before.reconciles.get(key, 0), 0) for key, count in self.reconciles.items()}
+        return sum(gained.values()) / seconds, sum(gained.get(each, 0) for each in _FAILURES) / seconds
+
+    def rates_since(self, before: ControllerState, seconds: float) -> None:
+        """Set the rates from what was counted before."""
+        self.rate, self.failures = self.rates(before, seconds)
+
+
+def states_in(process: str, samples: Mapping[str, list[Sample]]) -> Iterator[ControllerState]:
+    """Yield the controllers in the samples of a page."""
+
+    def of(metric: str) -> Iterator[tuple[ControllerState, Mapping[str, str], float]]:
+        for labels, value in samples.get(metric, ()):
+            if labels.get("controller") in states:
+                yield states[labels["controller"]], labels, value
+
+    states = {
+        labels["controller"]: ControllerState(process, plain(labels["controller"]))
+        for labels, _ in samples.get("headway_controller_ready", ())
+    }
+    for metric, (name, kind) in _ONCE.items():
+        for state, _, value in of(metric):
+            setattr(state, name, kind(value))
+    for state, labels, value in of("headway_controller_phase"):
+        if value:
+            state.phase = plain(labels["phase"])
+    for state, labels, value in of("headway_queue_keys"):
+        if labels["state"] in _STATES:
+            setattr(state, _STATES[labels["state"]], int(value))
+    for state, labels, value in of("headway_reconcile_total"):
+        state.reconciles = {**state.reconciles, labels["outcome"]: int(value)}
+    for state, _, value in of("headway_cache_lag_revisions"):
+        state.lag = max(state.lag, int(value))
+    for state, _, value in of("headway_cache_resources"):
+        state.resources += int(value)
+    for state, _, value in of("headway_cache_primed"):
+        state.types += 1
+        state.primed += int(value)
+    yield from sorted(states.values(), key=lambda state: state.name)
+
+
+def states_of(process: str, statuses: Sequence[ControllerStatus]) -> list[ControllerState]:
+    """Return the controllers with these statuses, as a scrape of their metrics would."""
+    found: defaultdict[str, list[Sample]] = defaultdict(list)
+    for each in readings(statuses):
+        found[f"headway_{each.name}{'_total' if each.counts else ''}"].append((each.labels, each.value))
+    for status in statuses:
+        for outcome, count in status.reconciles.items():
+            found["headway_reconcile_total"].append(({"controller": status.name, "outcome": outcome}, count))
+    return list(states_in(process, found))

@@ -1,0 +1,22 @@
+"""The live page: what the controllers do, in a browser, beside the JSON of `headway.http`.
+
+    host = PageHost(apps, observe, registry, backend, writes=False)
+    services.add(PageService(host, registry))
+    further = page_paths(offered, writes=False)  # for `open_http`
+
+No number has a rule of its own here: `observe` has the numbers of `headway top` and of the metrics, `why` the answers,
+and `headway.controller` the places of the graph. `_host.py` looks at the controllers, and `_service.py` answers
+questions with the rights of their caller. `_paths.py` serves both to browsers, with the files in `assets/`.
+"""
+
+from typing import TYPE_CHECKING
+
+from headway.base import imported_later
+from headway.page._host import PageHost as PageHost
+from headway.page._service import PageService as PageService
+
+if TYPE_CHECKING:
+    from headway.page._paths import page_paths as page_paths
+
+# Imported on first use: Starlette is an extra.
+__getattr__ = imported_later(__name__, {"page_paths": "_paths"})

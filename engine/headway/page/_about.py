@@ -1,0 +1,193 @@
+"""The view of one resource: its content, why it is or is not done, a timeline, and its relatives."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.http import Exchange, resource_object
+from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id, type_name
+from headway.service import RESOURCE_SERVICE
+from headway.why import OBSERVE_SERVICE, Ref, Why, from_message
+
+OWNED = 200
+"""The number of owned resources, and of events, that are shown."""
+OWNERS = 8
+"""The number of owners that are shown, each the owner of the one before."""
+_EVENT = "Event"
+"""The kind of the resources that programs write for the readers of their owner."""
+
+
+async def about(exchange: Exchange, type: ResourceType[Any] | None, id: ResourceId) -> dict[str, Any]:
+    """Return the resource and why it is or is not done. Raises GRPCError if the caller may do neither."""
+    stored, refused = await _read(exchange, id)
+    why: Why | None = None
+    try:
+        reply = await exchange.call(f"/{OBSERVE_SERVICE}/Why", _message(observe_pb.WhyRequest(id=id.message())))
+        why = from_message(Why, reply.why)
+    except GRPCError as error:
+        if error.status is not Status.PERMISSION_DENIED or refused is not None:
+            raise
+    return {
+        "id": dataclasses.asdict(Ref.of(id.type, id.key)),
+        "resource": None if stored is None or type is None else document(type, stored),
+        "mayRead": refused is None,
+        "why": None if why is None else _why(why),
+    }
+
+
+def document(type: ResourceType[Any], stored: pb.Resource) -> dict[str, Any]:
+    """Return a stored resource as the page shows it. Everything that the page shows of a payload passes here."""
+    return resource_object(type, redacted_resource(type.view(stored)).message())
+
+
+def _why(why: Why) -> dict[str, Any]:
+    # The page shows the past as a timeline instead.
+    now = dataclasses.replace(
+        why, writes=(), controllers=tuple(dataclasses.replace(each, reconciles=()) for each in why.controllers)
+    )
+    refs = set(_refs(why)) - {why.resource}
+    return {
+        "at": why.at,
+        "sentences": [linked(each, refs) for each in now.sentences()[1:]],
+        "states": [
+            {
+                "controller": each.name,
+                "process": each.process,
+                "role": each.role,
+                "state": each.state,
+                "attempt": each.attempt,
+                "error": each.error,
+                "paused": each.paused,
+            }
+            for each in why.controllers
+        ],
+        "timeline": timeline(why),
+    }
+
+
+async def relatives(exchange: Exchange, id: ResourceId) -> dict[str, Any]:
+    """Return the owners of a resource, what it owns, and its events, as far as the caller may read them."""
+    stored, refused = await _read(exchange, id)
+    if refused is not None:
+        raise refused
+    owners: list[dict[str, Any]] = []
+    at = stored
+    while at is not None and at.owner is not None and len(owners) < OWNERS:
+        owner = resource_id(at.owner)
+        owners.append(dataclasses.asdict(Ref.of(owner.type, owner.key)))
+        if owner.type not in exchange.offered.registry:
+            break
+        at, _ = await _read(exchange, owner)
+    owned: list[pb.Resource] = []
+    if stored is not None:
+        request = pb.ListByOwnerRequest(owner=stored.id)
+        owned = list((await exchange.call(f"/{RESOURCE_SERVICE}/ListByOwner", _message(request))).resources)
+    events = [each for each in owned if type_name(each.id.type).kind == _EVENT]  # type: ignore[union-attr]  # stored
+    owned = [each for each in owned if each not in events]
+    return {
+        "owners": owners,
+        "owned": [_brief(each) for each in owned[:OWNED]],
+        "ownedCount": len(owned),
+        "events": [_event(exchange, each) for each in events[:OWNED]],
+    }
+
+
+def _brief(resource: pb.Resource) -> dict[str, Any]:
+    id = resource_id(resource.id)
+    return dataclasses.asdict(Ref.of(id.type, id.key))
+
+
+def _event(exchange: Exchange, resource: pb.Resource) -> dict[str, Any]:
+    """Return an event in the form of any resource, and so with whatever that leaves out."""
+    id = resource_id(resource.id)
+    type = exchange.offered.registry.find(id.type)
+    data = {} if type is None else document(type, resource).get("data", {})
+    return {"name": id.name, "version": resource.version, "data": data}
+
+
+def timeline(why: Why) -> list[dict[str, Any]]:
+    """Return the last changes and reconciles of a resource, the newest first."""
+    entries: list[dict[str, Any]] = [
+        {"at": each.at, "what": "write", "verb": each.verb, "by": each.writer, "revision": each.revision}
+        for each in why.writes
+    ]
+    for controller in why.controllers:
+        entries += [
+            {
+                "at": each.at,
+                "what": "run",
+                "controller": controller.name,
+                "outcome": each.outcome,
+                "attempt": each.attempt,
+                "seconds": each.seconds,
+                "error": each.error,
+                "traceback": each.traceback,
+                "writes": [
+                    {
+                        "how": write.how,
+                        "resource": None if write.resource is None else dataclasses.asdict(write.resource),
+                    }
+                    for write in each.writes
+                ],
+            }
+            for each in controller.reconciles
+        ]
+    return sorted(entries, key=lambda entry: entry["at"], reverse=True)
+
+
+def linked(sentence: str, refs: Iterable[Ref]) -> list[dict[str, Any]]:
+    """Return a sentence in pieces of text. A piece that names a resource refers to it."""
+    by_text = {str(each): each for each in sorted(refs, key=str)}
+    if not by_text:
+        return [{"text": sentence}]
+    longest_first = sorted(by_text, key=len, reverse=True)
+    # A name ends where no further character of a name follows.
+    pattern = re.compile(rf"(?<![\w/-])({'|'.join(map(re.escape, longest_first))})(?![\w/-])")
+    pieces: list[dict[str, Any]] = []
+    for number, text in enumerate(pattern.split(sentence)):
+        if number % 2:
+            pieces.append({"text": text, "ref": dataclasses.asdict(by_text[text])})
+        elif text:
+            pieces.append({"text": text})
+    return pieces
+
+
+def _refs(value: Any) -> Iterator[Ref]:
+    """Yield every resource that an answer names."""
+    if isinstance(value, Ref):
+        if value.name:
+            yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _refs(each)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _refs(getattr(value, field.name))
+
+
+async def _read(exchange: Exchange, id: ResourceId) -> tuple[pb.Resource | None, GRPCError | None]:
+    """Return what is stored, and the refusal of a caller who may not read it."""
+    try:
+        reply = await exchange.call(f"/{RESOURCE_SERVICE}/Read", _message(pb.ReadRequest(id=id.message())))
+    except GRPCError as error:
+        if error.status is Status.NOT_FOUND:
+            return None, None
+        if error.status is not Status.PERMISSION_DENIED:
+            raise
+        return None, error
+    stored: pb.Resource = reply.resource
+    return stored, None
+
+
+def _message(message: Any) -> Any:
+    async def requested() -> Any:
+        return message
+
+    return requested

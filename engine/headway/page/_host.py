@@ -1,0 +1,135 @@
+"""A look at the controllers of an engine, each second for a reader, and every five seconds without one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, NoReturn
+
+import trio
+
+from headway.base import wall_time
+from headway.controller import App, Graph, graph
+from headway.errors import HeadwayError
+from headway.observe import ControllerState, states_of
+from headway.page._priming import PrimingTimes
+from headway.page._ring import INTERVAL, Ring
+from headway.page._search import Cursors
+from headway.resource import Registry
+from headway.run import ControllerStatus, Supervisor
+from headway.storage import Backend
+from headway.why import ObserveHost
+
+TICK = 1.0
+"""The time between two looks while somebody watches, in seconds."""
+
+
+class Seen(NamedTuple):
+    """A controller at the last look.
+
+    Attributes:
+        now: the time of the look on Trio's clock.
+        state: its numbers, as `headway top` shows them, under the names of the app and the controller.
+        priming: the progress of each of its types while it is priming.
+    """
+
+    supervisor: Supervisor
+    status: ControllerStatus
+    state: ControllerState
+    priming: list[dict[str, Any]]
+    now: float
+
+
+class PageHost:
+    """The state of an engine, as the page knows it.
+
+    Args:
+        apps: the apps whose graph it shows.
+        observe: the controllers, and the answers about them.
+        writes: True if callers may also change things.
+
+    Attributes:
+        graph: the controllers and types of the apps.
+        ring: the numbers of the last 15 minutes.
+        seen: the controllers at the last look, by name.
+        number: the number of the last look.
+        at: the time of the last look, in seconds since 1970.
+        searching: the number of searches in progress of each caller.
+        cursors: where searches go on.
+    """
+
+    def __init__(
+        self, apps: Sequence[App], observe: ObserveHost, registry: Registry, backend: Backend, *, writes: bool = False
+    ) -> None:
+        self.graph: Graph = graph(*apps)
+        self.observe = observe
+        self.registry = registry
+        self.backend = backend
+        self.writes = writes
+        self.ring = Ring()
+        self.seen: Mapping[str, Seen] = {}
+        self.number = 0
+        self.at = 0.0
+        self.searching: dict[str, int] = {}
+        self.cursors = Cursors()
+        self._priming = PrimingTimes()
+        self._watching = 0
+        self._time = 0.0
+        self._looked = trio.Event()
+        self._wanted = trio.Event()
+
+    async def follow(self) -> NoReturn:
+        """Look again and again, until canceled."""
+        while True:
+            await self.look()
+            if not self._watching:
+                self._wanted = trio.Event()
+                with trio.move_on_after(INTERVAL):
+                    await self._wanted.wait()
+            with trio.move_on_at(self._time + TICK):
+                await trio.sleep_forever()
+
+    async def look(self) -> None:
+        """Look at all controllers now."""
+        now = trio.current_time()
+        found = {each.fence_name: each for each in self.observe.supervisors}
+        statuses = {name: dataclasses.replace(each.status(), name=name) for name, each in found.items()}
+        if self._priming.look(statuses, now):
+            await self._count()
+        states = {each.name: each for each in states_of("", list(statuses.values()))}
+        for name, state in states.items():
+            if name in self.seen and now > self._time:
+                state.rates_since(self.seen[name].state, now - self._time)
+        self.at, self._time = wall_time(), now
+        self.seen = {
+            name: Seen(found[name], status, states[name], self._priming.bars(name, status, now), now)
+            for name, status in statuses.items()
+        }
+        if self.ring.is_due(now):
+            self.ring.add(states.values(), now, self.at)
+        self.number += 1
+        self._looked.set()
+        self._looked = trio.Event()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look every second while the block runs."""
+        self._watching += 1
+        self._wanted.set()
+        try:
+            yield
+        finally:
+            self._watching -= 1
+
+    async def wait_newer(self, number: int) -> None:
+        """Wait until there is a look after the one of this number."""
+        while self.number <= number:
+            await self._looked.wait()
+
+    async def _count(self) -> None:
+        """Ask the store for its numbers of resources, if it can count without reading them all."""
+        count = getattr(self.backend, "count_kinds", None)
+        if count is not None:
+            with suppress(HeadwayError):
+                self._priming.totals = await count()

@@ -1,0 +1,134 @@
+"""The overview of the controllers and types, as JSON, reduced to what one caller may observe. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from headway.base import bounded
+from headway.controller import Graph, Sizes, placed
+from headway.page._host import PageHost, Seen
+from headway.resource import ResourceType, Scope, TypeName
+from headway.why import Ref
+
+FAILING = 20
+"""The number of failing resources that the overview lists."""
+_LONGEST = 500
+_SIZES = Sizes(width=lambda _: 216, height=68, row=46, gap=64, margin=8)
+"""Each box of the graph has room for a name and two lines of numbers."""
+
+
+class Visible(NamedTuple):
+    """The rights of a caller: visible controllers, known types, and the types whose numbers they may see."""
+
+    controllers: frozenset[str]
+    known: frozenset[TypeName]
+    observed: frozenset[TypeName]
+
+
+def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]]) -> dict[str, Any]:
+    """Return the state of the controllers at the last look, of the types, and the resources that fail."""
+    seen = {name: each for name, each in host.seen.items() if name in visible.controllers}
+    return {
+        "at": host.at,
+        "controllers": [_controller(host, name, each, visible) for name, each in seen.items()],
+        "types": [
+            _type(each, seen.values(), visible)
+            for each in types
+            if each.name in visible.known and each.scope is not Scope.UNDEFINED
+        ],
+        "failing": failing(seen),
+    }
+
+
+def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict[str, Any]:
+    status, state, definition = seen.status, seen.state, seen.supervisor.definition
+    whole = all(each.type in visible.observed for each in status.types)
+    return {
+        "name": name,
+        # Headway's own controllers are not in the graph of the apps.
+        "own": name not in host.graph.controllers,
+        "manages": "" if definition is None else str(definition.manages.name),
+        "process": seen.supervisor.process,
+        "leader": status.leader,
+        "phase": status.phase,
+        "seconds": round(status.seconds, 1),
+        "state": state.state,
+        "ready": state.ready,
+        "paused": status.paused,
+        # The text of a problem names types.
+        "problem": bounded(status.problem if whole else status.cause, _LONGEST),
+        "rate": state.rate,
+        "failures": state.failures,
+        "queued": state.queued,
+        "running": state.running,
+        "resting": state.resting,
+        "scheduled": state.scheduled,
+        "notDone": state.not_done,
+        "unmapped": status.unmapped,
+        "oldest": round(state.oldest, 1),
+        "lag": state.lag,
+        "restarts": state.restarts,
+        "priming": [each for each in seen.priming if TypeName(*each["type"].split(".")) in visible.observed],
+    }
+
+
+def _type(type: ResourceType[Any], seen: Iterable[Seen], visible: Visible) -> dict[str, Any]:
+    made: dict[str, Any] = {"type": str(type.name), "kind": type.name.kind, "scope": type.scope.name.lower()}
+    if type.name not in visible.observed:
+        return made
+    statuses = [each for one in seen for each in one.status.types if each.type.unversioned == type.name.unversioned]
+    # A part of a type says nothing about the whole.
+    whole = [each for each in statuses if not each.scope and each.primed]
+    return made | {
+        "resources": max((each.resources for each in whole), default=None),
+        "undecodable": max((len(each.undecodable) for each in statuses), default=0),
+        "cutOff": next((each.cut_off for each in statuses if each.cut_off), ""),
+    }
+
+
+def failing(seen: dict[str, Seen]) -> list[dict[str, Any]]:
+    """Return the resources whose last reconcile did not succeed, the newest first."""
+    newest = heapq.nlargest(
+        FAILING,
+        ((each.at, name, each) for name, one in seen.items() for each in one.status.not_done),
+        key=lambda entry: entry[0],
+    )
+    return [
+        {
+            "controller": name,
+            "resource": dataclasses.asdict(Ref.of(each.id.type, each.id.key)),
+            "outcome": each.outcome,
+            "error": bounded(each.error, _LONGEST),
+            "attempts": each.attempts,
+            "ago": round(seen[name].now - at, 1),
+            "until": None if each.until is None else round(each.until - seen[name].now, 1),
+        }
+        for at, name, each in newest
+    ]
+
+
+def picture(graph: Graph, visible: Visible) -> dict[str, Any]:
+    """Return the graph in pixels, without what the caller may not see."""
+    known = {str(each) for each in visible.known}
+    edges = [each for each in graph.edges if each.controller in visible.controllers and each.type in known]
+    used = {each.type for each in edges}
+    shown = dataclasses.replace(
+        graph,
+        types=tuple(each for each in graph.types if each in known and each in used),
+        controllers={name: each for name, each in graph.controllers.items() if name in visible.controllers},
+        edges=tuple(edges),
+    )
+    image = placed(shown.types, shown.controllers, shown.arrows(), _SIZES)
+    return {
+        "width": image.width,
+        "height": image.height,
+        "boxes": [
+            {"name": name, "type": name in shown.types, "x": box.x, "y": box.y - _SIZES.height / 2, "width": box.width}
+            for name, box in image.boxes.items()
+        ],
+        "boxHeight": _SIZES.height,
+        "arrows": [each._asdict() for each in image.arrows],
+    }

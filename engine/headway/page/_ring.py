@@ -1,0 +1,73 @@
+"""The numbers of the last 15 minutes: one point for each five seconds, in a bounded ring. No I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from headway.observe import ControllerState
+
+INTERVAL = 5.0
+"""The time between two points, in seconds."""
+POINTS = 180
+"""The number of points: those of 15 minutes."""
+CONTROLLERS = 500
+"""The number of controllers of which the ring has numbers. Further ones have no sparklines."""
+
+
+class Numbers(NamedTuple):
+    """The numbers of a controller at a point. Rates are per second, since the point before."""
+
+    rate: float
+    failures: float
+    queued: int
+    lag: int
+
+
+class Point(NamedTuple):
+    """The numbers of all controllers at one time, which is in seconds since 1970."""
+
+    number: int
+    at: float
+    of: Mapping[str, Numbers]
+
+
+class Ring:
+    """The points of the last 15 minutes."""
+
+    def __init__(self) -> None:
+        self._points: deque[Point] = deque(maxlen=POINTS)
+        self._before: dict[str, ControllerState] = {}
+        self._next = 1
+        self._time: float | None = None
+
+    def is_due(self, now: float) -> bool:
+        """Return True if it is time for the next point. ``now`` is on Trio's clock."""
+        return self._time is None or now - self._time >= INTERVAL * 0.999
+
+    def add(self, states: Iterable[ControllerState], now: float, at: float) -> None:
+        """Add a point. ``now`` is on Trio's clock, and ``at`` the same moment in seconds since 1970."""
+        seconds = 0.0 if self._time is None else now - self._time
+        of, before = dict[str, Numbers](), dict[str, ControllerState]()
+        for state in states:
+            if len(of) == CONTROLLERS:
+                break
+            known, before[state.name] = self._before.get(state.name), state
+            rate = failures = 0.0
+            if known is not None and seconds > 0:
+                rate, failures = state.rates(known, seconds)
+            of[state.name] = Numbers(round(rate, 2), round(failures, 2), state.queued, state.lag)
+        self._points.append(Point(self._next, at, of))
+        self._before, self._time = before, now
+        self._next += 1
+
+    def since(self, number: int, names: Iterable[str]) -> tuple[int, list[dict[str, Any]]]:
+        """Return the number of the last point, and the points after ``number`` with these controllers' numbers."""
+        wanted = list(names)
+        points = [
+            {"at": point.at, "of": {name: list(point.of[name]) for name in wanted if name in point.of}}
+            for point in self._points
+            if point.number > number
+        ]
+        return self._next - 1, points

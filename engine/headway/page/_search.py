@@ -1,0 +1,125 @@
+"""The search for resources of a type, in steps of bounded work."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from headway.base import give_way
+from headway.resource import Key, Kind, is_marked, pb, resource_key
+from headway.storage import Backend, Within
+
+STEP = 10_000
+"""The number of resources that one request examines at most."""
+ROWS = 100
+"""The number of resources that one answer shows at most."""
+_AT_ONCE = 500
+"""The number of resources to examine between two checkpoints. It takes less than a millisecond."""
+_CONDITIONS = 8
+_CURSORS = 10_000
+
+
+class Search(NamedTuple):
+    """A search for resources whose name contains ``text``, within a part of a type.
+
+    Attributes:
+        condition: the name of a condition, or empty for any.
+        state: the state that it has, such as ``FALSE``, or empty for any.
+        cursor: where the search goes on, from the answer before.
+    """
+
+    type: pb.Type
+    partition: str
+    namespace: str
+    text: str
+    condition: str
+    state: str
+    cursor: str
+    rows: int
+
+
+class Cursors:
+    """The places where searches go on. They stay here, because a key may be none that its caller may know."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[str, tuple[str, Key]] = OrderedDict()
+
+    def add(self, of: str, key: Key) -> str:
+        """Return the name of a place in the search that ``of`` describes."""
+        name = secrets.token_urlsafe(12)
+        self._keys[name] = of, key
+        if len(self._keys) > _CURSORS:
+            self._keys.popitem(last=False)
+        return name
+
+    def find(self, name: str, of: str) -> Key | None:
+        """Return a place, or None if it is not known, or is one of another search."""
+        found = self._keys.get(name)
+        return found[1] if found is not None and found[0] == of else None
+
+
+class Found(NamedTuple):
+    """A part of the result: the resources, and the last key that was examined, or None at the end."""
+
+    resources: list[pb.Resource]
+    examined: int
+    last: Key | None
+
+
+async def find(
+    backend: Backend,
+    kind: Kind,
+    within: Within,
+    wanted: Callable[[pb.Resource], bool],
+    text: str,
+    rows: int,
+    after: Key | None,
+) -> Found:
+    """Examine up to STEP resources after a key, and return the first ``rows`` that are wanted, in order of key."""
+    found: list[pb.Resource] = []
+    examined = 0
+    while examined < STEP:
+        most = min(_AT_ONCE, STEP - examined)
+        page, _ = await backend.list(kind, within, after=after, limit=most)
+        for index, resource in enumerate(page, 1):
+            # The name decides first, because that is the cheapest.
+            if text in resource.id.name and wanted(resource):  # type: ignore[union-attr]  # stored ids are whole
+                found.append(resource)
+                if len(found) == rows:
+                    return Found(found, examined + index, resource_key(resource))
+        examined += len(page)
+        if len(page) < most:
+            return Found(found, examined, None)
+        after = resource_key(page[-1])
+        await give_way()
+    return Found(found, examined, after)
+
+
+def has_condition(resource: pb.Resource, condition: str, state: str) -> bool:
+    """Return True if the resource has a condition of this name, in this state. Empty texts match any."""
+    return any(
+        condition in ("", each.type) and state in ("", _state(each))
+        for status in resource.status.values()
+        for each in status.conditions
+    )
+
+
+def row(resource: pb.Resource) -> dict[str, Any]:
+    """Return what a list shows of a resource."""
+    partition, namespace, name = resource_key(resource)
+    conditions = [each for status in resource.status.values() for each in status.conditions]
+    return {
+        "partition": partition,
+        "namespace": namespace,
+        "name": name,
+        "version": resource.version,
+        "deleting": is_marked(resource.metadata),
+        "conditions": [{"type": each.type, "state": _state(each)} for each in conditions[:_CONDITIONS]],
+    }
+
+
+def _state(condition: Any) -> str:
+    state = condition.state
+    return str(getattr(state, "name", None) or int(state)).removeprefix("STATE_")

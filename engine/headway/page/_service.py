@@ -1,0 +1,189 @@
+"""The answers of the page, with the rights of their caller. Its methods are handlers, as for gRPC.
+
+Paths and messages are the page's own, so none of this is offered over gRPC.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from grpclib import GRPCError
+from grpclib.const import Cardinality, Handler, Status
+
+from headway.page._host import PageHost
+from headway.page._overview import Visible, overview, picture
+from headway.page._search import Cursors, Search, find, has_condition, row
+from headway.resource import Registry, ResourceId, pb
+from headway.service import (
+    AccessChecks,
+    admit_id,
+    admit_within,
+    check_text,
+    denied,
+    invalid,
+    precondition,
+    resolve,
+    unary_handlers,
+)
+from headway.why import ObservePermissions
+
+PAGE_SERVICE = "headway.page"
+LIVE = f"/{PAGE_SERVICE}/Live"
+SEARCH = f"/{PAGE_SERVICE}/Search"
+SESSION = f"/{PAGE_SERVICE}/Session"
+RETRY = f"/{PAGE_SERVICE}/Retry"
+CALLER_SEARCHES = 4
+"""The number of searches of one caller at once."""
+
+
+class Retry(NamedTuple):
+    """A request to reconcile a resource now."""
+
+    controller: str
+    id: pb.Id
+
+
+class Event(NamedTuple):
+    """A server-sent event: its name, and its data as JSON."""
+
+    name: str
+    data: bytes
+
+
+class PageService:
+    """The page's own answers to one caller.
+
+    Args:
+        permissions: what the caller may do; without them, everything.
+    """
+
+    def __init__(self, host: PageHost, registry: Registry, permissions: ObservePermissions | None = None) -> None:
+        self._host = host
+        self._permissions = permissions
+        self._access = AccessChecks(permissions, registry)
+
+    async def session(self, _: None) -> dict[str, Any]:
+        """Answer who the caller is, if they have any right."""
+        self._access.check_any_known()
+        return {"caller": self._access.caller_name, "writes": self._host.writes}
+
+    async def live(self, stream: Any) -> None:
+        """Send the graph, the numbers of the last 15 minutes, and then each new state.
+
+        A caller who reads slowly gets fewer states: nothing is kept for them.
+        """
+        await stream.recv_message()
+        visible = self._visible()
+        host, types, at, looked = self._host, list(self._access.registry), 0, 0
+        await stream.send_message(Event("graph", _json(picture(host.graph, visible))))
+        last: dict[str, Any] = {}
+        with host.watching():
+            while True:
+                await host.wait_newer(looked)
+                looked = host.number
+                at, points = host.ring.since(at, visible.controllers)
+                if points:
+                    await stream.send_message(Event("points", _json(points)))
+                # The newest one, which may be newer than the one that was waited for.
+                state = overview(host, visible, types)
+                changed = {name: value for name, value in state.items() if value != last.get(name)}
+                await stream.send_message(Event("state", _json(changed)))
+                last = state
+
+    async def search(self, message: Search) -> dict[str, Any]:
+        """Answer with some resources of a type."""
+        access = self._access
+        type = resolve(access, message.type, "type")
+        any_unit = pb.Tenancy(partition=message.partition or "*", namespace=message.namespace or "*")
+        within = admit_within(type, any_unit, "", absent_is_any=False)
+        access.check_list(type.name, within)
+        for field in ("text", "condition", "state"):
+            check_text(field, getattr(message, field))
+        described = repr(message._replace(type=pb.Type(), cursor="", rows=0)) + str(type.name)
+        after = None
+        if message.cursor:
+            after = self._cursors.find(message.cursor, described)
+            if after is None:
+                raise invalid("cursor: this search cannot go on; begin it again")
+
+        def wanted(resource: pb.Resource) -> bool:
+            by_condition = not (message.condition or message.state)
+            return (by_condition or has_condition(resource, message.condition, message.state)) and access.shows(
+                resource
+            )
+
+        with self._turn():
+            found = await find(self._host.backend, type.kind, within, wanted, message.text.lower(), message.rows, after)
+        answer: dict[str, Any] = {"rows": [row(each) for each in found.resources]}
+        if found.last is not None:
+            answer["cursor"] = self._cursors.add(described, found.last)
+        if not access.restricted:
+            # Other callers would learn the number of resources that they may not see.
+            answer["examined"] = found.examined
+        return answer
+
+    async def retry(self, message: Retry) -> dict[str, Any]:
+        """Reconcile a resource now, whatever delay it has."""
+        type, key = admit_id(self._access, message.id, "id")
+        self._access.check_write(message.id, None)
+        id = ResourceId(type.name, key[2], key[0], key[1])
+        check_text("controller", message.controller)
+        found = next((each for each in self._host.observe.supervisors if each.fence_name == message.controller), None)
+        definition = None if found is None else found.definition
+        if found is None or definition is None or definition.manages.kind != type.kind:
+            raise invalid(f"controller: no controller of this name manages {type.name} in the server's process")
+        if not found.retry(key):
+            raise precondition(f"{message.controller} does not reconcile {id} in this process now")
+        return {}
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """Return the handlers by path."""
+        unary = unary_handlers(
+            PAGE_SERVICE,
+            Session=(self.session, type(None), dict),
+            Search=(self.search, Search, dict),
+            Retry=(self.retry, Retry, dict),
+        )
+        return {**unary, LIVE: Handler(self.live, Cardinality.UNARY_STREAM, type(None), Event)}
+
+    @property
+    def _cursors(self) -> Cursors:
+        return self._host.cursors
+
+    def _visible(self) -> Visible:
+        """Return what the caller may see. Raises PERMISSION_DENIED if that is nothing."""
+        permissions, registry = self._permissions, self._access.registry
+        known = frozenset(each.name for each in registry if self._access.knows(each.name))
+        if permissions is None:
+            return Visible(frozenset(each.fence_name for each in self._host.observe.supervisors), known, known)
+        observed = frozenset(name for name in known if permissions.may_observe_all(name))
+        controllers = {
+            each.fence_name
+            for each in self._host.observe.supervisors
+            if each.definition is not None and each.definition.manages.name in observed
+        }
+        if not observed:
+            raise denied("permission denied: there is no type that you may observe everywhere")
+        return Visible(frozenset(controllers), known, observed)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Count a search of the caller while the block runs."""
+        account = getattr(self._permissions, "caller", "")
+        searching = self._host.searching
+        if searching.get(account, 0) >= CALLER_SEARCHES:
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, f"you have {CALLER_SEARCHES} searches in progress: wait for one")
+        searching[account] = searching.get(account, 0) + 1
+        try:
+            yield
+        finally:
+            searching[account] -= 1
+            if not searching[account]:
+                del searching[account]
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

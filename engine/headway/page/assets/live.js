@@ -1,0 +1,64 @@
+// The state of the controllers, as the server sends it.
+
+import { learn, session } from "./api.js";
+
+export const POINTS = 180;
+
+export const live = {
+  connected: false, at: 0, graph: null, controllers: [], types: [], failing: [],
+  history: new Map(), // by controller: the numbers of the last 15 minutes
+};
+
+let source = null;
+let listener = () => {};
+let again = null;
+
+/** Call a function after every change, also of the session, and begin to receive. */
+export function follow(changed) {
+  listener = changed;
+  connect();
+}
+
+/** Stop to receive, until `follow`. */
+export function leave() {
+  clearTimeout(again);
+  source?.close();
+  source = null;
+  live.connected = false;
+}
+
+function connect() {
+  leave();
+  const mine = source = new EventSource("/page/live");
+  mine.addEventListener("graph", (event) => {
+    // A new beginning: the server sends all points again.
+    Object.assign(live, { graph: JSON.parse(event.data), connected: true });
+    live.history.clear();
+  });
+  mine.addEventListener("points", (event) => JSON.parse(event.data).forEach(addPoint));
+  mine.addEventListener("state", (event) => {
+    Object.assign(live, JSON.parse(event.data), { connected: true });
+    listener();
+  });
+  mine.addEventListener("failed", () => lost(mine));
+  mine.onerror = () => lost(mine);
+}
+
+function addPoint(point) {
+  for (const [name, numbers] of Object.entries(point.of)) {
+    if (!live.history.has(name)) live.history.set(name, []);
+    const points = live.history.get(name);
+    points.push({ at: point.at, rate: numbers[0], failures: numbers[1], queued: numbers[2], lag: numbers[3] });
+    if (points.length > POINTS) points.shift();
+  }
+}
+
+async function lost(of) {
+  if (of !== source) return;
+  leave();
+  // It may have ended with the session; otherwise the server is stopping, or cannot be reached.
+  let reached = true;
+  try { await learn(); } catch { reached = false; }
+  listener();
+  if (session.allowed || !reached) again = setTimeout(connect, 1500);
+}

@@ -1,0 +1,123 @@
+// The overview: what all controllers do, and what fails.
+
+import { h } from "./dom.js";
+import { live } from "./live.js";
+import { chart, picture, sparkline, stateText, tone } from "./charts.js";
+import { controllerLink, count, kind, named, rate, resourceLink, seconds, typeLink } from "./text.js";
+import { pauseButtons, retryButton } from "./actions.js";
+
+/** Return the content of the overview. */
+export function overview() {
+  const mine = live.controllers.filter((each) => !each.own);
+  const own = live.controllers.filter((each) => each.own);
+  return [
+    h("h1", { class: "hidden" }, "Overview"),
+    summary(live.controllers),
+    priming(live.controllers),
+    failing(live.failing, live.controllers.reduce((total, each) => total + each.notDone, 0)),
+    live.graph && live.graph.boxes.length > 0 && h("section", { "aria-labelledby": "graph-title" },
+      h("h2", { id: "graph-title" }, "Graph"),
+      h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "The graph, which scrolls" }, picture(live.graph, live.controllers, live.types)),
+      h("p", { class: "legend", "aria-hidden": "true" }, h("span", { class: "triggers" }, "a change triggers"), h("span", { class: "reads" }, "reads"), h("span", { class: "writes" }, "writes"))),
+    h("section", { "aria-labelledby": "controllers-title" },
+      h("h2", { id: "controllers-title" }, "Controllers"),
+      mine.length ? table(mine) : h("p", { class: "empty" }, "There is no controller here that you may observe."),
+      own.length > 0 && h("details", { class: "own" }, h("summary", null, `Headway’s own (${own.length})`), table(own))),
+  ];
+}
+
+function summary(controllers) {
+  const unready = controllers.filter((each) => !each.ready && each.phase !== "standby").length;
+  const paused = controllers.filter((each) => each.paused !== null).length;
+  const sum = (field) => controllers.reduce((total, each) => total + (each[field] || 0), 0);
+  const failed = sum("failures");
+  return h("dl", { class: "tiles" },
+    tile("Controllers", count(controllers.length), paused ? `${paused} paused` : unready ? `${unready} not ready` : "all ready", unready || paused ? "warn" : "good"),
+    tile("Reconciles", rate(sum("rate")), `${count(sum("running"))} running`),
+    tile("Failed", rate(failed), `${count(sum("notDone"))} not done`, failed || sum("notDone") ? "bad" : ""),
+    tile("Queued", count(sum("queued")), `${count(sum("resting"))} backing off`),
+    tile("Lag", count(Math.max(0, ...controllers.map((each) => each.lag))), "revisions, at most"));
+}
+
+function tile(name, value, below, toned = "") {
+  return h("div", { class: "tile " + toned }, h("dt", null, name), h("dd", null, h("strong", null, value), h("small", null, below)));
+}
+
+function priming(controllers) {
+  const all = controllers.filter((each) => each.priming.length);
+  if (!all.length) return null;
+  return h("section", { class: "priming", "aria-labelledby": "priming-title" },
+    h("h2", { id: "priming-title" }, "Priming"),
+    all.map((controller) => h("div", { key: controller.name, class: "group" },
+      h("h3", null, h("a", { href: controllerLink(controller.name) }, controller.name)),
+      bars(controller.priming))));
+}
+
+/** Return the progress of the types of a controller. */
+export function bars(types) {
+  return h("ul", { class: "bars" }, types.map((each) => {
+    const known = each.total !== null && each.total > 0;
+    const text = each.done ? `${count(each.received)} received` : `${count(each.received)}${each.total !== null ? " of " + count(each.total) : ""} received${each.left !== null ? ", about " + seconds(each.left) + " left" : ""}`;
+    return h("li", { key: each.of, class: each.done ? "done" : "" },
+      h("span", { class: "of" }, kind(each.type), each.of !== each.type && h("small", null, " " + each.of.slice(each.type.length))),
+      h("progress", { max: known ? each.total : 1, value: each.done ? (known ? each.total : 1) : known ? each.received : each.total === null ? null : 0, "aria-label": `${each.of}: ${text}` }),
+      h("span", { class: "counts" }, text),
+      each.cutOff && h("span", { class: "bad" }, each.cutOff));
+  }));
+}
+
+const SHOWN = 6;
+
+/** Return the list of failing resources, of which `all` is the number. */
+export function failing(entries, all) {
+  if (!entries.length) return null;
+  const more = entries.slice(SHOWN);
+  return h("section", { class: "failing", "aria-labelledby": "failing-title" },
+    h("h2", { id: "failing-title" }, "Failing", h("small", null, ` ${count(all)} not done`)),
+    h("ul", null, entries.slice(0, SHOWN).map(failure)),
+    more.length > 0 && h("details", null, h("summary", null, `${more.length} more${all > entries.length ? ` of ${count(all)}` : ""}`), h("ul", null, more.map(failure))));
+}
+
+function failure(each) {
+  const again = each.until === null ? "waits for a change" : each.until > 0 ? `again in ${seconds(each.until)}` : "again now";
+  return h("li", { key: each.controller + resourceLink(each.resource) },
+    h("a", { href: resourceLink(each.resource) }, h("span", { class: "kind" }, kind(each.resource.type)), " ", named(each.resource)),
+    h("span", { class: "error" }, each.error),
+    h("span", { class: "meta" }, `${each.controller}, attempt ${each.attempts}, ${seconds(Math.max(0, each.ago))} ago, ${again}`),
+    retryButton(each.controller, each.resource));
+}
+
+const HEADS = [["Rate", "rate"], ["Failed", "failures"], ["Queued", "queued"], ["Running", "running"], ["Backing off", "resting"], ["Not done", "notDone"], ["Oldest", "oldest"], ["Lag", "lag"]];
+
+function table(controllers) {
+  return h("div", { class: "wide" }, h("table", { class: "controllers" },
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Controller"), h("th", { scope: "col" }, "State"), h("th", { scope: "col" }, "15 minutes"), HEADS.map(([head]) => h("th", { scope: "col", class: "number" }, head)))),
+    h("tbody", null, controllers.map((each) => h("tr", { key: each.name, class: tone(each) },
+      h("th", { scope: "row" }, h("a", { href: controllerLink(each.name) }, each.name)),
+      h("td", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(each), each.problem && h("small", null, each.problem)),
+      h("td", { class: "sparks" }, sparkline(live.history.get(each.name) || [], each.name)),
+      cell("Rate", rate(each.rate)), cell("Failed", rate(each.failures), each.failures > 0), cell("Queued", count(each.queued)), cell("Running", count(each.running)),
+      cell("Backing off", count(each.resting)), cell("Not done", count(each.notDone), each.notDone > 0), cell("Oldest", each.oldest ? seconds(each.oldest) : "–"), cell("Lag", count(each.lag)))))));
+}
+
+function cell(label, text, bad = false) {
+  return h("td", { class: "number" + (bad ? " bad" : ""), "data-label": label }, text);
+}
+
+/** Return the view of one controller. */
+export function controllerView(name) {
+  const of = live.controllers.find((each) => each.name === name);
+  if (!of) return [h("h1", null, name), h("p", { class: "empty" }, live.connected ? "No controller of this name that you may observe runs in this process." : "Connecting…")];
+  const points = live.history.get(name) || [];
+  return [
+    h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview"), " / "),
+    h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
+    h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", ` for ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
+    of.problem && h("p", { class: "problem" }, `It ${of.problem}.`),
+    h("p", { class: "actions" }, of.manages && h("a", { class: "button", href: typeLink(of.manages) }, "Resources of " + kind(of.manages)), pauseButtons(of)),
+    of.priming.length > 0 && h("section", { class: "priming" }, h("h2", null, "Priming"), bars(of.priming)),
+    h("div", { class: "charts" }, chart(points, "rate", "Reconciles a second", rate), chart(points, "failures", "Failed a second", rate), chart(points, "queued", "Queued", count), chart(points, "lag", "Lag in revisions", count)),
+    h("dl", { class: "facts" }, [["Queued", count(of.queued)], ["Running", count(of.running)], ["Backing off", count(of.resting)], ["Scheduled", count(of.scheduled)], ["Not done", count(of.notDone)], ["Not yet mapped", count(of.unmapped)], ["Oldest ready key", of.oldest ? seconds(of.oldest) : "–"], ["Process", of.process]].map(([head, text]) => h("div", null, h("dt", null, head), h("dd", null, text)))),
+    failing(live.failing.filter((each) => each.controller === name), of.notDone),
+  ];
+}

@@ -1,0 +1,165 @@
+// One resource: its content, why it is or is not done, what happened to it, and its relatives.
+
+import { h } from "./dom.js";
+import { ask, learn } from "./api.js";
+import { count, kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
+import { badge } from "./resources.js";
+import { deleteButton, editButton, retryButton } from "./actions.js";
+
+/** A view of a resource, which follows it. */
+export class Resource {
+  constructor(ref, redraw) {
+    this.ref = ref;
+    this.redraw = redraw;
+    this.shown = null;
+    this.relatives = null;
+    this.error = "";
+    this.connect();
+    this.look();
+  }
+
+  close() {
+    this.closed = true;
+    this.source?.close();
+    clearTimeout(this.timer);
+    clearTimeout(this.again);
+  }
+
+  connect() {
+    if (this.closed) return;
+    this.source?.close();
+    const mine = this.source = new EventSource("/page/resource?" + new URLSearchParams(this.ref));
+    mine.addEventListener("resource", (event) => {
+      const version = this.shown?.resource?.version;
+      this.shown = JSON.parse(event.data);
+      this.error = "";
+      if (version !== this.shown.resource?.version) this.look();
+      this.redraw();
+    });
+    mine.addEventListener("failed", (event) => this.lost(mine, JSON.parse(event.data).message));
+    mine.onerror = () => this.lost(mine, "");
+  }
+
+  async lost(of, message) {
+    if (of !== this.source || this.closed) return;
+    of.close();
+    this.error = message;
+    if (!message) {
+      // A stream that was refused does not tell why.
+      try { await learn(); await ask("/page/relatives", this.ref); } catch (error) { this.error = error.message; }
+    }
+    this.redraw();
+    this.again = setTimeout(() => this.connect(), 2000);
+  }
+
+  async look() {
+    clearTimeout(this.timer);
+    try { this.relatives = await ask("/page/relatives", this.ref); } catch { this.relatives = null; }
+    if (this.closed) return;
+    this.redraw();
+    this.timer = setTimeout(() => this.look(), 10000);
+  }
+
+  content() {
+    const { ref, shown } = this;
+    const resource = shown?.resource;
+    const units = [ref.partition, ref.namespace].filter(Boolean).join(" / ");
+    return [
+      h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/resources" }, "Resources"), " / ", h("a", { href: typeLink(ref.type) }, kind(ref.type)), units && ` / ${units}`, " / "),
+      h("h1", null, h("span", { class: "kind" }, kind(ref.type)), " ", h("span", { class: "name" }, ref.name)),
+      this.error && h("p", { class: "problem", role: "alert" }, this.error),
+      !shown && !this.error && h("p", { class: "empty" }, "Loading…"),
+      shown && this.badges(shown),
+      shown && h("p", { class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.managing().map((each) => retryButton(each.controller, ref, "Reconcile now"))),
+      shown && h("div", { class: "columns" },
+        h("div", null, this.why(shown), this.timeline(shown)),
+        h("div", null, this.payload(shown), this.status(resource), this.family(), this.events())),
+    ];
+  }
+
+  managing() {
+    return (this.shown?.why?.states || []).filter((each) => each.role === "manages");
+  }
+
+  badges(shown) {
+    const states = this.managing();
+    return h("p", { class: "badges" },
+      !shown.resource && shown.mayRead && h("span", { class: "badge warn" }, "not stored"),
+      states.map((each) => h("span", { key: each.controller + each.process, class: "badge " + (each.error ? "bad" : each.paused ? "warn" : ["idle", "scheduled"].includes(each.state) ? "good" : "quiet") }, `${each.controller}: ${each.paused ? "paused" : each.state}`)),
+      shown.resource && h("span", { class: "meta" }, `version ${shown.resource.version}`));
+  }
+
+  why(shown) {
+    if (!shown.why) return h("section", null, h("h2", null, "Why"), h("p", { class: "empty" }, "You may not observe this resource."));
+    return h("section", { "aria-labelledby": "why-title" }, h("h2", { id: "why-title" }, "Why"),
+      h("div", { class: "sentences" }, shown.why.sentences.map((pieces, index) => {
+        const text = pieces.map((each) => each.text).join("");
+        const depth = Math.min(3, Math.floor((text.length - text.trimStart().length) / 2));
+        const code = depth >= 3;
+        return h(code ? "code" : "p", { key: index, class: "depth" + depth + (/^ *(The last error|Unmapped)/.test(text) ? " bad" : "") },
+          pieces.map((each, at) => (each.ref ? h("a", { key: at, href: resourceLink(each.ref) }, each.text) : at === 0 && !code ? each.text.trimStart() : code && at === 0 ? each.text.replace(/^ {6}/, "") : each.text)));
+      })));
+  }
+
+  timeline(shown) {
+    const entries = shown.why?.timeline || [];
+    return h("section", { "aria-labelledby": "timeline-title" }, h("h2", { id: "timeline-title" }, "Timeline"),
+      entries.length ? h("ol", { class: "timeline" }, entries.map((each) => (each.what === "write" ? this.write(each) : this.run(each)))) : h("p", { class: "empty" }, "The journal has nothing about it."));
+  }
+
+  write(each) {
+    return h("li", { key: "w" + each.revision, class: "write" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)), h("div", null, h("span", null, `${each.verb[0].toUpperCase()}${each.verb.slice(1)}`, each.by && ` by ${each.by}`), h("small", null, `revision ${each.revision}`)));
+  }
+
+  run(each) {
+    const bad = ["failed", "permanent"].includes(each.outcome);
+    const wrote = each.writes.map((write) => `${write.how} ${write.resource ? kind(write.resource.type) + " " + named(write.resource) : ""}`.trim()).join(", ");
+    return h("li", { key: "r" + each.controller + each.at, class: bad ? "run bad" : "run" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)),
+      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`), h("small", null, `attempt ${each.attempt}, ${seconds(each.seconds)}${wrote ? ", " + wrote : ""}`),
+        each.error && (each.traceback ? h("details", null, h("summary", { class: "error" }, each.error), h("pre", null, each.traceback)) : h("span", { class: "error" }, each.error))));
+  }
+
+  payload(shown) {
+    const resource = shown.resource;
+    if (!shown.mayRead) return h("section", null, h("h2", null, "Payload"), h("p", { class: "empty" }, "You may not read this resource."));
+    if (!resource) return null;
+    return h("section", { "aria-labelledby": "payload-title" }, h("h2", { id: "payload-title" }, "Payload"),
+      resource.undecodable ? h("p", { class: "problem" }, resource.undecodable) : h("pre", { class: "payload", tabindex: 0 }, JSON.stringify(resource.data ?? {}, null, 2)),
+      resource.metadata && h("dl", { class: "facts" }, Object.entries(resource.metadata).map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value)))));
+  }
+
+  status(resource) {
+    const statuses = Object.entries(resource?.status || {});
+    if (!statuses.length) return null;
+    return h("section", { "aria-labelledby": "status-title" }, h("h2", { id: "status-title" }, "Status"),
+      statuses.map(([key, status]) => h("div", { key, class: "group" },
+        h("h3", null, key, status.observedGeneration !== resource.generation && h("small", null, " of an older generation")),
+        h("ul", { class: "conditions" }, (status.conditions || []).map((each) => h("li", { key: each.type }, badge({ type: each.type, state: (each.state || "UNKNOWN").replace("STATE_", "") }, 0), h("span", null, [each.reason, each.message].filter(Boolean).join(": "))))))));
+  }
+
+  family() {
+    const relatives = this.relatives;
+    if (!relatives || (!relatives.owners.length && !relatives.owned.length)) return null;
+    const link = (each) => h("a", { href: resourceLink(each) }, h("span", { class: "kind" }, kind(each.type)), " ", named(each));
+    let tree = h("ul", null, relatives.owned.map((each) => h("li", { key: resourceLink(each) }, link(each))), relatives.ownedCount > relatives.owned.length && h("li", null, `and ${relatives.ownedCount - relatives.owned.length} more`));
+    tree = h("ul", null, h("li", null, h("strong", null, h("span", { class: "kind" }, kind(this.ref.type)), " ", named(this.ref)), tree));
+    for (const owner of relatives.owners) tree = h("ul", null, h("li", null, link(owner), tree));
+    return h("section", { "aria-labelledby": "tree-title" }, h("h2", { id: "tree-title" }, "Owners and owned"), h("div", { class: "tree" }, tree));
+  }
+
+  events() {
+    const events = this.relatives?.events || [];
+    if (!events.length) return null;
+    return h("section", { "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Events"),
+      events.map((each) => h("div", { key: each.name, class: "group" }, happened(each.data))));
+  }
+}
+
+/** Return the entries of an event resource, the newest first; any other content as it is. */
+function happened(data) {
+  if (!Array.isArray(data.entries)) return h("pre", null, JSON.stringify(data, null, 1));
+  return h("ul", { class: "events" }, [...data.entries].reverse().map((each, index) => h("li", { key: index },
+    h("span", { class: "badge " + (each.warning ? "warn" : "quiet") }, String(each.reason)), h("span", null, String(each.text ?? "")),
+    h("small", null, [each.count > 1 && `${count(each.count)} times`, each.last && `last at ${moment(Date.parse(each.last) / 1000)}`, each.controller].filter(Boolean).join(", ")))),
+    data.dropped > 0 && h("li", null, h("small", null, `${count(data.dropped)} older ones were dropped`)));
+}

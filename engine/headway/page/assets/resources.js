@@ -1,0 +1,125 @@
+// The search for resources of a type. The server examines a bounded number at a time, and this goes on as asked.
+
+import { h, render } from "./dom.js";
+import { ask } from "./api.js";
+import { live } from "./live.js";
+import { count, kind, named, resourceLink, typeLink } from "./text.js";
+import { createButton } from "./actions.js";
+
+const ROWS = 50;
+const AGAIN = 3000;
+const STATES = ["", "TRUE", "FALSE", "UNKNOWN"];
+
+/** A view of the resources of a type. */
+export class Resources {
+  constructor(main, type, redraw) {
+    this.main = main;
+    this.type = type;
+    this.redraw = redraw;
+    this.query = { q: "", partition: "", namespace: "", condition: "", state: "" };
+    this.rows = [];
+    this.cursor = "";
+    this.examined = 0;
+    this.busy = false;
+    this.error = "";
+    this.timer = null;
+    if (type) this.search();
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    clearTimeout(this.typing);
+    this.aborter?.abort();
+  }
+
+  async search(quietly = false) {
+    clearTimeout(this.timer);
+    this.aborter?.abort();
+    const mine = this.aborter = new AbortController();
+    if (!quietly) Object.assign(this, { rows: [], cursor: "", examined: 0 });
+    await this.step(mine, quietly);
+  }
+
+  /** Search on, until a page is full or everything is examined. */
+  async step(mine = this.aborter, quietly = false) {
+    this.busy = !quietly;
+    this.redraw();
+    const wanted = (quietly ? 0 : this.rows.length) + ROWS;
+    let [rows, cursor, examined] = quietly ? [[], "", 0] : [this.rows, this.cursor, this.examined];
+    try {
+      do {
+        const answer = await ask("/page/search", { type: this.type, ...this.query, cursor, rows: Math.min(ROWS, wanted - rows.length) }, mine.signal);
+        rows = [...rows, ...answer.rows];
+        cursor = answer.cursor || "";
+        examined += answer.examined || 0;
+        if (!quietly) { Object.assign(this, { rows, cursor, examined, error: "" }); this.redraw(); }
+      } while (cursor && rows.length < wanted && !quietly);
+      Object.assign(this, { rows, cursor, examined, error: "" });
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.error = error.message;
+    }
+    this.busy = false;
+    this.redraw();
+    // What one request has found is looked at again; more would be asked for again and again.
+    if (!this.error && this.rows.length <= ROWS && this.examined <= 10000) this.timer = setTimeout(() => (document.hidden ? this.search(true) : this.search(true)), AGAIN);
+  }
+
+  set(name, value) {
+    this.query = { ...this.query, [name]: value.trim() };
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => this.search(), 200);
+  }
+
+  content() {
+    const types = [...live.types].sort((a, b) => a.type.localeCompare(b.type));
+    const scope = types.find((each) => each.type === this.type)?.scope;
+    return [
+      h("h1", null, "Resources"),
+      h("form", { class: "search", role: "search", onsubmit: (event) => { event.preventDefault(); this.search(); } },
+        h("label", { class: "type" }, "Type", h("select", { id: "type", value: this.type, onchange: (event) => { location.hash = typeLink(event.target.value); } },
+          h("option", { value: "", key: "" }, "Choose a type"),
+          types.map((each) => h("option", { key: each.type, value: each.type, selected: each.type === this.type }, `${each.kind} (${each.type})`)))),
+        h("label", { class: "text" }, "Name contains", h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", oninput: (event) => this.set("q", event.target.value) })),
+        scope !== "cluster" && this.field("Partition", "partition"),
+        scope === "namespace" && this.field("Namespace", "namespace"),
+        this.field("Condition", "condition", "any"),
+        h("label", null, "State", h("select", { value: this.query.state, onchange: (event) => this.set("state", event.target.value) }, STATES.map((each) => h("option", { key: each, value: each }, each || "any")))),
+        createButton(this.type)),
+      this.error ? h("p", { class: "problem", role: "alert" }, this.error) : this.type ? this.found() : this.all(types),
+    ];
+  }
+
+  field(label, name, empty = "any") {
+    return h("label", { key: name }, label, h("input", { name, placeholder: empty, autocomplete: "off", spellcheck: "false", oninput: (event) => this.set(name, event.target.value) }));
+  }
+
+  all(types) {
+    return h("ul", { class: "types" }, types.map((each) => h("li", { key: each.type }, h("a", { href: typeLink(each.type) }, h("strong", null, each.kind), h("small", null, each.type)), h("span", { class: "number" }, each.resources === null || each.resources === undefined ? "" : count(each.resources)))));
+  }
+
+  found() {
+    const text = this.busy ? `Searching… ${count(this.rows.length)} found` : `${count(this.rows.length)}${this.cursor ? " or more" : ""} found`;
+    return h("section", { "aria-label": "Found" },
+      h("p", { class: "meta", role: "status" }, text + (this.examined ? `, ${count(this.examined)} examined` : "")),
+      this.rows.length > 0 && h("table", { class: "found" },
+        h("thead", null, h("tr", null, ["Name", "Partition", "Namespace", "Conditions", "Version"].map((head) => h("th", { scope: "col", class: head === "Version" ? "number" : null }, head)))),
+        h("tbody", null, this.rows.map((each) => this.row(each)))),
+      !this.busy && !this.rows.length && h("p", { class: "empty" }, `No ${kind(this.type)} fits this.`),
+      this.cursor && !this.busy && h("button", { type: "button", onclick: () => this.step() }, "Search on"));
+  }
+
+  row(each) {
+    const ref = { type: this.type, ...each };
+    return h("tr", { key: resourceLink(ref) },
+      h("th", { scope: "row" }, h("a", { href: resourceLink(ref) }, each.name), each.deleting && h("span", { class: "badge warn" }, "deleting")),
+      h("td", { "data-label": "Partition" }, each.partition), h("td", { "data-label": "Namespace" }, each.namespace),
+      h("td", { "data-label": "Conditions" }, each.conditions.length ? each.conditions.map(badge) : "–"),
+      h("td", { class: "number", "data-label": "Version" }, each.version));
+  }
+}
+
+/** Return a condition as a badge. */
+export function badge(condition, index) {
+  return h("span", { key: index + condition.type, class: "badge " + ({ TRUE: "good", FALSE: "bad" }[condition.state] || "quiet") }, `${condition.type} ${condition.state.toLowerCase()}`);
+}

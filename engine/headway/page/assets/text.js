@@ -1,0 +1,54 @@
+// Numbers, times and names as text.
+
+/** Return a count with separators of thousands. */
+export function count(number) {
+  return number === null || number === undefined ? "–" : Math.round(number).toLocaleString("en-US");
+}
+
+/** Return a rate a second. */
+export function rate(number) {
+  if (number === null || number === undefined) return "–";
+  return (number >= 100 ? Math.round(number).toLocaleString("en-US") : number.toFixed(1)) + "/s";
+}
+
+/** Return a duration, of at most two units. */
+export function seconds(number) {
+  if (number === null || number === undefined) return "–";
+  if (number < 1) return Math.round(number * 1000) + " ms";
+  if (number < 120) return Math.round(number) + " s";
+  if (number < 7200) return Math.round(number / 60) + " min";
+  return Math.round(number / 3600) + " h";
+}
+
+/** Return a time of day, with its date unless that is today. */
+export function moment(at) {
+  const date = new Date(at * 1000);
+  const time = date.toLocaleTimeString("en-GB");
+  return date.toDateString() === new Date().toDateString() ? time : date.toLocaleDateString("en-CA") + " " + time;
+}
+
+/** Return the link to a resource. */
+export function resourceLink(ref) {
+  return "#/resource/" + [ref.type, ref.partition, ref.namespace, ref.name].map(encodeURIComponent).join("/");
+}
+
+/** Return the link to a controller. */
+export function controllerLink(name) {
+  return "#/controller/" + encodeURIComponent(name);
+}
+
+/** Return the link to the resources of a type. */
+export function typeLink(type) {
+  return "#/resources/" + encodeURIComponent(type);
+}
+
+/** Return a type without its group and version. */
+export function kind(type) {
+  return type.slice(type.lastIndexOf(".") + 1);
+}
+
+/** Return a resource as text, without its default tenancy. */
+export function named(ref) {
+  const units = [ref.partition, ref.namespace].filter((each) => each && each !== "default");
+  return [...units, ref.name].join("/");
+}

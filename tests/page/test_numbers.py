@@ -1,0 +1,259 @@
+"""The numbers of the page: bounded, the same as elsewhere, and never behind for a slow reader."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from grpclib import GRPCError
+from trio.testing import MockClock
+
+import headway
+from headway import field
+from headway.observe import Metrics, Sample, states_in, states_of
+from headway.page import PageHost, PageService
+from headway.page._about import document, linked, timeline
+from headway.page._priming import PrimingTimes
+from headway.page._ring import POINTS, Ring
+from headway.page._search import STEP, Search
+from headway.page._service import CALLER_SEARCHES, Event
+from headway.resource import TypeName
+from headway.run import ControllerStatus, TypeStatus
+from headway.storage import MemoryBackend
+from headway.why import ControllerWhy, ObserveHost, PastReconcile, PastWrite, Ref, Why
+from tests.page import shop
+from tests.page.gated import GatedSnapshots, Kept
+from tests.page.kit import until
+from tests.page.shop import store_depots
+
+ORDERS = TypeName("shop", "v1", "Order")
+
+
+def running(name: str, **reconciles: int) -> ControllerStatus:
+    return ControllerStatus(name, "running", 5.0, reconciles=reconciles)
+
+
+def test_ring_holds_the_last_fifteen_minutes() -> None:
+    """However long it runs, it keeps as many points, and gives only those that a reader lacks."""
+    ring = Ring()
+    for step in range(POINTS + 50):
+        assert ring.is_due(step * 5.0)
+        ring.add(states_of("", [running("a/b", done=step * 10, failed=step)]), step * 5.0, 1000.0 + step * 5)
+        assert not ring.is_due(step * 5.0 + 4)
+    at, points = ring.since(0, ["a/b", "other"])
+    assert (at, len(points)) == (POINTS + 50, POINTS)
+    # 10 done and 1 failed in five seconds.
+    assert points[-1] == {"at": 1000.0 + (POINTS + 49) * 5, "of": {"a/b": [2.2, 0.2, 0, 0]}}
+    assert ring.since(at, ["a/b"]) == (at, [])
+    assert len(ring.since(at - 3, ["a/b"])[1]) == 3
+
+
+def test_ring_counts_a_controller_that_begins_again_from_zero() -> None:
+    """A count below the one before is a new beginning, never a negative rate."""
+    ring = Ring()
+    for step, count in enumerate((100, 40)):
+        ring.add(states_of("", [running("a/b", done=count)]), step * 5.0, 0.0)
+    assert ring.since(1, ["a/b"])[1][0]["of"] == {"a/b": [0.0, 0.0, 0, 0]}
+
+
+def test_progress_of_priming_has_counts_and_the_time_left() -> None:
+    """1,000 of 4,000 in ten seconds leave thirty; a part of a type and a store that cannot count have no total."""
+
+    def priming(received: int, *, primed: bool = False, scope: str = "") -> dict[str, ControllerStatus]:
+        type = TypeStatus(ORDERS, primed, 9 if primed else 0, 9, received, scope=scope)
+        return {"a/b": ControllerStatus("a/b", "priming", 1.0, types=(type,))}
+
+    times = PrimingTimes()
+    assert times.look(priming(0), 0.0)
+    assert not times.look(priming(1000), 10.0)
+    assert times.bars("a/b", priming(1000)["a/b"], 10.0)[0]["total"] is None
+    times.totals = {ORDERS.unversioned: 4000}
+    bar = times.bars("a/b", priming(1000)["a/b"], 10.0)[0]
+    assert (bar["received"], bar["total"], bar["left"], bar["done"]) == (1000, 4000, 30.0, False)
+    assert times.bars("a/b", priming(4000, primed=True)["a/b"], 40.0)[0]["done"] is True
+    # Resources may be created during a priming.
+    assert times.bars("a/b", priming(4100)["a/b"], 41.0)[0]["total"] == 4100
+    assert times.bars("a/b", priming(10, scope="namespace='x'")["a/b"], 50.0)[0]["total"] is None
+    assert times.bars("a/b", running("a/b"), 60.0) == []
+
+
+async def test_page_top_and_metrics_have_the_same_numbers() -> None:
+    """A scrape of the metrics and the status of an engine give the same states."""
+    metrics = Metrics()
+    async with headway.open_engine("memory:", shop.app, report=metrics) as engine:
+        metrics.watch(engine.status)
+        await engine.client.apply(shop.ORDER.new("lost", shop.Order(items=["tea"])))
+        await engine.client.apply(shop.ORDER.new("a", shop.Order(customer="ada")))
+        await until(lambda: engine.controllers["billing"].status().not_done_count > 0)
+        await until(lambda: all(each.phase == "running" for each in engine.status()))
+        samples: dict[str, list[Sample]] = {}
+        for family in metrics.registry.collect():
+            for sample in family.samples:
+                samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+        ours = states_of("x", sorted(engine.status(), key=lambda status: status.name))
+        for one, scraped in zip(ours, states_in("x", samples), strict=True):
+            assert {key: value for key, value in one.reconciles.items() if value} == {
+                key: value for key, value in scraped.reconciles.items() if value
+            }
+            # Time has passed between the two.
+            one.seconds, one.oldest, one.reconciles = scraped.seconds, scraped.oldest, scraped.reconciles
+            assert one == scraped
+
+
+async def nothing_stored(_: object) -> None:
+    """Read from an empty store."""
+
+
+class SlowReader:
+    """A browser that takes an event only when the test lets it."""
+
+    def __init__(self) -> None:
+        self.took: list[Event] = []
+        self.waits = trio.Event()
+        self._turns = trio.Semaphore(0)
+
+    def take(self, count: int) -> None:
+        """Let it take ``count`` more."""
+        for _ in range(count):
+            self._turns.release()
+
+    async def recv_message(self) -> None:
+        """Return the request."""
+
+    async def send_message(self, event: Event) -> None:
+        """Wait until the browser takes the event."""
+        self.waits.set()
+        await self._turns.acquire()
+        self.waits = trio.Event()
+        self.took.append(event)
+
+
+async def test_slow_reader_gets_the_newest_state_and_no_backlog(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+    """After a hundred looks without it, the reader gets one state: the last one."""
+    async with MemoryBackend() as backend, trio.open_nursery() as nursery:
+        host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
+        reader = SlowReader()
+        nursery.start_soon(PageService(host, shop.app.registry).live, reader)
+        reader.take(3)  # the graph, the points, and the first state
+        await host.look()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [each.name for each in reader.took] == ["graph", "points", "state"]
+        for _ in range(100):
+            await trio.sleep(1)
+            await host.look()
+        await trio.testing.wait_all_tasks_blocked()
+        # The one that was being sent while the others came, then all missing points at once, and the newest state.
+        reader.take(1000)
+        await trio.testing.wait_all_tasks_blocked()
+        states = [each for each in reader.took if each.name == "state"]
+        assert len(reader.took) <= 3 + 1 + 4
+        assert f'"at":{host.at}'.encode() in states[-1].data
+        nursery.cancel_scope.cancel()
+
+
+async def test_looks_are_rarer_while_nobody_watches(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+    """Once a second for a reader, and every five seconds for the sparklines otherwise."""
+    async with MemoryBackend() as backend, trio.open_nursery() as nursery:
+        host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
+        nursery.start_soon(host.follow)
+        await trio.sleep(60.5)
+        alone = host.number
+        with host.watching():
+            await trio.sleep(60)
+        assert 11 <= alone <= 14
+        assert 59 <= host.number - alone <= 62
+        nursery.cancel_scope.cancel()
+
+
+async def test_progress_of_priming_reaches_the_page() -> None:
+    """The number received grows piece by piece, against the number that is stored."""
+    gate = GatedSnapshots(shop.DEPOT)
+    async with MemoryBackend() as backend:
+        await store_depots(backend, 1500)
+        async with headway.open_engine(
+            Kept(backend), shop.app, report=headway.events.ignore, wrap_channel=gate.over
+        ) as engine:
+            assert engine._observe is not None
+            host = PageHost([shop.app], engine._observe, shop.app.registry, backend)
+
+            async def received(least: int) -> dict[str, Any]:
+                while True:
+                    await host.look()
+                    bars = host.seen["shop/depots"].priming
+                    bar = next((each for each in bars if each["type"] == str(shop.DEPOT.name)), None)
+                    if bar is not None and bar["received"] >= least:
+                        return bar
+                    await trio.sleep(0.005)
+
+            with trio.fail_after(60):
+                first = await received(0)
+                assert (first["received"], first["total"], first["done"]) == (0, 1500, False)
+                gate.let_pass()
+                later = await received(1000)
+                assert (later["received"], later["total"], later["done"]) == (1000, 1500, False)
+                gate.release()
+                await engine.wait_idle()
+            await host.look()
+            assert host.seen["shop/depots"].priming == []
+
+
+async def test_work_of_a_search_is_bounded() -> None:
+    """One request examines 10,000 resources at most, and a fifth search of one caller has to wait."""
+    async with MemoryBackend() as backend:
+        await store_depots(backend, 10_300)
+        host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
+        service = PageService(host, shop.app.registry)
+
+        async def search(cursor: str) -> dict[str, Any]:
+            return await service.search(Search(shop.DEPOT.name.message(), "", "", "nowhere", "", "", cursor, 50))
+
+        first = await search("")
+        assert (first["rows"], first["examined"]) == ([], STEP)
+        rest = await search(first["cursor"])
+        assert (rest["examined"], "cursor" in rest) == (300, False)
+        with pytest.raises(GRPCError, match="this search cannot go on"):
+            await search("unknown")
+        host.searching[""] = CALLER_SEARCHES
+        with pytest.raises(GRPCError, match="you have 4 searches in progress"):
+            await search("")
+
+
+def test_payload_is_shown_without_its_secrets() -> None:
+    """The page needs no right to see them, because it never shows them."""
+
+    @headway.message
+    class Login:
+        user: str = field(1)
+        password: str = field(2, secret=True)
+
+    type = headway.App("vault").type("vault", "v1", "Login", Login)
+    stored = type.new("core", Login(user="ada", password="canary-1f0a")).message()
+    shown = json.dumps(document(type, stored))
+    assert "ada" in shown
+    assert "canary-1f0a" not in shown
+    assert stored.data is not None
+    assert b"canary-1f0a" in stored.data.value
+
+
+def test_sentences_link_to_the_resources_that_they_name() -> None:
+    """The longest name wins, a part of a longer name is not linked, and all other text stays as it is."""
+    core, core_2 = Ref("a.v1.Team", "default", "default", "core"), Ref("a.v1.Team", "default", "default", "core-2")
+    pieces = linked("Team core-2 and Team core-23, Team core.", [core, core_2])
+    assert "".join(each["text"] for each in pieces) == "Team core-2 and Team core-23, Team core."
+    assert [(each["text"], each["ref"]["name"]) for each in pieces if "ref" in each] == [
+        ("Team core-2", "core-2"),
+        ("Team core", "core"),
+    ]
+    assert linked("<b>Team</b>", []) == [{"text": "<b>Team</b>"}]
+
+
+def test_timeline_has_changes_and_reconciles_in_order_of_time() -> None:
+    """The newest first, whatever their kind."""
+    why = Why(
+        writes=(PastWrite(at=3.0, revision=8, verb="written"), PastWrite(at=1.0, revision=7, verb="created")),
+        controllers=(ControllerWhy("a/b", reconciles=(PastReconcile(at=2.0, outcome="done"),)),),
+    )
+    assert [(each["what"], each["at"]) for each in timeline(why)] == [("write", 3.0), ("run", 2.0), ("write", 1.0)]
