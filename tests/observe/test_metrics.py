@@ -18,7 +18,7 @@ from headway import ControllerStatus, events
 from headway.observe import Metrics, log_report, reports
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.queue import QueueStatistics
-from headway.resource import TypeName
+from headway.resource import ResourceId, TypeName
 from headway.run import TypeStatus
 from headway.testing import Fault
 from tests.helpers.rig import Rig
@@ -220,7 +220,8 @@ def test_table_of_the_guide_names_existing_metrics_and_events() -> None:
         quiet = {name for names in re.findall(r"\((`.*?)\)", lines) for name in re.findall(r"`(\w+)`", names)}
         for name in re.findall(r"`(\w+)`", lines):
             event = getattr(events, name)
-            values = [LookupError(each) if each == "error" else each for each in event.__match_args__]
+            given = {"error": LookupError("error"), "id": ResourceId(TypeName("staff", "v1", "Team"), "core")}
+            values = [given.get(each, each) for each in event.__match_args__]
             with structlog.testing.capture_logs() as logged:
                 log_report()(event(*values))
             assert bool(logged) == (name not in quiet), name
