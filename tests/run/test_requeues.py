@@ -15,7 +15,7 @@ from tests.helpers.staff import Staff
     ("second", "times"),
     [(None, [0, 20]), (headway.requeue_after(50), [0, 20, 70]), (headway.requeue_after(900), [0, 20, 920])],
 )
-async def test_reconcile_replaces_the_requeue_of_the_one_before(
+async def test_c6_reconcile_replaces_the_requeue_of_the_one_before(
     second: headway.RequeueAfter | None,
     times: list[float],
     autojump_clock: MockClock,  # noqa: ARG001
@@ -38,7 +38,7 @@ async def test_reconcile_replaces_the_requeue_of_the_one_before(
     assert called == times
 
 
-async def test_next_run_reconciles_a_key_that_had_a_requeue(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_c6_next_run_reconciles_a_key_that_had_a_requeue(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """Even if the key is of no resource. It does not wait for the requested time."""
     staff = Staff()
     called: list[tuple[str, float]] = []
