@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import headway
 from headway.testing import simulation
 from tests.examples.fleet_kit import ROOT
 
@@ -59,6 +60,26 @@ def test_change_of_what_is_being_deleted_is_not_compared(example: Any) -> None:
     """Users want the certificate again while its finalizer still keeps the old one. No program can keep that change."""
     explored = explore(example, "in_order", "hurried(); spaced(1.0); slow(2, 5.0)")
     assert any("users change a resource that is being deleted" in each for each in explored.differing)
+
+
+@pytest.mark.parametrize("until_gone", [True, pytest.param(False, marks=pytest.mark.wide)])
+def test_users_may_wait_themselves_until_a_deletion_is_done(example: Any, until_gone: bool) -> None:
+    """A deletion that the controllers are to see with the users' next change is shown without it in the end."""
+
+    async def scenario(world: simulation.World) -> None:
+        certificate = world.type("Certificate")
+        await world.client.apply(certificate.new("web", example.Certificate(host="web.example")))
+        await world.wait_idle()
+        await world.client.delete(certificate.id("web"))
+        if until_gone:
+            await headway.until_gone(world.client, certificate, "web")
+        while await world.client.get(certificate, "web") is not None:
+            await world.wait_idle()
+        await world.client.apply(certificate.new("web", example.Certificate(host="web.example")))
+        await world.wait_idle()
+
+    make = example.program(example.in_order)
+    assert simulation.explore(make, scenario, outside=example.Authority, plan="merged('pki.Certificate', 8)").complete
 
 
 @pytest.mark.deep
