@@ -354,6 +354,6 @@ def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """
     __tracebackhide__ = True
     error = noted(plan, error)
-    if not any(isinstance(fault, Restore | Replaced | ChangeDuring | Merged) for fault in plan):
+    if not any(isinstance(fault, Restore | Replaced | ChangeDuring | Hurried | Merged) for fault in plan):
         raise error from None
     spoilt[str(plan)] = f"{type(error).__name__}: {error}"
