@@ -1,8 +1,9 @@
-"""Certificates of an authority outside, got in a way that is refuted, and in one that is proved.
+"""Certificates of an authority outside, got in two ways that are refuted, and in one that is proved.
 
 Run it with `python examples/03_proof.py`.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import headway
@@ -12,52 +13,90 @@ from headway.testing import simulation
 
 @headway.message
 class Certificate:
-    """What a host needs."""
+    """A certificate for a host."""
 
     host: str = field(1)
 
 
 class Authority:
-    """Stands for one that is asked over a network. What is asked with the same key is issued once."""
+    """A stand-in for an authority that is called over a network."""
 
     def __init__(self) -> None:
         self.valid: dict[str, str] = {}
         self.revoked: set[str] = set()
+        self.orders: dict[str, tuple[int, int]] = {}
 
     def state(self) -> object:
-        """What must come to the same, whatever goes wrong: who has a certificate in the end."""
+        """Return the hosts that have a certificate. This must end up the same, whatever goes wrong."""
         return sorted(self.valid.values())
 
-    async def find(self, host: str) -> str | None:
-        """The key of a host's valid certificate."""
-        return next((key for key, issued in self.valid.items() if issued == host), None)
+    async def find(self, host: str) -> list[str]:
+        """Return the keys of a host's valid certificates."""
+        return [key for key, issued in self.valid.items() if issued == host]
 
-    async def issue(self, host: str, key: str = "") -> str:
-        """Issue a certificate, under a new key unless given, and never with a key that has been revoked."""
-        key = key or f"key-{len(self.valid) + len(self.revoked) + 1}"
+    async def issue(self, host: str) -> None:
+        """Issue one more certificate, under a new key."""
+        self.valid[f"key-{len(self.valid) + len(self.revoked) + 1}"] = host
+
+    async def issue_once(self, host: str, key: str) -> None:
+        """Issue the certificate of this key, unless it was issued, or even revoked, before."""
         if key not in self.revoked:
             self.valid[key] = host
-        return key
 
     async def revoke(self, key: str) -> None:
-        """Never again a certificate with this key."""
+        """Revoke the certificate of this key for good."""
         self.revoked.add(key)
         self.valid.pop(key, None)
 
+    async def issue_in_order(self, host: str, order: tuple[int, int]) -> None:
+        """Let the host have a certificate, unless a request with a higher order has been here before."""
+        if self._accepts(host, order):
+            self.valid[host] = host
 
-async def looks_first(authority: Any, certificate: headway.Resource[Certificate]) -> str:
-    """Issue one where there is none. But one may be on its way, of a call that nobody waits for any more."""
-    found: str | None = await authority.find(certificate.data.host)
-    return found or str(await authority.issue(certificate.data.host))
+    async def revoke_in_order(self, host: str, order: tuple[int, int]) -> None:
+        """Let the host have none, unless a request with a higher order has been here before."""
+        if self._accepts(host, order):
+            self.valid.pop(host, None)
+
+    def _accepts(self, host: str, order: tuple[int, int]) -> bool:
+        accepted = order >= self.orders.get(host, (0, 0))
+        if accepted:
+            self.orders[host] = order
+        return accepted
 
 
-async def says_which(authority: Any, certificate: headway.Resource[Certificate]) -> str:
-    """Issue the one that belongs to this incarnation of the resource, however often it is asked for."""
-    return str(await authority.issue(certificate.data.host, key=certificate.uid))
+async def looks_first(authority: Any, _: headway.Runtime, certificate: headway.Resource[Certificate]) -> None:
+    """Issue one if there is none. But one may be on its way, by a call that timed out."""
+    found = await authority.find(certificate.data.host)
+    if certificate.is_deleting:
+        for key in found:
+            await authority.revoke(key)
+    elif not found:
+        await authority.issue(certificate.data.host)
 
 
-def program(obtain: Any) -> simulation.MakeApp:
-    """The same controller, with one way or the other."""
+async def by_uid(authority: Any, _: headway.Runtime, certificate: headway.Resource[Certificate]) -> None:
+    """Issue the one of this incarnation, once. But a restored store may have an incarnation that was deleted before."""
+    if certificate.is_deleting:
+        await authority.revoke(certificate.uid)
+    else:
+        await authority.issue_once(certificate.data.host, certificate.uid)
+
+
+async def in_order(authority: Any, rt: headway.Runtime, certificate: headway.Resource[Certificate]) -> None:
+    """Send with each call what it was decided by: the term of the run, and then the version of the resource."""
+    order = (rt.term, int(certificate.version))
+    if certificate.is_deleting:
+        await authority.revoke_in_order(certificate.data.host, order)
+    else:
+        await authority.issue_in_order(certificate.data.host, order)
+
+
+Way = Callable[[Any, headway.Runtime, headway.Resource[Certificate]], Awaitable[None]]
+
+
+def program(way: Way) -> simulation.MakeApp:
+    """Return the same controller for each of these ways."""
 
     def make(process: simulation.Process) -> headway.App:
         app = headway.App("pki")
@@ -69,12 +108,8 @@ def program(obtain: Any) -> simulation.MakeApp:
             if found is None:
                 return
             async with rt.finalizer(found) as guarded:
-                if guarded.alive and "key" not in guarded.resource.metadata:
-                    key = await obtain(process.outside, guarded.resource)
-                    guarded.resource.metadata["key"] = key
-                    await rt.client.write(guarded.resource)
-                elif guarded.cleaning_up:
-                    await process.outside.revoke(found.metadata.get("key", found.uid))
+                if guarded.alive or guarded.cleaning_up:
+                    await way(process.outside, rt, guarded.resource)
 
         return app
 
@@ -82,23 +117,25 @@ def program(obtain: Any) -> simulation.MakeApp:
 
 
 async def scenario(world: simulation.World) -> None:
-    """A certificate is wanted, and then it isn't."""
+    """Users want a certificate, delete it, and want it again."""
     certificate = world.type("Certificate")
     await world.client.apply(certificate.new("web", Certificate(host="web.example")))
     await world.wait_idle()
     await world.client.delete(certificate.id("web"))
     await world.wait_idle()
+    await world.client.apply(certificate.new("web", Certificate(host="web.example")))
+    await world.wait_idle()
 
 
 def main() -> None:
-    """Look at both."""
-    for obtain in (looks_first, says_which):
+    """Explore all three, for at most 20 seconds of CPU time each."""
+    for way in (looks_first, by_uid, in_order):
         try:
-            explored = simulation.explore(program(obtain), scenario, outside=Authority)
+            explored = simulation.explore(program(way), scenario, outside=Authority, processes=2, seconds=20)
         except simulation.Refuted as refuted:
-            print(f"{obtain.__name__} is refuted by {refuted.plan}: {refuted.findings[0]}")
+            print(f"{way.__name__} is refuted by {refuted.plan}: {refuted.findings[0]}")
         else:
-            print(f"{obtain.__name__}: {explored}")
+            print(f"{way.__name__}: {explored}")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ PRINTS = {
     "end state: Account ada there after the upgrade; if the new program runs from the start: absent\n"
     '    if that is right: may_differ=["Account ada"], or without=["new_from_start"]\n'
     "crash_after(1) outside: the outside world is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n"
+    "True\n"
     "outside: the outside world is {'teams': {'core', 'docs'}}; without faults: {'teams': {'docs'}}\nTrue\n"
     "True\n",
     "docs/guides/events.md": "TooLarge 3 members, and 2 are allowed 1\n",

@@ -15,6 +15,7 @@ import headway
 from headway import events
 from headway.errors import DeclarationError
 from headway.reconcile import RECONCILING
+from headway.storage import MemoryBackend
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 
@@ -317,3 +318,47 @@ def test_a_misuse_is_refused_when_it_is_declared(says: str, misuse: Callable[[St
         misuse(Staff())
     assert says in str(caught.value)
     assert "The form is:" in str(caught.value)
+
+
+async def test_change_that_is_mapped_starts_no_call(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It starts neither a daemon that has returned nor a timer that is not due. They read the watched type."""
+    staff = Staff()
+    calls: list[str] = []
+    watches = [headway.watch(staff.account, headway.mappers.owner())]
+
+    @staff.app.daemon(staff.team, watches=watches)
+    async def once(rt: headway.Runtime, _: headway.Resource[Team]) -> None:
+        calls.append(f"daemon {len(rt.cache.list(staff.account))}")
+
+    @staff.app.timer(staff.team, every=60, watches=watches)
+    async def regularly(rt: headway.Runtime, _: headway.Resource[Team]) -> None:
+        calls.append(f"timer {len(rt.cache.list(staff.account))}")
+
+    async with staff.open() as engine:
+        team = await staff.write_team("core")
+        await staff.wait_idle()
+        await engine.client.apply(staff.account.new("ada", owner=team))
+        await trio.sleep(50)
+        assert sorted(calls) == ["daemon 0", "timer 0"]
+        await trio.sleep(20)
+    assert sorted(calls) == ["daemon 0", "timer 0", "timer 1"]
+
+
+async def test_finalizer_is_removed_without_a_call_if_no_daemon_runs(
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """The process ended, and the resource was deleted before the next one."""
+    store = MemoryBackend()
+    before = Living(finalizer=True)
+    async with before.open(store):
+        await before.write_team("core")
+        await before.wait_idle()
+    between = Staff()
+    async with between.open(store) as engine:
+        await engine.client.delete(between.team.id("core"))
+        assert (await engine.client.read(between.team, "core")).is_deleting
+    after = Living(finalizer=True)
+    async with after.open(store) as engine:
+        await after.wait_idle()
+        assert await engine.client.get(after.team, "core") is None
+    assert after.history() == []

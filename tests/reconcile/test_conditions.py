@@ -240,3 +240,25 @@ async def test_canceled_block_writes_no_conditions(autojump_clock: MockClock) ->
         with pytest.raises(KeyboardInterrupt):
             await interrupted()
         assert (await shot.client.read(staff.team, "core")).status == {}
+
+
+async def test_status_is_of_the_generation_that_was_passed_and_survives_a_write(
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """Users change the resource before its status is written. A write of payload or metadata replaces no status."""
+    staff = Staff()
+    async with staff.open() as engine:
+        client = engine.client
+        first = await staff.write_team("core")
+        second = await staff.write_team("core", "ada")
+        assert first.generation != second.generation
+        await client.write_status(first, "look", [headway.Condition("Ready", TRUE)])
+        stored = await client.read(staff.team, "core")
+        assert stored.status["look"].observed_generation == first.generation
+        assert stored.generation == second.generation
+
+        stored.status.clear()
+        stored.finalizers |= {"mine"}
+        third = await client.write(stored)
+        assert third.status["look"].observed_generation == first.generation
+        assert third.generation != second.generation

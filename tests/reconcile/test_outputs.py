@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.errors import Conflict, InvalidArgument
+from headway.errors import AlreadyExists, Conflict, InvalidArgument
 from headway.events import Reconciled
 from headway.testing import one_shot
 from tests.helpers.pools import Member, Pool, Summary
@@ -169,6 +169,36 @@ async def test_resource_of_another_owner_is_not_taken_over(autojump_clock: MockC
 
     assert rig.store.resources(rig.pools.summary)["taken"].data.members == ["old"]
     assert _errors(rig)[0] is InvalidArgument
+
+
+async def test_owner_made_again_takes_its_name_back_when_the_old_output_is_gone(
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """For a moment, the name belongs to what the deleted owner owned. The key is tried again until it doesn't."""
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
+    async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        if team is not None:
+            async with rt.outputs(staff.account, owner=team) as wanted:
+                await wanted.apply("ada", Account(login=team.uid))
+
+    async with staff.open() as engine:
+        client = engine.client
+        first = await staff.write_team("core")
+        await staff.wait_idle()
+        await client.delete(first)
+        second = await staff.write_team("core")
+        left = await client.read(staff.account, "ada")
+        assert left.owner is not None
+        assert left.owner.uid == first.uid != second.uid
+        with pytest.raises(AlreadyExists):
+            await client.create(staff.account.new("ada"))
+        await staff.wait_idle()
+        made = await client.read(staff.account, "ada")
+        assert (made.data.login, made.owner) == (second.uid, second.id)
+    assert {each.split("(")[0] for each in staff.errors()} == {"InvalidArgument"}
 
 
 async def test_only_outputs_of_the_owner_itself_are_pruned(autojump_clock: MockClock) -> None:

@@ -97,3 +97,26 @@ async def test_callback_that_fails_is_reported_and_the_run_continues(
     failed = [(event.callback, type(event.error).__name__) for event in staff.events_of(events.CallbackFailed)]
     error = "TooSlowError" if slow else "LookupError"
     assert failed == [("on_start", error), ("on_stop", error)]
+
+
+async def test_on_stop_still_writes_in_the_term_of_its_run(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It comes before the lease is released, and reads its own write."""
+    staff = Staff()
+    log: list[object] = []
+
+    async def stopped(rt: headway.Runtime, _: BaseException | None) -> None:
+        await rt.client.apply(staff.team.new("last", Team(members=[str(rt.term)])))
+        last = rt.cache.get(staff.team, "last")
+        log.append(last.data.members if last is not None else None)
+
+    def report(event: object) -> None:
+        if isinstance(event, events.LeaseEnded):
+            log.append(event.term)
+
+    @staff.app.controller(manages=staff.team, on_stop=stopped)
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Do nothing."""
+
+    async with headway.open_engine("memory:", staff.app, report=report) as engine:
+        await engine.wait_idle()
+    assert log == [["1"], 1]

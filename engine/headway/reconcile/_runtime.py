@@ -91,7 +91,8 @@ class Runtime:
     def term(self) -> int:
         """A number that is higher in every later run of this controller.
 
-        Pass it to systems outside the store, so that they can reject a superseded run.
+        Pass ``(rt.term, int(resource.version))`` to systems outside the store with each call. They can then reject a
+        call of a superseded run, and a late call of this one.
         """
         return self._fence.term
 

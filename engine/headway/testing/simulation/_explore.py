@@ -115,7 +115,7 @@ def explore(
         app: the program, or a function that builds it. The function is called with the `Process` at the start of each
             of its lives: whatever a process keeps in memory is lost with it.
         scenario: what users do: ``async def scenario(world)``, with ``world.client`` and ``world.wait_idle()``.
-        processes: the number of processes that run the program.
+        processes: the number of processes that run the program. With 2, another process also takes over the lead.
         outside: a function that makes the outside world for each run: an object whose async methods reconcilers call,
             as steps, by ``process.outside``. Its ``state()``, or else its attributes, must end up as they do without
             faults.
@@ -354,6 +354,6 @@ def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """
     __tracebackhide__ = True
     error = noted(plan, error)
-    if not any(isinstance(fault, Restore | Replaced | ChangeDuring | Merged) for fault in plan):
+    if not any(isinstance(fault, Restore | Replaced | ChangeDuring | Hurried | Merged) for fault in plan):
         raise error from None
     spoilt[str(plan)] = f"{type(error).__name__}: {error}"

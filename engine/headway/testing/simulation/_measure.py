@@ -19,6 +19,7 @@ from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
 from headway.testing.simulation._late import Late
 from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._pace import DELETED
 from headway.testing.simulation._reference import Refuted, long_enough, patient, reference
 from headway.testing.simulation._run import run
 from headway.testing.simulation._setting import Setting
@@ -64,6 +65,8 @@ class Measure:
         self.skipped: dict[str, list[faults.Fault]] = {}
         self.paces: list[tuple[Sequence[faults.Fault], Result]] = []
         self.not_asked: list[str] = []
+        # The plans under which a change by users is lost, because a finalizer has kept what they had deleted.
+        self._deleted: list[str] = []
         plans = [Plan(seed=seed) for seed in range(_SEEDS)]
         self.setting, self.first = long_enough(setting, plans[0])
         setting, self.settled = self.setting, self.first
@@ -232,7 +235,15 @@ class Measure:
         """Return what is wrong with a run, by itself and compared with the right ones."""
         if faults.changes_the_end(plan):
             return list(result.findings)
+        if len(plan) and self._changes_what_is_deleted(result):
+            self._deleted.append(str(plan))
+            return list(result.findings)
         return [*self._overwritten(plan, result), *self._judged(plan, result)]
+
+    def _changes_what_is_deleted(self, result: Result) -> bool:
+        """Return True if users have changed a resource that is being deleted, and did not do so in the first run."""
+        lost = {what for _, what in result.asked if what.endswith(DELETED)}
+        return not lost <= {what for _, what in self.first.asked}
 
     def _overwritten(self, plan: Plan, result: Result) -> list[Finding]:
         """Return findings about changes that controllers destroyed without having read them, and would have kept."""
@@ -333,8 +344,9 @@ class Measure:
         check_names(self._allowed.declared, self._seen)
 
     def differing(self) -> tuple[str, ...]:
-        """Return sentences about what differs between the runs without faults."""
-        return tuple(differing([*self.references, *([self._twin] if self._twin else [])], self._allowed))
+        """Return sentences about what is not compared: what differs without faults, and the ends under some plans."""
+        lost = [f"{each}, because users change a resource that is being deleted" for each in self._deleted]
+        return (*differing([*self.references, *([self._twin] if self._twin else [])], self._allowed), *lost)
 
 
 def _struck(result: Result, fault: faults.Fault) -> list[Step]:

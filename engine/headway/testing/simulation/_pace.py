@@ -171,6 +171,9 @@ class Pace:
             nursery.cancel_scope.cancel()
 
 
+DELETED = " while it is being deleted"
+"""The end of the text of a change that is lost, because a finalizer has kept the resource that it was made to."""
+
 _CHANGES = frozenset(("apply", "create", "delete", "write", "write_status"))
 
 
@@ -202,7 +205,8 @@ class PacedClient:
                 await self._before()
             await self._pace.before_change(self._idle)
             result = await call(*arguments, **named)
-            await self._pace.after_change(_text(name, arguments), self._idle)
+            lost = DELETED if name in ("apply", "write") and isinstance(result, Resource) and result.is_deleting else ""
+            await self._pace.after_change(_text(name, arguments) + lost, self._idle)
             return result
 
         return change if name in _CHANGES else call

@@ -15,6 +15,8 @@ from headway.testing.simulation._process import Process
 
 _LONG = 60.0
 """The number of seconds that a fault without a length of its own lasts."""
+_NO_CHANGE = 1200.0
+"""The number of seconds after which a merged change is delivered alone. Users may wait for its result themselves."""
 
 
 class Streams:
@@ -95,16 +97,24 @@ class Streams:
 
     def _merge(self, kind: Kind) -> None:
         """Deliver a change of a user, which is being made, together with the users' next one."""
-        injector = self._injector
+        injector, over = self._injector, False
         self._hold(kind)
         injector.begin_pending()
 
         def show() -> None:
-            injector.end_pending()
-            self._lose(kind)
-            self._release(kind)
+            nonlocal over
+            if not over:
+                over = True
+                injector.end_pending()
+                self._lose(kind)
+                self._release(kind)
+
+        async def at_last() -> None:
+            await trio.sleep(_NO_CHANGE)
+            show()
 
         injector.after_changes(self._changes() + 2, show)
+        injector.nursery.start_soon(at_last)
 
     def _lose(self, kind: Kind) -> None:
         for script in self._scripts():
