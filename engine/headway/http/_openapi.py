@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headway.http._answer import JSON, answer
 from headway.http._document import content_of, json_bytes
-from headway.http._offered import Exchange, Target
+from headway.http._offered import Exchange, Target, collection_path
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal
 from headway.http._schemas import Schema, Schemas, example_of
@@ -87,8 +87,7 @@ def document(types: Iterable[ResourceType[Any]], examples: dict[Any, dict[str, A
     paths: dict[str, Any] = {}
     for type in types:
         payload = schemas.reference(type.payload, type.type_url.rpartition("/")[2])
-        group, version, kind = type.name
-        collection = f"/api/{group}/{version}/{kind.lower()}"
+        collection = collection_path(type.name)
         resource, body = _resource(payload, status), _body(payload)
         # The payload's own name is often that of the type.
         schemas.by_name[f"{type.name}.Resource"] = resource

@@ -16,7 +16,7 @@ from headway.http._query import Query
 from headway.http._refusal import HttpRefusal, invalid
 from headway.manifest import Content
 from headway.protobuf import decode, encode
-from headway.resource import AnyMessage, Registry, ResourceId, pb, quoted
+from headway.resource import AnyMessage, Registry, ResourceId, pb, quoted, type_name
 from headway.service import RESOURCE_SERVICE
 
 _TENANCY = ("partition", "namespace", "ns")
@@ -39,7 +39,7 @@ async def put(exchange: Exchange) -> Response:
     target, query = await _target(exchange, _GUARDED)
 
     async def requested() -> pb.WriteRequest:
-        content = content_of(await exchange.body(), target.type, target.id, exchange.offered.registry)
+        content = content_of(await exchange.body(), target.type, target.id, exchange.known_types())
         version = _agreed("version", query.text("version"), content.version)
         return _write_request(target, content, version, _agreed("uid", query.text("uid"), content.uid))
 
@@ -55,7 +55,6 @@ async def patch(exchange: Exchange) -> Response:
             415, "INVALID_ARGUMENT", f"content-type {quoted(kind)} is not supported: use {_MERGES[0]} (RFC 7396)"
         )
     changes: dict[str, Any] = {}
-    registry = exchange.offered.registry
 
     async def first() -> pb.ReadRequest:
         changes.update(changes_of(await exchange.body(), target.type))
@@ -63,6 +62,7 @@ async def patch(exchange: Exchange) -> Response:
 
     stored: pb.Resource = (await exchange.call(_READ, first)).resource
     for attempt in range(1, _ATTEMPTS + 1):
+        registry = exchange.known_types(None if stored.owner is None else type_name(stored.owner.type))
         merged = merged_content(_merge(_patchable(target, stored, registry), changes), *target, registry)
         # The stored document has neither, so these are the caller's.
         version = _agreed("version", query.text("version"), merged.version)
