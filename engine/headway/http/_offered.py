@@ -126,7 +126,7 @@ class Exchange:
         if self.offered.access is None:
             return registry
         may_know = self._may_know()
-        return registry.of_known(lambda type: type == also or may_know(type))
+        return registry.of_known(lambda name: name == also or may_know(name))
 
     def _may_know(self) -> Callable[[TypeName], bool]:
         access = self.offered.access
@@ -141,6 +141,11 @@ class Exchange:
     async def body(self) -> str:
         """Receive the body of the request, as a text of bounded size. Raises HttpRefusal."""
         limits = self.offered.limits
+        encoding = self.request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", ""):
+            raise HttpRefusal(
+                415, "INVALID_ARGUMENT", f"content-encoding {quoted(encoding)} is not supported: send the JSON itself"
+            )
         with trio.move_on_after(limits.request_timeout):
             return decoded(await self._received(limits.body_size), limits.values)
         why = f"the request did not arrive within {limits.request_timeout:g} s"
@@ -168,7 +173,7 @@ class Exchange:
         size = int(announced) if announced.isdecimal() and len(announced) < 20 else most
         if announced and size > most:
             raise too_large
-        with self.shares.body(min(size, most)):
+        with self.shares.body(self.account) as hold:
             pieces: list[bytes] = []
             received = 0
             try:
@@ -177,6 +182,7 @@ class Exchange:
                         received += len(piece)
                         if received > most:
                             raise too_large
+                        hold(len(piece))
                         pieces.append(piece)
             except ClientDisconnect:
                 raise HttpRefusal(400, "CANCELLED", "the connection was lost within the request") from None
