@@ -24,6 +24,10 @@ def sizes_in(folder: Path) -> dict[str, int]:
     return {each.name: each.stat().st_size for each in folder.iterdir()}
 
 
+def modes_in(folder: Path) -> list[int]:
+    return [each.stat().st_mode & 0o777 for each in folder.iterdir()]
+
+
 async def test_file_has_what_happened_before_a_crash(tmp_path: Path) -> None:
     """Every line is in the file while the engine still runs: a kill could follow."""
     path = tmp_path / "journal.jsonl"
@@ -126,7 +130,7 @@ async def test_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     for _ in range(2):
         file.put("staff/teams", Happened(1.0, "RunEnded", {"error": "x"}))
         await file.finish()
-    assert [each.stat().st_mode & 0o777 for each in sorted(tmp_path.iterdir())] == [0o600, 0o600]
+    assert modes_in(tmp_path) == [0o600, 0o600]
 
 
 async def test_file_that_exists_keeps_its_mode(tmp_path: Path) -> None:
