@@ -108,12 +108,11 @@ def expected(within: Within, everything: list[pb.Resource]) -> Held:
 
 
 async def _opened(store: Store, each: Opened) -> Reader:
-    after = None
-    if each.back is not None:
-        after, then = store.states[max(0, len(store.states) - 1 - each.back)]
+    if each.back is None:
+        return Reader(await open_watch(store.backend, KIND, each.within))
+    after, then = store.states[max(0, len(store.states) - 1 - each.back)]
     reader = Reader(await open_watch(store.backend, KIND, each.within, after))
-    if after is not None:
-        reader.held = expected(each.within, then)
+    reader.held = expected(each.within, then)
     return reader
 
 
