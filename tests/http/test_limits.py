@@ -52,7 +52,7 @@ async def raw(api: Api, data: bytes) -> bytes:
         ("transfer-encoding: chunked\r\n\r\n", b"x\r\n", b"400"),
         ("transfer-encoding: gzip\r\n\r\n", b"", b"501"),
         ("content-encoding: gzip\r\ncontent-length: 2\r\nconnection: close\r\n\r\n", b"{}", b"415"),
-        ("x: " + "y" * 20_000 + "\r\n\r\n", b"", b"431"),
+        ("connection: close\r\nx: " + "y" * 20_000 + "\r\n\r\n", b"", b"431"),
         ("expect: 100-continue\r\nconnection: close\r\ncontent-length: 2\r\n\r\n", b"{}", b"100"),
     ],
 )
@@ -268,7 +268,7 @@ async def test_token_is_checked_before_a_body_is_received() -> None:
     """Only what a stranger sends anyway is read, and thrown away."""
     access, _, _ = allowing(caller=[ALL_TEAMS])
     async with serving(access, RequestLimits(body_size=1 << 30, bodies_size=1 << 30)) as api:
-        head = PUT + "authorization: Bearer x\r\ncontent-length: 1000000\r\n\r\n"
+        head = PUT + "connection: close\r\nauthorization: Bearer x\r\ncontent-length: 1000000\r\n\r\n"
         answer = await raw(api, head.encode() + b" " * 1_000_000)
         assert answer.startswith(b"HTTP/1.1 401")
 
