@@ -46,6 +46,7 @@ class Team:
     note: str | None = field(2)
     budget: int = field(3)
     labels: dict[str, str] = field(4)
+    on_call: Member | None = field(5)
 
 
 @headway.message(name="tests.Site")

@@ -55,7 +55,7 @@ ROWS = [
     Row("GET", "/api/staff/v1", 404),
     Row("GET", f"{CORE}/", 404),
     Row("GET", f"{CORE}/status", 404),
-    Row("GET", "/api/staff/v1/tem/core", 404, "no type staff.v1.tem is registered"),
+    Row("GET", "/api/staff/v1/tem/core", 404, "no type is registered at this path; did you mean '/api/staff/v1/team'?"),
     Row("GET", "/api/staff/v2/team/core", 404),
     Row("GET", "/api/staff/v1/Team/core", 404),
     Row("GET", "/api/staff/v1/team/a%2Fb", 404),

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 import trio
@@ -51,7 +51,8 @@ async def raw(api: Api, data: bytes) -> bytes:
         ("transfer-encoding: chunked\r\n\r\n", b"3e9\r\n" + b" " * 1001 + b"\r\n0\r\n\r\n", b"413"),
         ("transfer-encoding: chunked\r\n\r\n", b"x\r\n", b"400"),
         ("transfer-encoding: gzip\r\n\r\n", b"", b"501"),
-        ("x: " + "y" * 20_000 + "\r\n\r\n", b"", b"431"),
+        ("content-encoding: gzip\r\ncontent-length: 2\r\nconnection: close\r\n\r\n", b"{}", b"415"),
+        ("connection: close\r\nx: " + "y" * 20_000 + "\r\n\r\n", b"", b"431"),
         ("expect: 100-continue\r\nconnection: close\r\ncontent-length: 2\r\n\r\n", b"{}", b"100"),
     ],
 )
@@ -72,14 +73,53 @@ async def test_body_that_does_not_arrive_is_refused() -> None:
         assert b"connection: close" in answer
 
 
+async def test_body_with_two_lengths_is_refused_and_its_connection_closed() -> None:
+    """A proxy and the server could otherwise take different bytes for the next request (request smuggling)."""
+    async with serving() as api:
+        lengths = "content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n"
+        smuggled = f"GET {CORE} HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        answer = await raw(api, f"{PUT}{lengths}2\r\n{{}}\r\n0\r\n\r\n{smuggled}".encode())
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert answer.count(b"HTTP/1.1") == 1
+        assert await api.client.get(TEAM, "core") is None
+
+
 def test_bodies_of_all_requests_have_one_limit() -> None:
-    shares = Shares(RequestLimits(bodies_size=100))
-    with shares.body(60):
-        with pytest.raises(HttpRefusal, match="too many large requests"), shares.body(41):
-            pytest.fail("there was room")
-        with shares.body(40):
-            assert shares.bodies == 100
+    shares = Shares(RequestLimits(body_size=25, bodies_size=100))
+    with ExitStack() as held:
+        for caller in range(4):
+            held.enter_context(shares.body(str(caller)))(25)
+        with pytest.raises(HttpRefusal, match="too many large requests"), shares.body("other") as hold:
+            hold(1)
+        assert shares.bodies == 100
     assert shares.bodies == 0
+
+
+def test_bodies_of_one_caller_take_no_more_than_a_quarter() -> None:
+    """Others can still write while one caller sends as much as it may."""
+    shares = Shares(RequestLimits(body_size=10, bodies_size=100))
+    with shares.body("one") as hold, shares.body("one") as more:
+        hold(10)
+        more(10)
+        with pytest.raises(HttpRefusal, match="you are sending") as refused, shares.body("one") as most:
+            most(6)
+        assert refused.value.code == 429
+        with shares.body("other") as others:
+            others(10)
+    with shares.body("one") as hold:
+        hold(25)
+
+
+async def test_announced_bodies_take_no_memory_from_others_before_they_arrive() -> None:
+    """Requests that announce large bodies, and send nothing, leave room for a write."""
+    async with serving(limits=RequestLimits(body_size=1000, bodies_size=4000)) as api, AsyncExitStack() as held:
+        for head in ["content-length: 1000", "transfer-encoding: chunked"] * 4:
+            stream = await held.enter_async_context(tcp(api.address))
+            await stream.send_all(f"{PUT}{head}\r\nexpect: 100-continue\r\n\r\n".encode())
+            # The server waits for the body.
+            with trio.fail_after(30):
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 100")
+        assert (await api.http.put(CORE, json={})).status_code == 200
 
 
 async def test_service_that_does_not_answer_is_given_up() -> None:
@@ -228,7 +268,7 @@ async def test_token_is_checked_before_a_body_is_received() -> None:
     """Only what a stranger sends anyway is read, and thrown away."""
     access, _, _ = allowing(caller=[ALL_TEAMS])
     async with serving(access, RequestLimits(body_size=1 << 30, bodies_size=1 << 30)) as api:
-        head = PUT + "authorization: Bearer x\r\ncontent-length: 1000000\r\n\r\n"
+        head = PUT + "connection: close\r\nauthorization: Bearer x\r\ncontent-length: 1000000\r\n\r\n"
         answer = await raw(api, head.encode() + b" " * 1_000_000)
         assert answer.startswith(b"HTTP/1.1 401")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import headway
 from headway.errors import DeclarationError
-from headway.journal import JournalFile, Ran
+from headway.journal import Happened, JournalFile, Ran
 from headway.journal import _file as file_module
 from tests.helpers.why_programs import Team, broken_app, eventually
 
@@ -21,6 +22,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def sizes_in(folder: Path) -> dict[str, int]:
     return {each.name: each.stat().st_size for each in folder.iterdir()}
+
+
+def modes_in(folder: Path) -> list[int]:
+    return [each.stat().st_mode & 0o777 for each in folder.iterdir()]
 
 
 async def test_file_has_what_happened_before_a_crash(tmp_path: Path) -> None:
@@ -115,3 +120,43 @@ async def test_invalid_option_is_refused(options: dict[str, Any], problem: str) 
     with pytest.raises(DeclarationError, match=problem):
         async with headway.open_engine("memory:", app, **options):
             pass
+
+
+async def test_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Tracebacks may quote payloads, and the store that has them is for its owner alone, too. So is a rotated file."""
+    path = tmp_path / "journal.jsonl"
+    file = JournalFile(path, lambda at: at, limit=1)
+    assert path.stat().st_mode & 0o777 == 0o600
+    for _ in range(2):
+        file.put("staff/teams", Happened(1.0, "RunEnded", {"error": "x"}))
+        await file.finish()
+    assert modes_in(tmp_path) == [0o600, 0o600]
+
+
+async def test_file_that_exists_keeps_its_mode(tmp_path: Path) -> None:
+    """An operator may let a collector of logs read it."""
+    path = tmp_path / "journal.jsonl"
+    path.touch(0o640)
+    path.chmod(0o640)
+    JournalFile(path, lambda at: at)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+async def test_pipe_that_nothing_reads_is_refused_at_the_start(tmp_path: Path) -> None:
+    """It would block the engine where it is opened."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe"):
+        JournalFile(tmp_path / "pipe", lambda at: at)
+
+
+async def test_hostile_text_cannot_end_a_line_or_reach_a_terminal(tmp_path: Path) -> None:
+    """Neither by the breaks that `str.splitlines` knows, nor by 8-bit controls. Other text stays readable."""
+    path = tmp_path / "journal.jsonl"
+    file = JournalFile(path, lambda at: at)
+    hostile = "über\n\x1b[31m\x9b31m\x7f\x85\u2028\u2029\u202e\ud800"
+    file.put("staff/teams", Happened(1.0, "RunEnded", {"error": hostile}))
+    await file.finish()
+    text = path.read_bytes().decode()
+    assert "über" in text
+    assert text[:-1].isprintable()
+    assert json.loads(text)["error"] == hostile

@@ -147,3 +147,10 @@ def test_one_long_line_of_json_loads_as_fast_as_many_lines() -> None:
     assert time.process_time() - began < 6
     assert len(web.data.command) == 50_000
     assert problems_of(text.replace('"web"', "[]")) == ["f:1:22: name: expected text, got a list"]
+
+
+def test_two_spellings_of_a_number_are_one_key_given_twice() -> None:
+    """One of the values would otherwise be lost."""
+    text = '{"type": "App", "name": "a", "data": {"ports": {"1": {}, "01": {}}}}'
+    with pytest.raises(ManifestError, match=r"data.ports.01: 1 was already given at .* in another spelling"):
+        load(text, REGISTRY, format="JSON")

@@ -67,10 +67,12 @@ class HttpApp:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
         elif scope["type"] == "http":
-            refusal = self._refusal(Request(scope))
+            request = Request(scope, receive)
+            refusal = self._refusal(request)
             if refusal is None:
                 await self._router(scope, receive, send)
             else:
+                await Exchange(self._offered, self.shares, request).drain()
                 await refused(refusal)(scope, receive, send)
 
     def _refusal(self, request: Request) -> HttpRefusal | None:
@@ -82,6 +84,10 @@ class HttpApp:
         if _head_size(request.scope) > most:
             # Hypercorn bounds only what has arrived of an incomplete head.
             return HttpRefusal(431, Status.RESOURCE_EXHAUSTED.name, f"the head may have {most} bytes at most")
+        if "transfer-encoding" in request.headers and "content-length" in request.headers:
+            # A proxy and this server could take different bytes for the next request.
+            why = "a request must not have both transfer-encoding and content-length: remove one"
+            return HttpRefusal(400, Status.INVALID_ARGUMENT.name, why, headers={"connection": "close"})
         hosts = request.headers.getlist("host")
         if self._offered.access is None and not (len(hosts) == 1 and names_loopback(hosts[0])):
             shown = quoted(hosts[0]) if hosts else "missing"

@@ -50,7 +50,8 @@ class RequestLimits:
     Attributes:
         head_size: the size of the path, the query and the headers of one request.
         body_size: the size of the body of one request.
-        bodies_size: the size of the bodies of all requests that are being received.
+        bodies_size: the size of the bodies of all requests that are being received. One caller has a quarter of it, or
+            one body.
         values: the number of values in a body, such as the members of lists and maps.
         request_timeout: the time for a body to arrive.
         answer_timeout: the time for the service to answer. Sending the answer doesn't count.
@@ -75,7 +76,7 @@ class Shares:
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
-        self._bodies = 0
+        self._bodies: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()
         self._ends: dict[object, End] = {}
         self._stopping = False
@@ -106,18 +107,34 @@ class Shares:
     @property
     def bodies(self) -> int:
         """The number of bytes of bodies that are being received."""
-        return self._bodies
+        return self._bodies.total()
 
     @contextmanager
-    def body(self, size: int) -> Iterator[None]:
-        """Reserve memory for a body. Raises HttpRefusal (503) if too much is reserved."""
-        if self._bodies + size > self._limits.bodies_size:
-            raise HttpRefusal(503, "UNAVAILABLE", "too many large requests are being received: try again")
-        self._bodies += size
+    def body(self, caller: str) -> Iterator[Callable[[int], None]]:
+        """Count the body of a caller. Yield a function to call with the size of each part that has arrived.
+
+        It raises HttpRefusal if the caller (429), or all together (503), send too much at once. Only what has arrived
+        counts, so that a caller cannot keep others out by announcing more.
+        """
+        limits, held = self._limits, 0
+
+        def hold(size: int) -> None:
+            nonlocal held
+            if self._bodies[caller] + size > max(limits.bodies_size // 4, limits.body_size):
+                raise HttpRefusal(
+                    429, Status.RESOURCE_EXHAUSTED.name, "you are sending too many large requests at once: try again"
+                )
+            if self.bodies + size > limits.bodies_size:
+                raise HttpRefusal(503, "UNAVAILABLE", "too many large requests are being received: try again")
+            self._bodies[caller] += size
+            held += size
+
         try:
-            yield
+            yield hold
         finally:
-            self._bodies -= size
+            self._bodies[caller] -= held
+            if not self._bodies[caller]:
+                del self._bodies[caller]
 
     @contextmanager
     def watch(self, caller: str) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import Any
 from headway.documents import Mapping, Problems, parse
 from headway.errors import ConversionFailed, ManifestError, PayloadError
 from headway.http._refusal import HttpRefusal, invalid
-from headway.manifest import Content, as_object, read_content, read_payload
+from headway.manifest import Content, as_object, read_changes, read_content, read_payload
 from headway.resource import Registry, Resource, ResourceId, ResourceType, pb, type_name
 
 # A string, or one that never ends: without the second half, each quote of such a text would be tried as a beginning.
@@ -87,6 +87,19 @@ def content_of(text: str, type: ResourceType[Any], id: ResourceId, registry: Reg
     return content
 
 
+def merged_content(document: dict[str, Any], type: ResourceType[Any], id: ResourceId, registry: Registry) -> Content:
+    """Return the content of a document that the server has merged.
+
+    Raises:
+        HttpRefusal: it has problems. They have no lines and columns, because the caller has not written this document.
+    """
+    problems = Problems("body")
+    content = read_content(_root(json.dumps(document), problems), type, id, registry, problems)
+    _refuse(problems, places=False)
+    assert content is not None
+    return content
+
+
 def message_of(text: str, cls: type[Any]) -> Any:
     """Return the message of a document. Raises HttpRefusal with all of its problems."""
     problems = Problems("body")
@@ -97,9 +110,24 @@ def message_of(text: str, cls: type[Any]) -> Any:
 
 def object_of(text: str) -> dict[str, Any]:
     """Return the JSON object of a document. Raises HttpRefusal with the problems of its syntax."""
+    _root(text, Problems("body"))
+    return _loaded(text)
+
+
+def changes_of(text: str, type: ResourceType[Any]) -> dict[str, Any]:
+    """Return the changes of a merge patch. Raises HttpRefusal with the problems of its syntax and its names."""
     problems = Problems("body")
-    _root(text, problems)
+    root = _root(text, problems)
     _refuse(problems)
+    changes = _loaded(text)
+    if "status" in changes:
+        raise invalid("status cannot be patched: use PUT .../status/<key>")
+    changes = read_changes(root, changes, type, problems)
+    _refuse(problems)
+    return changes
+
+
+def _loaded(text: str) -> dict[str, Any]:
     try:
         made: dict[str, Any] = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
@@ -118,11 +146,12 @@ def _root(text: str, problems: Problems) -> Mapping:
     return documents[0]
 
 
-def _refuse(problems: Problems) -> None:
+def _refuse(problems: Problems, *, places: bool = True) -> None:
     try:
         problems.raise_if_any()
     except ManifestError as error:
-        shown = [str(each) for each in error.problems[:_SHOWN]]
+        first = error.problems[:_SHOWN]
+        shown = [str(each) if places else f"{each.path}: {each.message}" for each in first]
         if (more := len(error.problems) - _SHOWN) > 0:
             shown.append(f"and {more} more problems")
         raise invalid("\n".join(shown)) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import trio
@@ -12,18 +12,19 @@ from grpclib.const import Status
 from starlette.requests import ClientDisconnect, Request
 
 from headway.access import Authorizer
-from headway.errors import PermissionDenied
 from headway.http._bounds import RequestLimits, Shares
 from headway.http._call import Caller, Failed, Requested, unary
 from headway.http._document import decoded
 from headway.http._refusal import HttpRefusal
-from headway.resource import Registry, ResourceId, ResourceType, TypeName, pb, quoted
+from headway.resource import Registry, ResourceId, ResourceType, TypeName, did_you_mean, pb, quoted
 from headway.rpc import TOKEN_HEADER, Services
 from headway.service import POSITION, PositionRequest
 
 # The bytes and the time in seconds for the rest of a refused request.
 _DRAINED = 8 << 20
 _DRAIN_TIME = 2.0
+# The characters of a path that are compared with the paths of the types.
+_LONGEST_HINT = 200
 _PASSED_ON = (TOKEN_HEADER, "authorization", "traceparent", "tracestate")
 
 
@@ -99,7 +100,8 @@ class Exchange:
         """
         group, version, kind = (self.part(name) for name in ("group", "version", "kind"))
         found = _find(self.offered.registry, group, version, kind)
-        if found is not None and self._may_know(found.name):
+        may_know = self._may_know()
+        if found is not None and may_know(found.name):
             return found
         # The kind stays as the caller wrote it: in its registered form it would show that the type is registered.
         name = TypeName(group, version, kind)
@@ -112,21 +114,38 @@ class Exchange:
         except GRPCError as error:
             if error.status is not Status.INVALID_ARGUMENT:
                 raise
-        raise HttpRefusal(404, "NOT_FOUND", f"{quoted(self.request.url.path)} not found: no type {name} is registered")
+        known = [collection_path(type.name) for type in self.known_types() if type.name.group != "internal"]
+        hint = did_you_mean(collection_path(name)[:_LONGEST_HINT], known)
+        raise HttpRefusal(
+            404, "NOT_FOUND", f"{quoted(self.request.url.path)} not found: no type is registered at this path{hint}"
+        )
 
-    def _may_know(self, type: TypeName) -> bool:
+    def known_types(self, also: TypeName | None = None) -> Registry:
+        """Return the types that errors may name to the caller, and a type that the caller has seen already."""
+        registry = self.offered.registry
+        if self.offered.access is None:
+            return registry
+        may_know = self._may_know()
+        return registry.of_known(lambda name: name == also or may_know(name))
+
+    def _may_know(self) -> Callable[[TypeName], bool]:
         access = self.offered.access
         if access is None:
-            return True
+            return _anything
         try:
-            return access.identify(self.caller.metadata).concerns(type)
-        except PermissionDenied:
-            # The guard of the service refuses the caller.
-            return True
+            return access.identify(self.caller.metadata).concerns
+        except Exception:  # noqa: BLE001  # an authorizer of the program may raise anything
+            # The guard of the service refuses the caller, with the reason.
+            return _nothing
 
     async def body(self) -> str:
         """Receive the body of the request, as a text of bounded size. Raises HttpRefusal."""
         limits = self.offered.limits
+        encoding = self.request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", ""):
+            raise HttpRefusal(
+                415, "INVALID_ARGUMENT", f"content-encoding {quoted(encoding)} is not supported: send the JSON itself"
+            )
         with trio.move_on_after(limits.request_timeout):
             return decoded(await self._received(limits.body_size), limits.values)
         why = f"the request did not arrive within {limits.request_timeout:g} s"
@@ -154,7 +173,7 @@ class Exchange:
         size = int(announced) if announced.isdecimal() and len(announced) < 20 else most
         if announced and size > most:
             raise too_large
-        with self.shares.body(min(size, most)):
+        with self.shares.body(self.account) as hold:
             pieces: list[bytes] = []
             received = 0
             try:
@@ -163,6 +182,7 @@ class Exchange:
                         received += len(piece)
                         if received > most:
                             raise too_large
+                        hold(len(piece))
                         pieces.append(piece)
             except ClientDisconnect:
                 raise HttpRefusal(400, "CANCELLED", "the connection was lost within the request") from None
@@ -182,6 +202,20 @@ class Target(NamedTuple):
     def message(self, uid: str = "") -> pb.Id:
         """Return the id as a message of its own, which a service may complete."""
         return (self.id._replace(uid=uid) if uid else self.id).message()
+
+
+def collection_path(type: TypeName) -> str:
+    """Return the path of the resources of a type."""
+    group, version, kind = type
+    return f"/api/{group}/{version}/{kind.lower()}"
+
+
+def _anything(_: TypeName) -> bool:
+    return True
+
+
+def _nothing(_: TypeName) -> bool:
+    return False
 
 
 def _find(registry: Registry, group: str, version: str, kind: str) -> ResourceType[Any] | None:

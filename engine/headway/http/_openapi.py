@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headway.http._answer import JSON, answer
 from headway.http._document import content_of, json_bytes
-from headway.http._offered import Exchange, Target
+from headway.http._offered import Exchange, Target, collection_path
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal
 from headway.http._schemas import Schema, Schemas, example_of
@@ -31,8 +31,8 @@ _ERRORS = {
     409: "The resource has another version or uid, or its state forbids it.",
     410: "A watch cannot resume after the position: begin again without it.",
     413: "The body is too large.",
-    415: "The content type of a patch is not supported.",
-    429: "The caller has too many watches open.",
+    415: "The content type of a patch, or a content encoding, is not supported.",
+    429: "The caller has too many watches open, or sends too much at once.",
     500: "The outcome is unknown, or the program has failed.",
     503: "The store cannot be used now, or the server is stopping.",
     504: "The server did not answer in time.",
@@ -87,8 +87,7 @@ def document(types: Iterable[ResourceType[Any]], examples: dict[Any, dict[str, A
     paths: dict[str, Any] = {}
     for type in types:
         payload = schemas.reference(type.payload, type.type_url.rpartition("/")[2])
-        group, version, kind = type.name
-        collection = f"/api/{group}/{version}/{kind.lower()}"
+        collection = collection_path(type.name)
         resource, body = _resource(payload, status), _body(payload)
         # The payload's own name is often that of the type.
         schemas.by_name[f"{type.name}.Resource"] = resource

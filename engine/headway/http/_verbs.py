@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from grpclib import GRPCError
@@ -11,13 +10,13 @@ from starlette.responses import Response
 
 from headway.errors import InvalidArgument, PayloadError
 from headway.http._answer import answer
-from headway.http._document import content_of, message_of, object_of, resource_object
+from headway.http._document import changes_of, content_of, merged_content, message_of, resource_object
 from headway.http._offered import Exchange, Target
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal, invalid
 from headway.manifest import Content
 from headway.protobuf import decode, encode
-from headway.resource import AnyMessage, Registry, ResourceId, pb, quoted
+from headway.resource import AnyMessage, Registry, ResourceId, pb, quoted, type_name
 from headway.service import RESOURCE_SERVICE
 
 _TENANCY = ("partition", "namespace", "ns")
@@ -40,7 +39,7 @@ async def put(exchange: Exchange) -> Response:
     target, query = await _target(exchange, _GUARDED)
 
     async def requested() -> pb.WriteRequest:
-        content = content_of(await exchange.body(), target.type, target.id, exchange.offered.registry)
+        content = content_of(await exchange.body(), target.type, target.id, exchange.known_types())
         version = _agreed("version", query.text("version"), content.version)
         return _write_request(target, content, version, _agreed("uid", query.text("uid"), content.uid))
 
@@ -56,21 +55,20 @@ async def patch(exchange: Exchange) -> Response:
             415, "INVALID_ARGUMENT", f"content-type {quoted(kind)} is not supported: use {_MERGES[0]} (RFC 7396)"
         )
     changes: dict[str, Any] = {}
-    registry = exchange.offered.registry
 
     async def first() -> pb.ReadRequest:
-        changes.update(object_of(await exchange.body()))
-        if "status" in changes:
-            raise invalid("status cannot be patched: use PUT .../status/<key>")
+        changes.update(changes_of(await exchange.body(), target.type))
         return pb.ReadRequest(id=target.message(query.text("uid")))
 
     stored: pb.Resource = (await exchange.call(_READ, first)).resource
-    given = changes.pop("version", "")
-    version = _agreed("version", query.text("version"), given if isinstance(given, str) else "not text")
     for attempt in range(1, _ATTEMPTS + 1):
-        merged = content_of(json.dumps(_merge(_patchable(target, stored, registry), changes)), *target, registry)
+        registry = exchange.known_types(None if stored.owner is None else type_name(stored.owner.type))
+        merged = merged_content(_merge(_patchable(target, stored, registry), changes), *target, registry)
+        # The stored document has neither, so these are the caller's.
+        version = _agreed("version", query.text("version"), merged.version)
+        uid = _agreed("uid", query.text("uid"), merged.uid)
         assert stored.id is not None
-        write = _write_request(target, merged, version or stored.version, stored.id.uid)
+        write = _write_request(target, merged, version or stored.version, uid or stored.id.uid)
 
         async def requested(write: pb.WriteRequest = write) -> pb.WriteRequest:
             return write
@@ -171,7 +169,7 @@ def _patchable(target: Target, stored: pb.Resource, registry: Registry) -> dict[
     value = b"" if stored.data is None else stored.data.value
     payload = target.type.payload
     if "data" in current:
-        held = content_of(json.dumps({"data": current["data"]}), *target, registry).data
+        held = merged_content({"data": current["data"]}, *target, registry).data
         if encode(held) == encode(decode(payload, value)):
             return current
     raise HttpRefusal(

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from headway.base import say
+from headway.base import OWNER_ONLY, say
 from headway.journal._entries import Entry, Happened, Ran, TurnedAway
 
 FILE_BYTES = 16 << 20
@@ -48,7 +48,7 @@ class JournalFile:
         self._arrived = trio.Event()
         self._failed = False
         # Opened here, so that a wrong path is an error at the start.
-        with open(self.path, "ab"):
+        with open(self.path, "ab", opener=_open):
             pass
 
     def put(self, controller: str, entry: Entry) -> None:
@@ -91,12 +91,28 @@ class JournalFile:
         objects = [as_object(controller, entry, self._wall) for controller, entry in entries]
         if lost:
             objects.append({"what": "lost", "lines": lost})
-        text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in objects)
-        data = text.encode(errors="backslashreplace")
+        data = "".join(f"{_line(each)}\n" for each in objects).encode()
         if os.path.exists(self.path) and os.path.getsize(self.path) + len(data) > self._limit:
             os.replace(self.path, f"{self.path}.1")
-        with open(self.path, "ab") as file:
+        with open(self.path, "ab", opener=_open) as file:
             file.write(data)
+
+
+def _open(path: str, flags: int) -> int:
+    """Open a file that only its owner may read if it is new. A pipe without a reader is an error, and never blocks."""
+    # Errors and tracebacks may quote payloads, and a store is for its owner alone, too.
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), OWNER_ONLY)
+    if os.name == "posix":
+        os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _line(value: dict[str, Any]) -> str:
+    """Return JSON without characters that end a line, or that a terminal would obey."""
+    text = json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def as_object(controller: str, entry: Entry, wall: Callable[[float], float]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping as Known
 from dataclasses import dataclass
 from functools import lru_cache
@@ -177,8 +178,23 @@ def _read_field(field: Field, entry: Entry, problems: Problems) -> Any:
             problems.add_misplaced(node, path, "a map", "{}")
             return None
         pairs = one_of(node, path, problems).entries
-        return dict(_map_entry(field.key, field.element, *pair, path, problems) for pair in pairs)
+        return _map(field.key, field.element, pairs, path, problems)
     return _element(field.element, node, path, problems)
+
+
+def _map(
+    key: Element, element: Element, pairs: Iterable[tuple[Scalar, Node]], path: str, problems: Problems
+) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    places: dict[Any, Place] = {}
+    for name, value in pairs:
+        read, item = _map_entry(key, element, name, value, path, problems)
+        # The parser finds the same text twice, but 1 and 01 in quotes are the same number.
+        if read is not None and (first := places.setdefault(read, name.place)) is not name.place:
+            where = below(path, name.text)
+            problems.add(name.place, where, f"{read} was already given at {first} in another spelling: keep one")
+        made[read] = item
+    return made
 
 
 def _map_entry(

@@ -133,6 +133,13 @@ class Registry:
             raise InvalidArgument(f"type {name} is not registered{hint}")
         return found
 
+    def of_known(self, may_know: Callable[[TypeName], bool]) -> Registry:
+        """Return a registry of the types that ``may_know`` accepts, for errors that must not name any other type."""
+        made = Registry()
+        made._types = {name: type for name, type in self._types.items() if may_know(type.name)}
+        made._chains = self._chains
+        return made
+
     def __iter__(self) -> Iterator[ResourceType[Any]]:
         return iter(self._types.values())
 

@@ -39,7 +39,7 @@ from headway.why._wire import from_message
 
 PATIENCE = 2.0
 MOST_ATTENDING = 1000
-"""The number of processes that may attend at once."""
+"""The number of processes that may attend at once; those of one caller may be three quarters of it."""
 _QUESTIONS = 16
 """The number of questions that may wait for one process."""
 _GONE_SECONDS = 3600.0
@@ -120,8 +120,9 @@ class ObserveHost:
         self._read = read
         self._journal = journal
         self.supervisors: Sequence[Supervisor] = ()
-        self._attending: dict[str, Attending] = {}
-        self._gone: OrderedDict[str, tuple[float, dict[str, Kind]]] = OrderedDict()
+        # By the caller and the process, so that no caller can end the stream of another one's process.
+        self._attending: dict[tuple[str, str], Attending] = {}
+        self._gone: OrderedDict[tuple[str, str], tuple[float, dict[str, Kind]]] = OrderedDict()
         self._ended = False
 
     async def why(self, id: ResourceId) -> Why:
@@ -178,26 +179,34 @@ class ObserveHost:
     # --- processes that attend ---
 
     @asynccontextmanager
-    async def attended(self, process: str, controllers: dict[str, Kind]) -> AsyncIterator[Attending]:
-        """Let a process attend during the block. Raises Busy if too many do. An earlier one of that name is ended."""
-        earlier = self._attending.get(process)
+    async def attended(self, process: str, controllers: dict[str, Kind], caller: str = "") -> AsyncIterator[Attending]:
+        """Let a process of a caller attend during the block. An earlier one of the caller with that name is ended.
+
+        Raises Busy if too many attend, in all or of the caller.
+        """
+        name = (caller, process)
+        earlier = self._attending.get(name)
         if earlier is not None:
             earlier.end()
-        elif len(self._attending) >= MOST_ATTENDING:
+        elif self._are_too_many(caller):
             raise Busy
-        attending = self._attending[process] = Attending(process, controllers)
-        self._gone.pop(process, None)
+        attending = self._attending[name] = Attending(process, controllers)
+        self._gone.pop(name, None)
         if self._ended:
             attending.end()
         try:
             yield attending
         finally:
             attending.end()
-            if self._attending.get(process) is attending:
-                del self._attending[process]
-                self._gone[process] = (wall_time(), controllers)
+            if self._attending.get(name) is attending:
+                del self._attending[name]
+                self._gone[name] = (wall_time(), controllers)
                 if len(self._gone) > _MOST_GONE:
                     self._gone.popitem(last=False)
+
+    def _are_too_many(self, caller: str) -> bool:
+        most = max(1, MOST_ATTENDING * 3 // 4) if caller else MOST_ATTENDING
+        return len(self._attending) >= MOST_ATTENDING or sum(owner == caller for owner, _ in self._attending) >= most
 
     def answered(self, answer: observe_pb.AnswerRequest) -> bool:
         """Hand an answer to its question. Return False if no question waits for it."""
@@ -205,7 +214,7 @@ class ObserveHost:
 
     def attending(self) -> list[str]:
         """Return the names of the processes that attend, sorted."""
-        return sorted(self._attending)
+        return sorted(process for _, process in self._attending)
 
     def end(self) -> None:
         """End all streams, because the engine ends."""
@@ -288,7 +297,7 @@ class ObserveHost:
         since = wall_time() - _GONE_SECONDS
         return tuple(
             Gone(process, at, tuple(sorted(name for name, of in controllers.items() if of == kind)))
-            for process, (at, controllers) in self._gone.items()
+            for (_, process), (at, controllers) in self._gone.items()
             if at > since and kind in controllers.values()
         )
 

@@ -26,6 +26,11 @@ MOST_CONTROLLERS = 1000
 class ObservePermissions(Permissions, Protocol):
     """The permissions of the caller of the current request."""
 
+    @property
+    def caller(self) -> str:
+        """The name of the caller, whose processes have names of their own."""
+        ...
+
     def may_observe(self, id: ResourceId) -> bool:
         """Return True if the caller may ask why this resource is not done."""
         ...
@@ -96,7 +101,8 @@ class ObserveService:
                 raise denied(f"permission denied: you may not acquire lease {each.name}")
             controllers[each.name] = type_name(each.manages).unversioned
         try:
-            async with self._host.attended(message.process, controllers) as attending:
+            caller = "" if self._permissions is None else self._permissions.caller
+            async with self._host.attended(message.process, controllers, caller) as attending:
                 await stream.send_message(observe_pb.Question())
                 async for question in attending.questions:
                     await stream.send_message(question)

@@ -10,6 +10,9 @@ from headway.why import _answer
 
 T = TypeVar("T")
 
+_EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 and 9999, in seconds since 1970: the times that Python can show."""
+
 
 def to_message(value: Any) -> Any:
     """Return an answer, or a part of one, as a message."""
@@ -22,7 +25,10 @@ def to_message(value: Any) -> Any:
 
 
 def from_message(cls: type[T], message: Any) -> T:
-    """Return the answer of this class, or part of one, that a message holds."""
+    """Return the answer of this class, or part of one, that a message holds.
+
+    A time that cannot be shown becomes 0, which is unknown: a process with a wrong clock must not prevent an answer.
+    """
     made: T = _value(message)
     assert isinstance(made, cls)
     return made
@@ -31,6 +37,8 @@ def from_message(cls: type[T], message: Any) -> T:
 def _value(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_value(each) for each in value)
+    if isinstance(value, float):
+        return value if _EARLIEST <= value <= _LATEST else 0.0
     cls = getattr(_answer, type(value).__name__, None)
     if cls is None or not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
         return value

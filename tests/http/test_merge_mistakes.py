@@ -1,0 +1,75 @@
+"""Mistakes in a merge are never ignored, and a merge never reaches another incarnation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.http.kit import CORE, TEAM, Member, Rank, Team, serving
+
+ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+STORED = Team(members=[Member(login="ada", rank=Rank.SENIOR)], note="x", budget=7, labels={"a": "1"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"data": {"nte": None}}, "data.nte: Team has no field 'nte'; did you mean 'note'?"),
+        ({"data": {"nte": "y"}}, "data.nte: Team has no field 'nte'; did you mean 'note'?"),
+        ({"dta": None}, "dta: a document has no field 'dta'"),
+        ({"version": 999}, "version: 999 is read as a whole number, not text; quote it"),
+        ({"version": None}, "version: null means no value; write text, or leave it out"),
+        ({"id": {"uid": None}}, "id.uid: null means no value; write text, or leave it out"),
+        ({"data": {"budget": "y"}}, "data.budget: 'y' is text"),
+        ({"status": None}, "status cannot be patched"),
+    ],
+)
+async def test_mistake_is_refused_by_the_path_of_its_member(changes: Any, says: str) -> None:
+    """The place in the merged document would be of no use: the caller has not written it."""
+    async with serving() as api:
+        before = await api.client.apply(TEAM.new("core", STORED))
+        answer = await api.http.patch(CORE, json=changes)
+        assert (answer.status_code, says in answer.json()["message"]) == (400, True)
+        assert (await api.client.read(TEAM, "core")).version == before.version
+
+
+@pytest.mark.parametrize("where", ["id", "document", "query"])
+async def test_merge_with_the_uid_of_another_incarnation_changes_nothing(where: str) -> None:
+    async with serving() as api:
+        before = await api.client.apply(TEAM.new("core", STORED))
+        uids: dict[str, dict[str, Any]] = {"id": {"id": {"uid": ULID}}, "document": {"uid": ULID}, "query": {}}
+        path = f"{CORE}?uid={ULID}" if where == "query" else CORE
+        answer = await api.http.patch(path, json={**uids[where], "data": {"note": "y"}})
+        assert answer.status_code in (404, 409)
+        assert await api.client.read(TEAM, "core") == before
+        mine = await api.http.patch(CORE, json={"id": {"uid": before.id.uid}, "data": {"note": "y"}})
+        assert mine.json()["data"]["note"] == "y"
+
+
+async def test_document_that_was_read_can_be_merged_back() -> None:
+    async with serving() as api:
+        await api.client.apply(TEAM.new("core", STORED))
+        read = (await api.http.get(CORE)).json()
+        read["data"]["note"] = "y"
+        assert (await api.http.patch(CORE, json=read)).json()["data"]["note"] == "y"
+
+
+@pytest.mark.parametrize("name", ["on_call", "onCall"])
+async def test_each_spelling_of_a_field_names_the_same_member(name: str) -> None:
+    """Also in a nested message. A null by the other spelling would otherwise remove nothing, in silence."""
+    async with serving() as api:
+        await api.client.apply(TEAM.new("core", Team(on_call=Member(login="ada", rank=Rank.SENIOR))))
+        merged = (await api.http.patch(CORE, json={"data": {name: {"login": "grace"}}})).json()
+        assert merged["data"] == {"onCall": {"login": "grace", "rank": "SENIOR"}}
+        assert (await api.http.patch(CORE, json={"data": {name: None}})).json()["data"] == {}
+        both = await api.http.patch(CORE, json={"data": {"on_call": None, "onCall": {}}})
+        assert (both.status_code, "in another spelling" in both.text) == (400, True)
+
+
+async def test_null_in_a_map_removes_its_entry_by_its_own_name() -> None:
+    """A key of a map is not the name of a field."""
+    async with serving() as api:
+        await api.client.apply(TEAM.new("core", Team(labels={"on_call": "1", "onCall": "2"})))
+        merged = (await api.http.patch(CORE, json={"data": {"labels": {"on_call": None, "other": None}}})).json()
+        assert merged["data"] == {"labels": {"onCall": "2"}}

@@ -1,0 +1,112 @@
+"""Processes that attend with other intentions: none prevents an answer, and none speaks or attends for another."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.access import Access, Authorizer, Guarded, Policy, TokenSet, new_token
+from headway.rpc import InProcessChannel
+from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService
+from headway.why._host import Busy
+from tests.why.test_workers import ATTEND, CORE, attend, channel_to, lease_rule, nothing, types_only
+
+ANSWER = f"/{OBSERVE_SERVICE}/Answer"
+
+
+pb = observe_pb
+EMPTY = pb.PastReconcile(causes=[pb.Cause()], reads=[pb.Touched()], writes=[pb.Touched()])
+
+
+def hostile_part(role: str, state: str, moment: float) -> pb.ControllerWhy:
+    """Return a part with this moment everywhere, and with nothing in whatever it consists of."""
+    return pb.ControllerWhy(
+        name="staff/teams",
+        role=role,
+        state=state,
+        since=moment,
+        until=moment,
+        owed_since=moment,
+        causes=[pb.Cause()],
+        priming=[pb.PrimingType()],
+        unmapped=[pb.UnmappedChange()],
+        turned_away=[pb.TurnedAwayChange(at=moment)],
+        reconciles=[EMPTY, pb.PastReconcile(at=moment, seconds=moment)],
+    )
+
+
+async def answers_about(host: ObserveHost, parts: list[pb.ControllerWhy], items: list[pb.StuckItem]) -> None:
+    """Ask both questions, while a process gives this answer to each."""
+    channel = channel_to(host)
+    async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions:
+        await anext(questions)
+        for method, request, reply in (
+            ("Why", pb.WhyRequest(id=CORE.message()), pb.WhyResponse),
+            ("Stuck", pb.StuckRequest(longer_than=1), pb.StuckResponse),
+        ):
+            answered = 0
+
+            async def ask(method: str = method, request: object = request, reply: type = reply) -> None:
+                nonlocal answered
+                await channel.unary(f"/{OBSERVE_SERVICE}/{method}", request, reply)
+                answered += 1
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                question = await anext(questions)
+                answer = pb.AnswerRequest(question.number, controllers=parts, stuck=pb.StuckList(items=items))
+                await channel.unary(ANSWER, answer, pb.AnswerResponse)
+            assert answered == 1
+
+
+@pytest.mark.parametrize("moment", [math.nan, math.inf, -math.inf, 1e300, -1e300, 1e15, 0.0])
+async def test_impossible_answer_of_a_process_prevents_no_answer(moment: float) -> None:
+    """Neither sentences nor JSON fail, whatever the state: the question is also about all other processes."""
+    states = ["idle", "queued", "running", "held", "waiting", "slowed", "scheduled", "priming", "starting"]
+    states += ["resting", "standby", "ended", "given up", "nothing", ""]
+    parts = [hostile_part(role, state, moment) for role in ("manages", "watches", "") for state in states]
+    items = [pb.StuckItem(controller="staff/teams", since=moment, state=state) for state in states]
+    await answers_about(ObserveHost(nothing), parts, items)
+
+
+async def test_process_cannot_end_the_stream_of_another_callers_process() -> None:
+    """Each token has names of its own. Otherwise a worker of one controller could silence those of all others."""
+    (one, mine), (two, theirs) = new_token(["workers"]), new_token(["workers"])
+    authorizer = Authorizer(Access([Policy("workers", [lease_rule()])], TokenSet([mine, theirs])))
+    host, [app] = ObserveHost(nothing), [types_only()]
+    registry = app.registry
+    service = Guarded(lambda caller: ObserveService(host, registry, caller), authorizer, registry)
+    channel = InProcessChannel(service)
+
+    def bearing(text: str) -> dict[str, str]:
+        return {"x-consul-token": text}
+
+    request = attend("web-1", "staff/teams")
+    async with channel.stream(ATTEND, request, metadata=bearing(one)) as first:
+        await anext(first)
+        async with channel.stream(ATTEND, request, metadata=bearing(two)) as second:
+            await anext(second)
+            assert host.attending() == ["web-1", "web-1"]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(host.why, CORE)
+                assert (await anext(first)).why == (await anext(second)).why
+                nursery.cancel_scope.cancel()
+
+
+async def test_processes_of_one_caller_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token has three quarters of the places."""
+    from headway.why import _host
+
+    monkeypatch.setattr(_host, "MOST_ATTENDING", 4)
+    host = ObserveHost(nothing)
+    async with AsyncExitStack() as held:
+        for number in range(3):
+            await held.enter_async_context(host.attended(f"web-{number}", {}, "ada"))
+        with pytest.raises(Busy):
+            await held.enter_async_context(host.attended("web-3", {}, "ada"))
+        await held.enter_async_context(host.attended("web-3", {}, "grace"))
+        assert host.attending() == ["web-0", "web-1", "web-2", "web-3"]
