@@ -108,3 +108,15 @@ def test_removal_that_a_user_has_asked_for_is_not_the_controllers() -> None:
     assert counted(by_controller, {TEAM}) == {(TEAM, CORE, "deleted"): 1}
     # The mark belongs to one incarnation.
     assert counted([*by_user, _commit(plain, None, "teams")], {TEAM}) == {(TEAM, CORE, "deleted"): 1}
+
+
+def test_users_may_undo_everything_before_a_controller_begins() -> None:
+    """The controller has something to do at the other paces of the users."""
+
+    async def second_thoughts(world: simulation.World) -> None:
+        await world.client.apply(HOST.new("www", Host(address="192.0.2.1")))
+        await world.client.delete(HOST.id("www"))
+        await world.wait_idle()
+
+    explored = simulation.explore(app(finalizes=True), second_thoughts, without=["crash_at"])
+    assert any("settled()" in str(plan) for plan in explored.runs)

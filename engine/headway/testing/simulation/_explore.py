@@ -275,7 +275,8 @@ def _plans(
 ) -> tuple[list[Plan], dict[str, list[Fault]]]:
     """Return the plans to try, and the faults that are left out, by reason."""
     first = measure.first
-    if not first.trace.steps:
+    # Users may undo what they have done before a controller begins, unless they pause.
+    if not any(each.trace.steps for each in (first, *(result for _, result in measure.paces))):
         raise DeclarationError(
             "the scenario gives no controller anything to do: let it write resources that they manage"
         )
