@@ -39,8 +39,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a type is answered for, whatever the caller may know",
         "http/_offered.py",
-        "            return access.identify(self.caller.metadata).concerns(type)",
-        "            return True",
+        "            return access.identify(self.caller.metadata).concerns\n",
+        "            return _anything\n",
         _ACCESS,
         "which_types_exist",
     ),
@@ -231,8 +231,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a merge overwrites what came between",
         "http/_verbs.py",
-        "version or stored.version, stored.id.uid)",
-        "version, stored.id.uid)",
+        "version or stored.version, uid or stored.id.uid)",
+        "version, uid or stored.id.uid)",
         _MERGE,
         "at_once",
     ),

@@ -68,9 +68,9 @@ class Outcomes:
             reads = reconciling.reads
             if error is None and not reconciling.writes and len(reads) <= _ONE_READ and len(dequeued.reasons) <= 1:
                 journal.succeeded((now, dequeued, outcome, began, tuple(reads), retry_after))
-                reads.clear()
             else:
                 self._record(journal, dequeued, outcome, began, now, error, retry_after, reconciling)
+            reads.clear()
         if reconciling.writes:
             reconciling.writes.clear()
         if error is not None:
@@ -147,7 +147,6 @@ class Outcomes:
         reads, writes = reconciling.reads, reconciling.writes
         of = (now, key, outcome, now - began, began - queued_at, attempt)
         journal.ran(*of, reasons, reads, writes, told, trace, retry_after)
-        reads.clear()
 
     def _report_reconcile(
         self,
