@@ -18,12 +18,14 @@ def opened() -> Copies:
 
 def stored(resource: pb.Resource) -> Change:
     """Return the change by which an original got this state."""
-    return Change(resource_id(resource.id).without_uid(), resource, int(resource.version))
+    id = resource_id(resource.id).without_uid()
+    return Change(id, opened().place(id), resource, int(resource.version))
 
 
 def deleted(resource: pb.Resource, revision: int) -> Change:
     """Return the deletion of an original."""
-    return Change(resource_id(resource.id).without_uid(), None, revision)
+    id = resource_id(resource.id).without_uid()
+    return Change(id, opened().place(id), None, revision)
 
 
 def apply(copies: Copies, *changes: Change) -> list[Operation]:

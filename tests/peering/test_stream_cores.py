@@ -263,6 +263,7 @@ def test_only_another_store_overrides_a_newer_copy(replaced: bool) -> None:
     copies = Copies(PARTITION, 10, lambda: "new")
     copies.load([old])
     copies.begin_snapshot(override=replaced)
-    change = Change(resource_id(team("ada", 3).id), team("ada", 3, uid="u"), 3)
+    id = resource_id(team("ada", 3).id)
+    change = Change(id, copies.place(id), team("ada", 3, uid="u"), 3)
     assert [len(each) for each in copies.plan([change])] == [0, int(replaced)]
     assert copies.seen == 1

@@ -25,6 +25,9 @@ _OF_SUCCESS = 6
 """The number of fields of `ControllerJournal.succeeded`."""
 
 
+Succeeded = tuple[float, Any, str, float, tuple[Any, ...], float | None]
+
+
 class Journal:
     """The journal of an engine.
 
@@ -61,7 +64,13 @@ class ControllerJournal:
     Attributes:
         turned_away: the last change of each resource that a predicate turned away. They are kept apart, so that a type
             that changes all the time does not drop the runs.
+        succeeded: records a reconcile with at most one reason and one read, that has written nothing and has not
+            failed. Most are like that, so this does as little as possible: what an answer needs is computed when it is
+            asked for. The fields are when it ended, its `Dequeued`, its outcome, when it began, its read as
+            `cache.Reading` has it, and the delay until the next attempt.
     """
+
+    succeeded: Callable[[Succeeded], None]
 
     def __init__(self, controller: str, clock: Callable[[], float], sink: Sink | None) -> None:
         self._controller = controller
@@ -71,26 +80,21 @@ class ControllerJournal:
         self._runs: deque[tuple[Any, ...] | None] = deque(maxlen=0)
         self._events: Ring[Happened] = Ring(0)
         self._most_turned_away = 0
+        self.succeeded = self._runs.append
         self.turned_away: OrderedDict[tuple[Any, EntryKey], TurnedAway] = OrderedDict()
 
     def resize(self, limit: int) -> None:
         """Set the memory of the part, in bytes: six tenths for runs, three for events, one for turned-away changes."""
         self._runs = deque(self._runs, maxlen=limit * 6 // 10 // SLOT)
+        # Without a sink, the method of the deque itself: a reconcile is worth a few microseconds.
+        self.succeeded = self._runs.append if self._sink is None else self._succeeded
         self._events.limit = limit * 3 // 10
         self._most_turned_away = limit // 10 // ENTRY
 
-    def succeeded(self, fields: tuple[float, Any, str, float, tuple[Any, ...], float | None]) -> None:
-        """Record a reconcile with at most one reason and one read, that has written nothing and has not failed.
-
-        Most are like that, so this does as little as possible: what an answer needs is computed when it is asked for.
-
-        Args:
-            fields: when it ended, its `Dequeued`, its outcome, when it began, its read as `cache.Reading` has it, and
-                the delay until the next attempt.
-        """
+    def _succeeded(self, fields: Succeeded) -> None:
         self._runs.append(fields)
-        if self._sink is not None:
-            self._sink(self._controller, _ran(fields))
+        assert self._sink is not None
+        self._sink(self._controller, _ran(fields))
 
     def ran(
         self,

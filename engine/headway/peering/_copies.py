@@ -29,9 +29,8 @@ from headway.storage import Operation, Put, Remove
 
 
 class Copy(NamedTuple):
-    """A stored copy: its type, uid and version here, and its original."""
+    """A stored copy: its uid and version here, and its original."""
 
-    type: TypeName
     uid: str
     version: str
     origin_uid: str
@@ -44,9 +43,10 @@ Place = tuple[Kind, Key]
 
 
 class Change(NamedTuple):
-    """The newest known state of an original, None if it was deleted, with its revision."""
+    """The newest known state of an original, None if it was deleted, with its revision, and the place of its copy."""
 
     id: ResourceId
+    place: Place
     resource: pb.Resource | None
     revision: int
 
@@ -82,14 +82,15 @@ class Copies:
     def load(self, resources: Iterable[pb.Resource]) -> None:
         """Add stored copies."""
         for resource in resources:
-            self._note(resource, resource.version)
+            assert resource.id is not None
+            place = type_name(resource.id.type).unversioned, resource_key(resource)
+            self._note(place, resource, resource.version)
 
-    def _note(self, resource: pb.Resource, version: str) -> None:
+    def _note(self, place: Place, resource: pb.Resource, version: str) -> None:
         assert resource.id is not None
-        name, metadata = type_name(resource.id.type), resource.metadata
+        metadata = resource.metadata
         origin = metadata.get(ORIGIN_VERSION, "")
-        self._copies[name.unversioned, resource_key(resource)] = Copy(
-            name,
+        self._copies[place] = Copy(
             resource.id.uid,
             version,
             metadata.get(ORIGIN_UID, ""),
@@ -136,10 +137,10 @@ class Copies:
 
     # --- changes ---
 
-    def conflict(self, id: ResourceId) -> str | None:
-        """Return why an original cannot be copied if one of another partition has its place; None if it can."""
-        known = self._copies.get(self._place(id))
-        if known is None or known.origin_partition == id.partition:
+    def conflict(self, place: Place, partition: str) -> str | None:
+        """Return why an original of a partition cannot have a copy at a place that another one has; None if it can."""
+        known = self._copies.get(place)
+        if known is None or known.origin_partition == partition:
             return None
         return f"partition {known.origin_partition} has a resource of the same name, which is copied already"
 
@@ -153,8 +154,8 @@ class Copies:
         """
         newest: dict[Place, Change] = {}
         for change in changes:
+            place = change.place
             self.see(change.id, deleted=change.resource is None)
-            place = self._place(change.id)
             if change.resource is None and self._holder(newest.get(place), place) not in (None, change.id.partition):
                 # Another partition's original of the same name, which was refused.
                 continue
@@ -162,7 +163,7 @@ class Copies:
         first: list[Operation] = []
         then: list[Operation] = []
         created = 0
-        for (kind, key), (id, resource, revision) in newest.items():
+        for (kind, key), (id, _, resource, revision) in newest.items():
             known = self._copies.get((kind, key))
             if known is not None and not self._override and known.origin_version >= revision:
                 self.stale += known.origin_version > revision
@@ -200,7 +201,7 @@ class Copies:
             if isinstance(operation, Remove):
                 self._copies.pop((operation.kind, operation.key), None)
             elif isinstance(operation, Put) and operation.key[0] == self._partition:
-                self._note(operation.resource, version)
+                self._note((operation.kind, operation.key), operation.resource, version)
 
     def _holder(self, change: Change | None, place: Place) -> str | None:
         """Return the partition whose original the copy is of, or is about to be of; None without a copy."""
@@ -209,7 +210,8 @@ class Copies:
         known = self._copies.get(place)
         return None if known is None else known.origin_partition
 
-    def _place(self, id: ResourceId) -> Place:
+    def place(self, id: ResourceId) -> Place:
+        """Return the place of the copy of an original."""
         return id.type.unversioned, (self._partition, id.namespace, id.name)
 
 

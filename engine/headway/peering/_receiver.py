@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Operation, Subject
-from headway.peering._copies import Change, Copies
+from headway.peering._copies import Change, Copies, Place
 from headway.peering._receiving import (
     REASON,
     Copying,
@@ -37,7 +37,7 @@ from headway.peering._receiving import (
     same_place,
 )
 from headway.peering._stream_rules import Breach, Coverage, Exported, PeerLimits, exports_of
-from headway.resource import ResourceId, pb, quoted, resource_id, type_name
+from headway.resource import ResourceId, pb, quoted, resource_id
 
 _DIGITS = 19
 """A version has fewer digits."""
@@ -283,7 +283,7 @@ class Receiver:
         """Return the changes to store, and the resources that cannot be stored."""
         found: list[Change] = []
         refused: list[wire.Refused] = []
-        claimed: dict[tuple[object, ...], str] = {}
+        claimed: dict[Place, str] = {}
         for event in events:
             deleted, resource = event.delete, event.upsert
             if event.withheld is not None:
@@ -298,7 +298,7 @@ class Receiver:
                 if revision is not None and deleted.revision > revision:
                     raise Breach(f"{id} was deleted at {deleted.revision}, after the commit {revision}")
                 self.refused.pop(id, None)
-                found.append(Change(id, None, deleted.revision))
+                found.append(Change(id, self._copies.place(id), None, deleted.revision))
                 continue
             id = self._checked_id(resource.id)
             version = resource.version
@@ -306,8 +306,9 @@ class Receiver:
             assert resource.id is not None
             if not at or not resource.id.uid or (revision is not None and at > revision):
                 raise Breach(f"{id} has uid {quoted(resource.id.uid)} and version {quoted(version)}, which cannot be")
-            first = claimed.setdefault((id.type.unversioned, id.namespace, id.name), id.partition)
-            why = self._check(resource) or self._copies.conflict(id)
+            place = self._copies.place(id)
+            first = claimed.setdefault(place, id.partition)
+            why = self._check(resource) or self._copies.conflict(place, id.partition)
             if why is None and first != id.partition:
                 why = f"partition {first} has a resource of the same name, which is copied"
             if why is not None:
@@ -316,7 +317,7 @@ class Receiver:
                 continue
             if self.refused:
                 self.refused.pop(id, None)
-            found.append(Change(id, resource, at))
+            found.append(Change(id, place, resource, at))
         return found, refused
 
     def _refused(self, id: ResourceId, why: str) -> wire.Refused:
@@ -331,11 +332,12 @@ class Receiver:
 
     def _checked_id(self, message: pb.Id | None) -> ResourceId:
         tenancy, type = (None, None) if message is None else (message.tenancy, message.type)
-        if tenancy is None or type is None or not self._coverage.covers(type, tenancy.partition, tenancy.namespace):
-            id = resource_id(message)
-            raise Breach(f"sent {id} of type {id.type} in partition {quoted(id.partition)}, which was not subscribed")
-        assert message is not None
-        return ResourceId(type_name(type), message.name, tenancy.partition, tenancy.namespace)
+        if message is not None and tenancy is not None and type is not None:
+            name = self._coverage.covered(type, tenancy.partition, tenancy.namespace)
+            if name is not None:
+                return ResourceId(name, message.name, tenancy.partition, tenancy.namespace)
+        id = resource_id(message)
+        raise Breach(f"sent {id} of type {id.type} in partition {quoted(id.partition)}, which was not subscribed")
 
     def _end_of_snapshot(self, nonce: int, complete: wire.FeedComplete) -> Work:
         if self._complete:

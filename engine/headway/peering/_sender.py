@@ -322,7 +322,7 @@ class Sender:
             assert id is not None
             assert id.type is not None
             key = resource_key(resource)
-            if not self._coverage.covers(id.type, key[0], key[1]):
+            if self._coverage.covered(id.type, key[0], key[1]) is None:
                 # It is a copy, or the source reads more than is exported.
                 continue
             place: Hashable = (id.type.group, id.type.kind, key)

@@ -129,18 +129,18 @@ class Coverage:
 
     def __init__(self, exports: Iterable[Exported] = ()) -> None:
         self.exports = tuple(exports)
-        self._known: dict[tuple[str, str, str, str, str], bool] = {}
+        # The name of the type, or None if the tenancy does not belong to them.
+        self._known: dict[tuple[str, str, str, str, str], TypeName | None] = {}
 
-    def covers(self, type: pb.Type, partition: str, namespace: str) -> bool:
-        """Return True if the resources of a type in a tenancy belong to one of the exports."""
+    def covered(self, type: pb.Type, partition: str, namespace: str) -> TypeName | None:
+        """Return the name of a type if its resources in a tenancy belong to one of the exports; None otherwise."""
         place = (type.group, type.group_version, type.kind, partition, namespace)
-        found = self._known.get(place)
-        if found is None:
+        if place not in self._known:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             name, key = TypeName(*place[:3]), (partition, namespace, "")
-            found = self._known[place] = any(each.covers(name, key) for each in self.exports)
-        return found
+            self._known[place] = name if any(each.covers(name, key) for each in self.exports) else None
+        return self._known[place]
 
 
 _REMEMBERED = 1000

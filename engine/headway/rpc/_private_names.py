@@ -65,6 +65,8 @@ _H2 = PrivateNames(
     {
         "h2.connection:H2Connection.initiate_connection": "self",
         "h2.connection:H2Connection.send_data": "self stream_id data end_stream pad_length",
+        "h2.connection:H2Connection._receive_data_frame": "self frame",
+        "h2.connection:H2Connection._receive_frame": "self frame",
         "h2.connection:H2Connection._receive_goaway_frame": "self frame",
         "h2.connection:H2Connection._receive_headers_frame": "self frame",
         "h2.frame_buffer:FrameBuffer._update_header_buffer": "self f",
