@@ -3,6 +3,9 @@
 Start with `_app.py`. Nothing here runs a controller: `headway.run` does.
 """
 
+from typing import TYPE_CHECKING
+
+from headway.base import imported_later
 from headway.controller._added import MOST_ADDED as MOST_ADDED
 from headway.controller._added import GrowingDefinition as GrowingDefinition
 from headway.controller._app import App as App
@@ -22,11 +25,16 @@ from headway.controller._graph import Edge as Edge
 from headway.controller._graph import Graph as Graph
 from headway.controller._graph import Step as Step
 from headway.controller._graph import graph as graph
-from headway.controller._placed import Placed as Placed
-from headway.controller._placed import Sizes as Sizes
-from headway.controller._placed import placed as placed
 from headway.controller._sources import ProcessExits as ProcessExits
 from headway.controller._sources import every as every
 from headway.controller._sources import from_channel as from_channel
 from headway.controller._sources import from_iterator as from_iterator
 from headway.controller._sources import process_exits as process_exits
+
+if TYPE_CHECKING:
+    from headway.controller._placed import Placed as Placed
+    from headway.controller._placed import Sizes as Sizes
+    from headway.controller._placed import placed as placed
+
+# Imported on first use: only a drawing of the graph needs them.
+__getattr__ = imported_later(__name__, {"Placed": "_placed", "Sizes": "_placed", "placed": "_placed"})
