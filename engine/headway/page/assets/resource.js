@@ -14,6 +14,7 @@ export class Resource {
     this.shown = null;
     this.relatives = null;
     this.error = "";
+    this.invalid = false;
     this.connect();
     this.look();
   }
@@ -46,10 +47,11 @@ export class Resource {
     this.error = message;
     if (!message) {
       // A stream that was refused does not tell why.
-      try { await learn(); await ask("/page/relatives", this.ref); } catch (error) { this.error = error.message; }
+      try { await learn(); await ask("/page/relatives", this.ref); } catch (error) { this.error = error.message; this.invalid = error.status === 400; }
     }
     this.redraw();
-    this.again = setTimeout(() => this.connect(), 2000);
+    // An address that names nothing possible stays refused.
+    if (!this.invalid) this.again = setTimeout(() => this.connect(), 2000);
   }
 
   async look() {
@@ -57,7 +59,7 @@ export class Resource {
     try { this.relatives = await ask("/page/relatives", this.ref); } catch { this.relatives = null; }
     if (this.closed) return;
     this.redraw();
-    this.timer = setTimeout(() => this.look(), 10000);
+    if (!this.invalid) this.timer = setTimeout(() => this.look(), 10000);
   }
 
   content() {
