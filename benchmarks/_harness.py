@@ -10,6 +10,7 @@ A quick run is for machines with other load. It measures one pair after the othe
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -73,8 +74,6 @@ class Scenario:
         measure: A function of a size and a number of rounds. The scenario's docstring says what is counted.
         size: The size to which the bound applies.
         quick: The size in a quick run, with the same bound; 0 leaves the scenario out of quick runs.
-        quick_rounds: The rounds of a pair in a quick run. More than one shares the cost of rare events, such as a full
-            garbage collection in every second round.
     """
 
     name: str
@@ -83,7 +82,6 @@ class Scenario:
     size: int
     rounds: int
     quick: int = 0
-    quick_rounds: int = 1
 
     def run(self, *, size: int | None = None, rounds: int | None = None) -> Row:
         """Measure, by default at the full size."""
@@ -98,8 +96,21 @@ class Scenario:
         while not pairs or not (pairs[-1].ratio > 0 and pairs[-1].within):
             if len(pairs) == PAIRS:
                 break
-            pairs.append(self.measure(self.quick, self.quick_rounds))
+            pairs.append(self.measure(self.quick, 1))
         return min([row for row in pairs if row.ratio > 0] or pairs, key=lambda row: row.ratio)
+
+
+def collected(measured: Callable[[], float]) -> Callable[[], float]:
+    """Return a measurement that begins when all garbage has been collected, and everything that is alive is old.
+
+    Otherwise, what an earlier turn left decides which turn pays for a full collection of the whole heap.
+    """
+
+    def turn() -> float:
+        gc.collect()
+        return measured()
+
+    return turn
 
 
 def interleaved(ours: Callable[[], float], against: Callable[[], float], rounds: int) -> tuple[float, float]:

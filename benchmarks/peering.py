@@ -1,10 +1,9 @@
 """`peering`: a peer's first copy of 100,000 resources over a Unix socket, per resource.
 
 Measured: the processor time from connecting two memory stores until the receiving one has stored every copy, and knows
-that
-the first copy is complete. Both ends are in one process. It includes the secret, the messages, the checks of each
+that the first copy is complete. Both ends are in one process. It includes the secret, the messages, the checks of each
 resource, and the commits. Nothing in it waits but for the other end, and in many seconds of wall time, other programs
-would have the processor.
+would have the processor. Each turn begins without garbage.
 
 Against: priming a controller from such a store (`memory_prime`), and writing the same resources in process.
 
@@ -22,7 +21,7 @@ from functools import partial
 import trio
 
 import headway
-from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._harness import Row, Scenario, collected, interleaved
 from benchmarks._message import TEXT, Note, texts
 from benchmarks._primed import filled, one_type, primed_after
 from headway import events, rpc
@@ -44,8 +43,8 @@ def measure(size: int, rounds: int) -> Row:
     store = MemoryBackend()
     trio.run(filled, store, type, size)
     ours, against = interleaved(
-        lambda: trio.run(_copied, store, app, type),
-        lambda: trio.run(primed_after, store, app, time.process_time) + trio.run(_written, app, type, size),
+        collected(lambda: trio.run(_copied, store, app, type)),
+        collected(lambda: trio.run(primed_after, store, app, time.process_time) + trio.run(_written, app, type, size)),
         rounds,
     )
     return Row("peering", ours / size * 1e6, against / size * 1e6, "us", BOUND)
