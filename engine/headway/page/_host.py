@@ -13,6 +13,7 @@ from headway.base import wall_time
 from headway.controller import App, Graph, graph
 from headway.errors import HeadwayError
 from headway.observe import ControllerState, states_of
+from headway.page._others import ASKED, Others
 from headway.page._priming import PrimingTimes
 from headway.page._ring import INTERVAL, Ring
 from headway.page._search import Cursors
@@ -53,6 +54,7 @@ class PageHost:
         graph: the controllers and types of the apps.
         ring: the numbers of the last 15 minutes.
         seen: the controllers at the last look, by name.
+        others: the controllers of other processes.
         number: the number of the last look.
         at: the time of the last look, in seconds since 1970.
         searching: the number of searches in progress of each caller.
@@ -69,6 +71,7 @@ class PageHost:
         self.writes = writes
         self.ring = Ring()
         self.seen: Mapping[str, Seen] = {}
+        self.others = Others(observe)
         self.number = 0
         self.at = 0.0
         self.searching: dict[str, int] = {}
@@ -78,9 +81,15 @@ class PageHost:
         self._time = 0.0
         self._looked = trio.Event()
         self._wanted = trio.Event()
+        self._unwatched = trio.lowlevel.ParkingLot()
 
-    async def follow(self) -> NoReturn:
+    async def follow(self) -> None:
         """Look again and again, until canceled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_on)
+            nursery.start_soon(self._ask_on)
+
+    async def _look_on(self) -> NoReturn:
         while True:
             await self.look()
             if not self._watching:
@@ -89,6 +98,13 @@ class PageHost:
                     await self._wanted.wait()
             with trio.move_on_at(self._time + TICK):
                 await trio.sleep_forever()
+
+    async def _ask_on(self) -> NoReturn:
+        while True:
+            while not self._watching:
+                await self._unwatched.park()
+            await self.others.ask()
+            await trio.sleep(ASKED)
 
     async def look(self) -> None:
         """Look at all controllers now."""
@@ -117,6 +133,7 @@ class PageHost:
         """Look every second while the block runs."""
         self._watching += 1
         self._wanted.set()
+        self._unwatched.unpark_all()
         try:
             yield
         finally:

@@ -14,7 +14,7 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway.page._host import PageHost
-from headway.page._overview import Visible, overview, picture
+from headway.page._overview import Visible, drawn_elsewhere, overview, picture
 from headway.page._search import Cursors, Search, find, has_condition, row
 from headway.resource import Registry, ResourceId, pb
 from headway.service import (
@@ -78,7 +78,8 @@ class PageService:
         await stream.recv_message()
         visible = self._visible()
         host, types, at, looked = self._host, list(self._access.registry), 0, 0
-        await stream.send_message(Event("graph", _json(picture(host.graph, visible))))
+        drawn = drawn_elsewhere(host, visible)
+        await stream.send_message(Event("graph", _json(picture(host.graph, visible, drawn))))
         last: dict[str, Any] = {}
         with host.watching():
             while True:
@@ -87,6 +88,9 @@ class PageService:
                 at, points = host.ring.since(at, visible.controllers)
                 if points:
                     await stream.send_message(Event("points", _json(points)))
+                if (now_drawn := drawn_elsewhere(host, visible)) != drawn:
+                    drawn = now_drawn
+                    await stream.send_message(Event("picture", _json(picture(host.graph, visible, drawn))))
                 # The newest one, which may be newer than the one that was waited for.
                 state = overview(host, visible, types)
                 changed = {name: value for name, value in state.items() if value != last.get(name)}
