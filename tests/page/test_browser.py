@@ -13,6 +13,7 @@ import trio.lowlevel
 
 import headway
 from headway.client import pause_controller
+from headway.page import _others
 from headway.resource import pb
 from headway.storage import MemoryBackend
 from tests.helpers.browser import PATIENCE, Chromium, open_chromium
@@ -351,6 +352,18 @@ async def test_page_comes_back_after_its_server() -> None:
             await engine.client.apply(shop.ORDER.new("new", shop.Order(items=["tea"])))
             await browser.wait("document.querySelector('.failing')?.innerText.includes('new')")
             await browser.shows("live")
+
+
+async def test_stuck_work_is_listed_with_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `headway why --stuck` lists it, and one click away is why."""
+    monkeypatch.setattr(_others, "STUCK_AFTER", 0.0)
+    async with opened() as (running, browser):
+        await lost_order(running)
+        item = "[...document.querySelectorAll('.stuck li')].find((each) => each.innerText.includes('lost-7'))"
+        await browser.wait(f"{item}?.querySelector('.error').innerText.includes('has no customer')")
+        assert "shop/billing" in await browser.evaluate(f"{item}.querySelector('.meta').innerText")
+        await browser.evaluate(f"void {item}.querySelector('a').click()")
+        await browser.wait("document.querySelector('.sentences')?.innerText.includes('has no customer')")
 
 
 async def test_worker_is_in_the_graph_and_the_list_until_it_has_gone() -> None:

@@ -14,7 +14,7 @@ import headway
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.page import PageHost, _host
 from headway.page._others import ASKED, MOST, Others
-from headway.page._overview import Visible, drawn_elsewhere, overview, picture
+from headway.page._overview import STUCK, Visible, drawn_elsewhere, overview, picture
 from headway.storage import MemoryBackend
 from headway.why import OBSERVE_SERVICE, ObserveHost
 from tests.helpers.why_programs import Team, broken_app
@@ -121,6 +121,53 @@ async def test_hostile_answer_of_a_process_is_bounded_and_prevents_no_state() ->
         assert (first["phase"], first["seconds"], first["oldest"], len(first["problem"]) < 600) == ("", 0, 0, True)
         drawn = drawn_elsewhere(page, everything())
         assert len(picture(page.graph, everything(), drawn)["boxes"]) == len(drawn) + 1 == 101
+
+
+async def test_stuck_work_of_all_processes_is_listed_with_the_rights_of_the_caller(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """Bounded, asked once for all viewers, and without the number of what the caller may not see."""
+    host = ObserveHost(nothing)
+    channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, MemoryBackend())
+    async with (
+        channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions,
+        trio.open_nursery() as nursery,
+    ):
+        await anext(questions)
+        asked = list[float]()
+
+        async def answer() -> None:
+            ref = {"type": "staff.v1.Team", "partition": "default", "namespace": "default"}
+            items = [
+                observe_pb.StuckItem(
+                    controller="staff/teams", resource=observe_pb.Ref(**ref, name=f"team-{number}"), state="waiting"
+                )
+                for number in range(STUCK + 7)
+            ]
+            items.append(observe_pb.StuckItem(controller="staff/teams", resource=observe_pb.Ref(type="a.v1.Secret")))
+            async for question in questions:
+                if not question.now:
+                    asked.append(question.longer_than)
+                    stuck = observe_pb.StuckList(items=items, more=100)
+                    message = observe_pb.AnswerRequest(number=question.number, stuck=stuck)
+                    await channel.unary(ANSWER, message, observe_pb.AnswerResponse)
+
+        nursery.start_soon(answer)
+        nursery.start_soon(page.follow)
+        with page.watching(), page.watching(), page.watching():
+            await trio.sleep(41)
+        assert set(asked) == {60.0}
+        assert 10 <= len(asked) <= 11
+        found = overview(page, everything(), ())["stuck"]
+        assert (len(found["items"]), found["more"]) == (STUCK, 107)
+        assert {each["resource"]["type"] for each in found["items"]} == {"staff.v1.Team"}
+        assert (found["items"][0]["process"], found["items"][0]["state"]) == ("web-1", "waiting")
+        known = everything().known
+        fewer = Visible(frozenset(), known, frozenset(each for each in known if each.kind == "Team"))
+        assert overview(page, fewer, ())["stuck"]["more"] == 7
+        none = Visible(frozenset(), known, frozenset(each for each in known if each.kind != "Team"))
+        assert overview(page, none, ())["stuck"] == {"items": [], "more": 0, "unreachable": []}
+        nursery.cancel_scope.cancel()
 
 
 async def test_rates_are_the_difference_of_two_answers(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it

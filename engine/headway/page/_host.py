@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, NoReturn
 
@@ -13,7 +13,7 @@ from headway.base import wall_time
 from headway.controller import App, Graph, graph
 from headway.errors import HeadwayError
 from headway.observe import ControllerState, states_of
-from headway.page._others import ASKED, Others
+from headway.page._others import ASKED, STUCK_ASKED, Others
 from headway.page._priming import PrimingTimes
 from headway.page._ring import INTERVAL, Ring
 from headway.page._search import Cursors
@@ -54,7 +54,7 @@ class PageHost:
         graph: the controllers and types of the apps.
         ring: the numbers of the last 15 minutes.
         seen: the controllers at the last look, by name.
-        others: the controllers of other processes.
+        others: the controllers of other processes, and what is stuck.
         number: the number of the last look.
         at: the time of the last look, in seconds since 1970.
         searching: the number of searches in progress of each caller.
@@ -87,7 +87,8 @@ class PageHost:
         """Look again and again, until canceled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_on)
-            nursery.start_soon(self._ask_on)
+            nursery.start_soon(self._while_watched, self.others.ask, ASKED)
+            nursery.start_soon(self._while_watched, self.others.ask_stuck, STUCK_ASKED)
 
     async def _look_on(self) -> NoReturn:
         while True:
@@ -99,12 +100,12 @@ class PageHost:
             with trio.move_on_at(self._time + TICK):
                 await trio.sleep_forever()
 
-    async def _ask_on(self) -> NoReturn:
+    async def _while_watched(self, ask: Callable[[], Awaitable[None]], seconds: float) -> NoReturn:
         while True:
             while not self._watching:
                 await self._unwatched.park()
-            await self.others.ask()
-            await trio.sleep(ASKED)
+            await ask()
+            await trio.sleep(seconds)
 
     async def look(self) -> None:
         """Look at all controllers now."""

@@ -1,4 +1,4 @@
-"""The controllers of other processes that work for the server, asked every two seconds for all viewers together."""
+"""The controllers of other processes and what is stuck in any, asked every few seconds for all viewers together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import NamedTuple
 
 import trio
 
-from headway.why import Elsewhere, ObserveHost
+from headway.why import Elsewhere, ObserveHost, StuckList
 
 ASKED = 2.0
 """The time between two questions to the other processes, in seconds. Without a viewer they are not asked."""
+STUCK_ASKED = 4.0
+"""The time between two questions what is stuck, in seconds, likewise."""
+STUCK_AFTER = 60.0
+"""The time for which stuck work has been owed at least, in seconds, as for `headway why --stuck`."""
 MOST = 300
 """The number of controllers of other processes that are asked about and shown."""
 _OLD = 5 * ASKED
@@ -36,12 +40,14 @@ class Others:
     Attributes:
         seen: the controllers at the last question.
         more: the number of controllers that were left out.
+        stuck: the work in all processes that has been owed for long.
     """
 
     def __init__(self, observe: ObserveHost) -> None:
         self._observe = observe
         self.seen: Sequence[Other] = ()
         self.more = 0
+        self.stuck = StuckList()
         # By caller, process and controller: the time of the last answer and its counts.
         self._before: dict[tuple[str, str, str], tuple[float, int, int]] = {}
 
@@ -55,6 +61,10 @@ class Others:
             if each.now is not None
         }
         self.seen = [self._with_rates(each, before.get((each.caller, each.process, each.name)), now) for each in found]
+
+    async def ask_stuck(self) -> None:
+        """Ask all processes, also the server's own, once for what is stuck."""
+        self.stuck = await self._observe.stuck(STUCK_AFTER)
 
     @staticmethod
     def _with_rates(of: Elsewhere, before: tuple[float, int, int] | None, now: float) -> Other:

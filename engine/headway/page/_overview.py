@@ -14,10 +14,12 @@ from headway.page._host import PageHost, Seen
 from headway.page._others import Other
 from headway.resource import ResourceType, Scope, TypeName
 from headway.run import Phase
-from headway.why import ControllerNow, Ref
+from headway.why import ControllerNow, Ref, StuckList
 
 FAILING = 20
 """The number of failing resources that the overview lists."""
+STUCK = 50
+"""The number of stuck items that the overview lists."""
 DRAWN = 100
 """The number of controllers that the graph has only because other processes run them."""
 _LONGEST = 500
@@ -48,6 +50,32 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         "elsewhere": [_elsewhere(each, type) for each, type in _others(host, visible)],
         # The number would tell other callers of controllers that they may not see.
         "elsewhereMore": host.others.more if visible.observed == visible.known else 0,
+        "stuck": stuck(host.others.stuck, visible),
+    }
+
+
+def stuck(found: StuckList, visible: Visible) -> dict[str, Any]:
+    """Return the work that has been owed for long, the oldest first, of the types that a caller may observe."""
+    observed = {str(each) for each in visible.observed}
+    items = [each for each in found.items if each.resource is not None and each.resource.type in observed]
+    unseen = found.more if visible.observed == visible.known else 0
+    return {
+        "items": [
+            {
+                "controller": each.controller,
+                "process": bounded(each.process, _LONGEST),
+                "resource": {
+                    name: bounded(value, _LONGEST) for name, value in dataclasses.asdict(each.resource or Ref()).items()
+                },
+                "state": bounded(each.state, _LONGEST),
+                "since": each.since,
+                "attempt": each.attempt,
+                "error": bounded(each.error, _LONGEST),
+            }
+            for each in items[:STUCK]
+        ],
+        "more": len(items[STUCK:]) + unseen,
+        "unreachable": [bounded(each, _LONGEST) for each in found.unreachable[:STUCK]],
     }
 
 

@@ -16,6 +16,7 @@ export function overview() {
     summary(everywhere.filter((each) => !each.gone && each.answers !== false)),
     priming(live.controllers),
     failing(live.failing, live.controllers.reduce((total, each) => total + each.notDone, 0)),
+    stuck(live.stuck),
     live.graph && live.graph.boxes.length > 0 && h("section", { "aria-labelledby": "graph-title" },
       h("h2", { id: "graph-title" }, "Graph"),
       h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "The graph, which scrolls" }, picture(live.graph, everywhere, live.types)),
@@ -96,6 +97,26 @@ function failure(each) {
     h("span", { class: "error" }, each.error),
     h("span", { class: "meta" }, `${each.controller}, attempt ${each.attempts}, ${seconds(Math.max(0, each.ago))} ago, ${again}`),
     retryButton(each.controller, each.resource));
+}
+
+/** Return the work that has been owed for longer than a minute, as `headway why --stuck` lists it. */
+function stuck(list) {
+  if (!list.items.length && !list.unreachable.length) return null;
+  const more = list.items.slice(SHOWN);
+  return h("section", { class: "failing stuck", "aria-labelledby": "stuck-title" },
+    h("h2", { id: "stuck-title" }, "Stuck", h("small", null, ` ${count(list.items.length + list.more)} owed for longer than a minute`)),
+    h("ul", null, list.items.slice(0, SHOWN).map(stuckItem)),
+    more.length > 0 && h("details", null, h("summary", null, `${more.length} more${list.more ? ` of ${count(more.length + list.more)}` : ""}`), h("ul", null, more.map(stuckItem))),
+    list.unreachable.length > 0 && h("p", { class: "empty" }, `Not known of processes that do not answer: ${list.unreachable.join(", ")}`));
+}
+
+function stuckItem(each) {
+  const { resource } = each;
+  const attempt = each.attempt > 1 ? `, attempt ${count(each.attempt)}` : "";
+  return h("li", { key: `${each.controller} ${each.process} ${each.state} ${resourceLink(resource)}` },
+    resource.name ? h("a", { href: resourceLink(resource) }, h("span", { class: "kind" }, kind(resource.type)), " ", named(resource)) : h("a", { href: controllerLink(each.controller) }, each.controller),
+    h("span", { class: "error" }, each.error),
+    h("span", { class: "meta" }, `${each.controller} (${each.process}), ${each.state} since ${moment(each.since)}${attempt}`));
 }
 
 const HEADS = [["Rate", "rate"], ["Failed", "failures"], ["Queued", "queued"], ["Running", "running"], ["Backing off", "resting"], ["Not done", "notDone"], ["Oldest", "oldest"], ["Lag", "lag"]];
