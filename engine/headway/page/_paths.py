@@ -31,7 +31,7 @@ from headway.http import (
     patch,
     put,
 )
-from headway.page._about import about, relatives
+from headway.page._about import about, document, relatives
 from headway.page._assets import INDEX, Assets
 from headway.page._events import Emit, EventsResponse
 from headway.page._search import ROWS, Search
@@ -77,7 +77,9 @@ def page_paths(offered: Offered, *, writes: bool) -> Further:
             "/page/search": page.endpoint(GET=_search),
             "/page/resource": page.endpoint(GET=page.resource),
             "/page/relatives": page.endpoint(GET=_relatives),
-            "/page/api/{group}/{version}/{kind}/{name}": page.changing(PUT=put, PATCH=patch, DELETE=delete),
+            "/page/api/{group}/{version}/{kind}/{name}": page.changing(
+                PUT=partial(put, shown=document), PATCH=partial(patch, shown=document), DELETE=delete
+            ),
             "/page/pause": page.changing(POST=_pause),
             "/page/resume": page.changing(POST=_resume),
             "/page/retry": page.changing(POST=_retry),
