@@ -13,7 +13,7 @@ import trio.lowlevel
 
 import headway
 from headway.client import pause_controller
-from headway.page import _others
+from headway.page import PageHost, _others
 from headway.resource import pb
 from headway.storage import MemoryBackend
 from tests.helpers.browser import PATIENCE, Chromium, open_chromium
@@ -352,6 +352,21 @@ async def test_page_comes_back_after_its_server() -> None:
             await engine.client.apply(shop.ORDER.new("new", shop.Order(items=["tea"])))
             await browser.wait("document.querySelector('.failing')?.innerText.includes('new')")
             await browser.shows("live")
+
+
+async def test_old_numbers_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the server fails to look, the page says so, and the engine goes on."""
+
+    async def broken(_: PageHost) -> None:
+        raise RuntimeError("no look")
+
+    async with opened() as (running, browser):
+        await browser.wait("document.querySelector('.controllers') !== null && !document.querySelector('.stale')")
+        with monkeypatch.context() as patched:
+            patched.setattr(PageHost, "look", broken)
+            await browser.wait("document.querySelector('.stale')?.innerText.includes('Some of these numbers are old')")
+            await lost_order(running)
+        await browser.wait("document.querySelector('.failing') !== null && !document.querySelector('.stale')")
 
 
 async def test_stuck_work_is_listed_with_links(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
     seen = {name: each for name, each in host.seen.items() if name in visible.controllers}
     return {
         "at": host.at,
+        "stale": host.stale_since,
         "controllers": [_controller(host, name, each, visible) for name, each in seen.items()],
         "types": [
             _type(each, seen.values(), visible)

@@ -13,6 +13,7 @@ export function overview() {
   const everywhere = [...live.controllers, ...live.elsewhere];
   return [
     h("h1", { class: "hidden" }, "Overview"),
+    stale(),
     summary(everywhere.filter((each) => !each.gone && each.answers !== false)),
     priming(live.controllers),
     failing(live.failing, live.controllers.reduce((total, each) => total + each.notDone, 0)),
@@ -27,6 +28,12 @@ export function overview() {
       elsewhere(live.elsewhere),
       own.length > 0 && h("details", { class: "own" }, h("summary", null, `Headway’s own (${own.length})`), table(own))),
   ];
+}
+
+/** Return a mark that the numbers are old, if the server fails to look. */
+function stale() {
+  if (live.stale === null) return null;
+  return h("p", { class: "problem stale", role: "alert" }, `Some of these numbers are old: since ${moment(live.stale)} the server fails to look at its controllers. Its log has the error.`);
 }
 
 /** Return the controllers of other processes. */
@@ -154,6 +161,7 @@ export function controllerView(name) {
   return [
     h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview"), " / "),
     h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
+    stale(),
     h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", ` for ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
     of.problem && h("p", { class: "problem" }, `It ${of.problem}.`),
     h("p", { class: "actions" }, of.manages && h("a", { class: "button", href: typeLink(of.manages) }, "Resources of " + kind(of.manages)), pauseButtons(of)),
