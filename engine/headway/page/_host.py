@@ -18,6 +18,7 @@ from headway.page._others import ASKED, STUCK_ASKED, Others
 from headway.page._priming import PrimingTimes
 from headway.page._ring import INTERVAL, Ring
 from headway.page._search import Cursors
+from headway.page._whys import SharedWhys
 from headway.resource import Registry
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import Backend
@@ -61,6 +62,7 @@ class PageHost:
         ring: the numbers of the last 15 minutes.
         seen: the controllers at the last look, by name.
         others: the controllers of other processes, and what is stuck.
+        whys: the answers that viewers of a resource share.
         number: the number of the last look.
         at: the time of the last look, in seconds since 1970.
         searching: the number of searches in progress of each caller.
@@ -85,6 +87,7 @@ class PageHost:
         self.ring = Ring()
         self.seen: Mapping[str, Seen] = {}
         self.others = Others(observe)
+        self.whys = SharedWhys(observe)
         self.number = 0
         self.at = 0.0
         self.searching: dict[str, int] = {}
