@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 
+import httpx
 import pytest
 import trio
+from starlette.responses import Response
 
 import headway
 from headway.access import Access, Authorizer, Rule
 from headway.errors import DeclarationError
-from headway.http import RequestLimits
+from headway.http import Endpoint, Exchange, Offered, RequestLimits, Shares
+from headway.resource import Registry
+from headway.rpc import Services
 from tests.http.kit import (
     ALL_TEAMS,
     CORE,
@@ -243,3 +247,21 @@ async def test_engine_with_access_serves_every_address() -> None:
     async with headway.open_engine("memory:", APP, http="0.0.0.0:0", access=Authorizer(Access())) as engine:
         assert engine.http is not None
         assert engine.addresses == []
+
+
+async def test_token_that_is_revoked_between_two_checks_is_refused() -> None:
+    """The guard has identified the caller already, and the count of bodies asks again: 401, and no failure (500)."""
+    access, tokens, _ = allowing(all=[ALL_TEAMS])
+    failures = list[tuple[str, BaseException]]()
+    offered = Offered(Services(), Registry(), access, lambda *failed: failures.append(failed))
+    shares = Shares(offered.limits)
+
+    async def revoked(exchange: Exchange) -> Response:
+        assert not exchange.account.startswith("host ")
+        access.replace(Access())
+        return Response(await exchange.body())
+
+    app = Endpoint(lambda request: Exchange(offered, shares, request), {"PUT": revoked})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+        answer = await http.put("/", content=b"{}", headers=bearing(tokens["all"]))
+    assert (answer.status_code, answer.json()["code"], failures) == (401, "UNAUTHENTICATED", [])

@@ -138,15 +138,20 @@ class Shop:
 
 @asynccontextmanager
 async def open_shop(
-    *, writes: bool = False, store: Any = "memory:", rules: Mapping[str, Sequence[Rule]] | None = None, **options: Any
+    *,
+    writes: bool = False,
+    store: Any = "memory:",
+    rules: Mapping[str, Sequence[Rule]] | None = None,
+    app: headway.App = shop.app,
+    **options: Any,
 ) -> AsyncIterator[Shop]:
-    """Run the shop. With ``rules``, there is a token for each name of theirs."""
+    """Run the shop, or another app. With ``rules``, there is a token for each name of theirs."""
     access, tokens = None, dict[str, str]()
     if rules is not None:
         access, tokens, _ = allowing(**rules)
     async with headway.open_engine(
         store,
-        shop.app,
+        app,
         http="127.0.0.1:0",
         http_writes=writes,
         access=access,

@@ -13,12 +13,15 @@ import trio.lowlevel
 
 import headway
 from headway.client import pause_controller
+from headway.page import PageHost, _others
 from headway.resource import pb
 from headway.storage import MemoryBackend
 from tests.helpers.browser import PATIENCE, Chromium, open_chromium
+from tests.helpers.why_programs import Team, broken_app
 from tests.page import shop
 from tests.page.gated import GatedSnapshots, Kept
 from tests.page.kit import EVERYTHING, Shop, open_shop, revoke_all, rule
+from tests.why.test_workers import types_only
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
 
@@ -349,3 +352,54 @@ async def test_page_comes_back_after_its_server() -> None:
             await engine.client.apply(shop.ORDER.new("new", shop.Order(items=["tea"])))
             await browser.wait("document.querySelector('.failing')?.innerText.includes('new')")
             await browser.shows("live")
+
+
+async def test_old_numbers_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the server fails to look, the page says so, and the engine goes on."""
+
+    async def broken(_: PageHost) -> None:
+        raise RuntimeError("no look")
+
+    async with opened() as (running, browser):
+        await browser.wait("document.querySelector('.controllers') !== null && !document.querySelector('.stale')")
+        with monkeypatch.context() as patched:
+            patched.setattr(PageHost, "look", broken)
+            await browser.wait("document.querySelector('.stale')?.innerText.includes('Some of these numbers are old')")
+            await lost_order(running)
+        await browser.wait("document.querySelector('.failing') !== null && !document.querySelector('.stale')")
+
+
+async def test_stuck_work_is_listed_with_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `headway why --stuck` lists it, and one click away is why."""
+    monkeypatch.setattr(_others, "STUCK_AFTER", 0.0)
+    async with opened() as (running, browser):
+        await lost_order(running)
+        item = "[...document.querySelectorAll('.stuck li')].find((each) => each.innerText.includes('lost-7'))"
+        await browser.wait(f"{item}?.querySelector('.error').innerText.includes('has no customer')")
+        assert "shop/billing" in await browser.evaluate(f"{item}.querySelector('.meta').innerText")
+        await browser.evaluate(f"void {item}.querySelector('a').click()")
+        await browser.wait("document.querySelector('.sentences')?.innerText.includes('has no customer')")
+
+
+async def test_worker_is_in_the_graph_and_the_list_until_it_has_gone() -> None:
+    """With its process and its numbers, and marked once it has gone."""
+    app, team = broken_app()
+    async with opened(app=types_only(), listen=["127.0.0.1:0"]) as (running, browser):
+        await running.client.apply(team.new("core", Team()))
+        async with headway.open_workers(running.engine.addresses, app, process="web-1"):
+            await browser.wait("document.querySelector('.elsewhere tbody tr.bad')?.innerText.includes('web-1')")
+            row = await browser.evaluate("document.querySelector('.elsewhere tbody tr').innerText")
+            assert "staff/teams" in row
+            await browser.wait(
+                "document.querySelector('.graph .controller.bad')?.getAttribute('aria-label')"
+                ".startsWith('Controller staff/teams: running')"
+            )
+            await browser.click(".elsewhere tbody a")
+            await browser.wait("document.querySelector('h1').innerText.includes('staff/teams')")
+            await browser.wait("document.querySelector('.elsewhere td.process').innerText === 'web-1'")
+        await browser.wait("document.querySelector('.elsewhere td.state').innerText.includes('gone')")
+        await browser.evaluate("void (location.hash = '#/')")
+        await browser.wait(
+            "document.querySelector('.graph .controller.bad').getAttribute('aria-label')"
+            ".startsWith('Controller staff/teams: gone')"
+        )

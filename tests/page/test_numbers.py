@@ -13,9 +13,11 @@ from trio.testing import MockClock
 
 import headway
 from headway import field
+from headway.events import HandlerFailed
 from headway.observe import Metrics, Sample, states_in, states_of
 from headway.page import PageHost, PageService
 from headway.page._about import document, linked, timeline
+from headway.page._host import LOOK
 from headway.page._priming import PrimingTimes
 from headway.page._ring import POINTS, Ring
 from headway.page._search import STEP, Search
@@ -165,6 +167,51 @@ async def test_looks_are_rarer_while_nobody_watches(autojump_clock: MockClock) -
             await trio.sleep(60)
         assert 11 <= alone <= 14
         assert 59 <= host.number - alone <= 62
+        nursery.cancel_scope.cancel()
+
+
+class BrokenSupervisor:
+    """A controller whose status raises."""
+
+    fence_name = "shop/broken"
+    definition = None
+    process = "here"
+
+    def __init__(self) -> None:
+        self.broken = True
+
+    def status(self) -> ControllerStatus:
+        """Return the status, or raise."""
+        if self.broken:
+            raise RuntimeError("no status")
+        return running("shop/broken")
+
+
+async def test_failed_look_is_reported_and_marked_and_ends_nothing(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+    """Viewers get the last numbers with a mark, and the next look that succeeds removes it."""
+    reported = list[object]()
+    async with MemoryBackend() as backend, trio.open_nursery() as nursery:
+        observe, supervisor = ObserveHost(nothing_stored), BrokenSupervisor()
+        host = PageHost([shop.app], observe, shop.app.registry, backend, report=reported.append)
+        reader = SlowReader()
+        reader.take(1000)
+        nursery.start_soon(host.follow)
+        nursery.start_soon(PageService(host, shop.app.registry).live, reader)
+        await trio.sleep(3.5)
+        observe.supervisors = [supervisor]  # type: ignore[list-item]  # it breaks as no real one does
+        at = host.at
+        await trio.sleep(30)
+        assert (host.at, host.stale_since is not None) == (at, True)
+        [event] = [each for each in reported if isinstance(each, HandlerFailed) and each.path == LOOK]
+        assert str(event.error) == "no status"
+        assert b'"stale":1' in b"".join(each.data for each in reader.took if each.name == "state")
+        # It goes on at its pace: 34 looks, and 8 questions what is stuck, which fail, too.
+        assert host.number <= 45
+        supervisor.broken = False
+        await trio.sleep(5)
+        assert (host.at > at, host.stale_since) == (True, None)
+        assert b'"stale":null' in [each.data for each in reader.took if b'"stale"' in each.data][-1]
+        assert "shop/broken" in host.seen
         nursery.cancel_scope.cancel()
 
 

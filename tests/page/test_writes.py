@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headway
+from headway import field
 from tests.page import shop
 from tests.page.kit import EVERYTHING, Shop, open_shop, rule, until
 
@@ -31,6 +32,30 @@ async def test_resource_is_created_changed_and_deleted() -> None:
         assert "customer" in wrong.json()["message"]
         assert (await visitor.change("DELETE", path)).status_code == 204
         await headway.until_gone(running.client, shop.ORDER, "a")
+
+
+@headway.message(name="page.Login")
+class Login:
+    user: str = field(1)
+    password: str = field(2, secret=True)
+
+
+async def test_answers_to_changes_have_no_secrets() -> None:
+    """A caller of the page may write a secret, and no answer has it. A merge keeps what it does not name."""
+    app = headway.App("vault")
+    login = app.type("vault", "v1", "Login", Login)
+    async with open_shop(app=app, writes=True) as running, running.visitor() as visitor:
+        path = "/page/api/vault/v1/login/core"
+        body = {"data": {"user": "ada", "password": "canary-77e1"}}
+        for answer in (
+            await visitor.change("PUT", path, body),
+            await visitor.change("PATCH", path, {"data": {"user": "grace"}}),
+        ):
+            assert answer.status_code == 200
+            assert "canary-77e1" not in answer.text
+        assert answer.json()["data"]["user"] == "grace"
+        stored = await running.client.read(login, "core")
+        assert (stored.data.user, stored.data.password) == ("grace", "canary-77e1")
 
 
 async def test_controller_is_paused_and_resumed() -> None:

@@ -8,16 +8,18 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway import events
+from headway._gen.headway.pause.v1 import Pause
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.client import pause_controller, resume_controller
 from headway.engine import combine_apps
 from headway.errors import ControllerPaused, InvalidArgument
-from headway.resource import PAUSE
+from headway.resource import PAUSE, pause_name, resource_key
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService, StoreService
-from headway.storage import MemoryBackend
+from headway.storage import Backend, MemoryBackend, Put
 from headway.testing import ScriptedChannel
 from tests.helpers.resources import TEAM, Team
+from tests.page.gated import Kept
 
 
 class Seen:
@@ -61,6 +63,41 @@ class Noted:
             self.begun.set()
             await self.gate.wait()
             self.done.append(request.id.name)
+
+
+async def store_broken(backend: Backend, controller: str) -> None:
+    """Store a pause that does not decode, as a broken writer of the same store would."""
+    message = PAUSE.new(pause_name(controller), Pause(controller=controller)).message()
+    assert message.id is not None
+    assert message.data is not None
+    message.id.uid = message.generation = pause_name(controller)[-12:]
+    # A text that is longer than what follows.
+    message.data.value = b"\x0a\x7f"
+    await backend.commit([Put(PAUSE.kind, resource_key(message), message, "")])
+
+
+async def test_pause_that_does_not_decode_is_reported_and_hides_no_other() -> None:
+    """The others come and go as ever, and it pauses its own controller until it is deleted."""
+    noted, seen = Noted(), Seen()
+    async with MemoryBackend() as backend:
+        await store_broken(backend, "staff/other")
+        async with headway.open_engine(Kept(backend), noted.app, report=seen) as engine:
+            teams = engine.controllers["teams"]
+            await engine.client.apply(TEAM.new("first", Team()))
+            with trio.fail_after(60):
+                await noted.begun.wait()
+            await seen.wait(events.PayloadUndecodable)
+            await pause_controller(engine.client, "staff/teams", "an audit")
+            await seen.wait(events.Paused)
+            assert teams.status().paused == "an audit"
+            await resume_controller(engine.client, "staff/teams")
+            await seen.wait(events.Resumed)
+            await store_broken(backend, "staff/teams")
+            await seen.wait(events.Paused, 2)
+            assert teams.status().paused == "the payload of its pause does not decode"
+            await resume_controller(engine.client, "staff/teams")
+            await seen.wait(events.Resumed, 2)
+            assert teams.status().paused is None
 
 
 async def test_paused_controller_starts_no_reconcile_and_forgets_none(autojump_clock: MockClock) -> None:  # noqa: ARG001

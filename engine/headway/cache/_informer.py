@@ -130,6 +130,10 @@ class Informer:
         """The sorted keys of the resources whose payloads could not be decoded."""
         return self._undecodable.found(self.store)
 
+    def is_undecodable(self, key: Key, message: pb.Resource) -> bool:
+        """Return True if the payload of this state of a resource does not decode. A cached one is reported once."""
+        return self._undecodable.check(self.store, key, message)
+
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Apply the response to a write (C5), a whole resource. Raises StoreChanged if it is from another store."""
         if not self._range.matches(key):

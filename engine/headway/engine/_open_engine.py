@@ -246,7 +246,9 @@ async def open_engine(
                             from headway.engine._http import beside_http, serving_http
                             from headway.page import PageHost
 
-                            page = PageHost(apps, services.observe, registry, backend, writes=http_writes)
+                            page = PageHost(
+                                apps, services.observe, registry, backend, writes=http_writes, report=report
+                            )
                             nursery.start_soon(page.follow, name="the numbers of the page")
                             pages = services.for_page(page, access, audit)
                             served = serving_http(

@@ -347,6 +347,8 @@ class EventNotStored(Record):
 class HandlerFailed(Record):
     """A service's handler, or a hook of a type, raised unexpectedly. The caller received UNKNOWN or INTERNAL.
 
+    A look of the live page at the controllers that raises is reported, too, with a ``path`` that begins with ``page:``.
+
     Over the network, reported at most once a second. ``suppressed`` counts such failures since the last report.
     """
 

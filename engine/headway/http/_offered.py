@@ -12,6 +12,7 @@ from grpclib.const import Status
 from starlette.requests import ClientDisconnect, Request
 
 from headway.access import Authorizer
+from headway.errors import PermissionDenied
 from headway.http._bounds import RequestLimits, Shares
 from headway.http._call import Caller, Failed, Requested, unary
 from headway.http._document import decoded
@@ -78,9 +79,15 @@ class Exchange:
 
     @property
     def account(self) -> str:
-        """The name under which the watches of an authenticated caller are counted: the token's, or the host's."""
+        """The name under which the watches of an authenticated caller are counted: the token's, or the host's.
+
+        Raises HttpRefusal (401) if the token is not valid, or no longer.
+        """
         access, address = self.offered.access, self.caller.address
-        account = "" if access is None else access.identify(self.caller.metadata).account
+        try:
+            account = "" if access is None else access.identify(self.caller.metadata).account
+        except PermissionDenied as error:
+            raise HttpRefusal(401, Status.UNAUTHENTICATED.name, str(error)) from None
         return account or f"host {address[0] if address else ''}"
 
     async def call(self, path: str, requested: Requested) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from grpclib import GRPCError
@@ -16,7 +17,7 @@ from headway.http._query import Query
 from headway.http._refusal import HttpRefusal, invalid
 from headway.manifest import Content
 from headway.protobuf import decode, encode
-from headway.resource import AnyMessage, Registry, ResourceId, pb, quoted, type_name
+from headway.resource import AnyMessage, Registry, ResourceId, ResourceType, pb, quoted, type_name
 from headway.service import RESOURCE_SERVICE
 
 _TENANCY = ("partition", "namespace", "ns")
@@ -24,6 +25,8 @@ _GUARDED = (*_TENANCY, "version", "uid")
 # The number of times that a merge is attempted while others change the resource.
 _ATTEMPTS = 8
 _MERGES = ("application/merge-patch+json", "application/json", "application/x-www-form-urlencoded", "")
+Shown = Callable[[ResourceType[Any], pb.Resource], dict[str, Any]]
+"""The form in which an answer has a written resource."""
 
 
 async def get(exchange: Exchange) -> Response:
@@ -34,8 +37,8 @@ async def get(exchange: Exchange) -> Response:
     return answer(200, resource_object(target.type, await _read(exchange, target, query.text("uid"))))
 
 
-async def put(exchange: Exchange) -> Response:
-    """Write a resource, and answer with it."""
+async def put(exchange: Exchange, shown: Shown = resource_object) -> Response:
+    """Write a resource, and answer with it as ``shown`` makes it."""
     target, query = await _target(exchange, _GUARDED)
 
     async def requested() -> pb.WriteRequest:
@@ -43,11 +46,11 @@ async def put(exchange: Exchange) -> Response:
         version = _agreed("version", query.text("version"), content.version)
         return _write_request(target, content, version, _agreed("uid", query.text("uid"), content.uid))
 
-    return await _written(exchange, target, requested)
+    return await _written(exchange, target, requested, shown)
 
 
-async def patch(exchange: Exchange) -> Response:
-    """Merge the body into a resource (RFC 7396), and answer with it."""
+async def patch(exchange: Exchange, shown: Shown = resource_object) -> Response:
+    """Merge the body into a resource (RFC 7396), and answer with it as ``shown`` makes it."""
     target, query = await _target(exchange, _GUARDED)
     kind = exchange.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in _MERGES:
@@ -74,7 +77,7 @@ async def patch(exchange: Exchange) -> Response:
             return write
 
         try:
-            return await _written(exchange, target, requested)
+            return await _written(exchange, target, requested, shown)
         except GRPCError as error:
             if error.status is not Status.ABORTED or version or attempt == _ATTEMPTS:
                 raise
@@ -134,9 +137,9 @@ async def _read(exchange: Exchange, target: Target, uid: str = "") -> pb.Resourc
     return read
 
 
-async def _written(exchange: Exchange, target: Target, requested: Any) -> Response:
+async def _written(exchange: Exchange, target: Target, requested: Any, shown: Shown) -> Response:
     reply = await exchange.call(f"/{RESOURCE_SERVICE}/Write", requested)
-    return answer(200, resource_object(target.type, reply.resource))
+    return answer(200, shown(target.type, reply.resource))
 
 
 def _write_request(target: Target, content: Content, version: str, uid: str) -> pb.WriteRequest:

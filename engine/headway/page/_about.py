@@ -12,9 +12,10 @@ from grpclib.const import Status
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.http import Exchange, resource_object
+from headway.page._service import WHY
 from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id, type_name
 from headway.service import RESOURCE_SERVICE
-from headway.why import OBSERVE_SERVICE, Ref, Why, from_message
+from headway.why import Ref, Why, from_message
 
 OWNED = 200
 """The number of owned resources, and of events, that are shown."""
@@ -29,7 +30,7 @@ async def about(exchange: Exchange, type: ResourceType[Any] | None, id: Resource
     stored, refused = await _read(exchange, id)
     why: Why | None = None
     try:
-        reply = await exchange.call(f"/{OBSERVE_SERVICE}/Why", _message(observe_pb.WhyRequest(id=id.message())))
+        reply = await exchange.call(WHY, _message(observe_pb.WhyRequest(id=id.message())))
         why = from_message(Why, reply.why)
     except GRPCError as error:
         if error.status is not Status.PERMISSION_DENIED or refused is not None:

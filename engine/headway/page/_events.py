@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from headway.errors import PermissionDenied
 from headway.http import (
     HEADERS,
     Exchange,
@@ -79,8 +78,6 @@ class EventsResponse(Response):
                 raise self._error or GRPCError(Status.UNAUTHENTICATED, "the session has ended: sign in again")
         except GRPCError as error:
             return refusal_of(error)
-        except PermissionDenied as error:
-            return HttpRefusal(401, Status.UNAUTHENTICATED.name, str(error))
         except HttpRefusal as refusal:
             return refusal
         except Exception as error:  # noqa: BLE001  # one stream must not end the others of the server

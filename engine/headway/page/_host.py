@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, NoReturn
 
 import trio
 
-from headway.base import wall_time
+from headway.base import BoundedReport, wall_time
 from headway.controller import App, Graph, graph
 from headway.errors import HeadwayError
+from headway.events import HandlerFailed, Report, ignore
 from headway.observe import ControllerState, states_of
+from headway.page._others import ASKED, STUCK_ASKED, Others
 from headway.page._priming import PrimingTimes
 from headway.page._ring import INTERVAL, Ring
 from headway.page._search import Cursors
+from headway.page._whys import SharedWhys
 from headway.resource import Registry
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import Backend
 from headway.why import ObserveHost
 
+LOOK, ELSEWHERE, STUCK = "page: look", "page: other processes", "page: what is stuck"
+"""The paths under which failures are reported."""
+_REPORTED = 60.0
+"""The time between two reports of one failure, in seconds."""
 TICK = 1.0
 """The time between two looks while somebody watches, in seconds."""
 
@@ -48,11 +55,14 @@ class PageHost:
         apps: the apps whose graph it shows.
         observe: the controllers, and the answers about them.
         writes: True if callers may also change things.
+        report: receives the failures of looks, as `HandlerFailed`.
 
     Attributes:
         graph: the controllers and types of the apps.
         ring: the numbers of the last 15 minutes.
         seen: the controllers at the last look, by name.
+        others: the controllers of other processes, and what is stuck.
+        whys: the answers that viewers of a resource share.
         number: the number of the last look.
         at: the time of the last look, in seconds since 1970.
         searching: the number of searches in progress of each caller.
@@ -60,7 +70,14 @@ class PageHost:
     """
 
     def __init__(
-        self, apps: Sequence[App], observe: ObserveHost, registry: Registry, backend: Backend, *, writes: bool = False
+        self,
+        apps: Sequence[App],
+        observe: ObserveHost,
+        registry: Registry,
+        backend: Backend,
+        *,
+        writes: bool = False,
+        report: Report = ignore,
     ) -> None:
         self.graph: Graph = graph(*apps)
         self.observe = observe
@@ -69,26 +86,62 @@ class PageHost:
         self.writes = writes
         self.ring = Ring()
         self.seen: Mapping[str, Seen] = {}
+        self.others = Others(observe)
+        self.whys = SharedWhys(observe)
         self.number = 0
         self.at = 0.0
         self.searching: dict[str, int] = {}
         self.cursors = Cursors()
+        self._report = BoundedReport(report, _REPORTED)
+        # By path, the time since which it fails.
+        self._failing: dict[str, float] = {}
         self._priming = PrimingTimes()
         self._watching = 0
         self._time = 0.0
         self._looked = trio.Event()
         self._wanted = trio.Event()
+        self._unwatched = trio.lowlevel.ParkingLot()
 
-    async def follow(self) -> NoReturn:
+    async def follow(self) -> None:
         """Look again and again, until canceled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_on)
+            nursery.start_soon(self._while_watched, ELSEWHERE, self.others.ask, ASKED)
+            nursery.start_soon(self._while_watched, STUCK, self.others.ask_stuck, STUCK_ASKED)
+
+    async def _look_on(self) -> NoReturn:
         while True:
-            await self.look()
+            began = trio.current_time()
+            await self._contained(LOOK, self.look)
             if not self._watching:
                 self._wanted = trio.Event()
                 with trio.move_on_after(INTERVAL):
                     await self._wanted.wait()
-            with trio.move_on_at(self._time + TICK):
+            with trio.move_on_at(began + TICK):
                 await trio.sleep_forever()
+
+    async def _while_watched(self, path: str, ask: Callable[[], Awaitable[None]], seconds: float) -> NoReturn:
+        while True:
+            while not self._watching:
+                await self._unwatched.park()
+            await self._contained(path, ask)
+            await trio.sleep(seconds)
+
+    async def _contained(self, path: str, look: Callable[[], Awaitable[None]]) -> None:
+        """Look, and report a failure: the page must never end the engine. Viewers see that its numbers are old."""
+        try:
+            await look()
+        except Exception as error:  # noqa: BLE001  # whatever the status of a controller raises
+            self._failing.setdefault(path, wall_time())
+            self._report(HandlerFailed, of=path, path=path, error=error)
+            self._show()
+        else:
+            self._failing.pop(path, None)
+
+    @property
+    def stale_since(self) -> float | None:
+        """The time since which looks fail, in seconds since 1970, or None if they succeed."""
+        return min(self._failing.values(), default=None)
 
     async def look(self) -> None:
         """Look at all controllers now."""
@@ -108,6 +161,10 @@ class PageHost:
         }
         if self.ring.is_due(now):
             self.ring.add(states.values(), now, self.at)
+        self._show()
+
+    def _show(self) -> None:
+        """Wake the readers."""
         self.number += 1
         self._looked.set()
         self._looked = trio.Event()
@@ -117,6 +174,7 @@ class PageHost:
         """Look every second while the block runs."""
         self._watching += 1
         self._wanted.set()
+        self._unwatched.unpark_all()
         try:
             yield
         finally:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, get_args
 
 from headway.base import bounded
-from headway.controller import Graph, Sizes, placed
+from headway.controller import Edge, Graph, Sizes, placed
+from headway.observe import ControllerState
 from headway.page._host import PageHost, Seen
+from headway.page._others import Other
 from headway.resource import ResourceType, Scope, TypeName
-from headway.why import Ref
+from headway.run import Phase
+from headway.why import ControllerNow, Ref, StuckList
 
 FAILING = 20
 """The number of failing resources that the overview lists."""
+STUCK = 50
+"""The number of stuck items that the overview lists."""
+DRAWN = 100
+"""The number of controllers that the graph has only because other processes run them."""
 _LONGEST = 500
 _SIZES = Sizes(width=lambda _: 216, height=68, row=46, gap=64, margin=8)
 """Each box of the graph has room for a name and two lines of numbers."""
@@ -33,6 +40,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
     seen = {name: each for name, each in host.seen.items() if name in visible.controllers}
     return {
         "at": host.at,
+        "stale": host.stale_since,
         "controllers": [_controller(host, name, each, visible) for name, each in seen.items()],
         "types": [
             _type(each, seen.values(), visible)
@@ -40,7 +48,88 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
             if each.name in visible.known and each.scope is not Scope.UNDEFINED
         ],
         "failing": failing(seen),
+        "elsewhere": [_elsewhere(each, type) for each, type in _others(host, visible)],
+        # The number would tell other callers of controllers that they may not see.
+        "elsewhereMore": host.others.more if visible.observed == visible.known else 0,
+        "stuck": stuck(host.others.stuck, visible),
     }
+
+
+def stuck(found: StuckList, visible: Visible) -> dict[str, Any]:
+    """Return the work that has been owed for long, the oldest first, of the types that a caller may observe."""
+    observed = {str(each) for each in visible.observed}
+    items = [each for each in found.items if each.resource is not None and each.resource.type in observed]
+    unseen = found.more if visible.observed == visible.known else 0
+    return {
+        "items": [
+            {
+                "controller": each.controller,
+                "process": bounded(each.process, _LONGEST),
+                "resource": {
+                    name: bounded(value, _LONGEST) for name, value in dataclasses.asdict(each.resource or Ref()).items()
+                },
+                "state": bounded(each.state, _LONGEST),
+                "since": each.since,
+                "attempt": each.attempt,
+                "error": bounded(each.error, _LONGEST),
+            }
+            for each in items[:STUCK]
+        ],
+        "more": len(items[STUCK:]) + unseen,
+        "unreachable": [bounded(each, _LONGEST) for each in found.unreachable[:STUCK]],
+    }
+
+
+def _others(host: PageHost, visible: Visible) -> list[tuple[Other, TypeName]]:
+    """Return the controllers of other processes that a caller may observe, with the types that they manage."""
+    observed = {each.unversioned: each for each in visible.observed}
+    return [(each, observed[each.of.kind]) for each in host.others.seen if each.of.kind in observed]
+
+
+def _elsewhere(other: Other, type: TypeName) -> dict[str, Any]:
+    """Return a controller of another process, under the names of `_controller`."""
+    of, now = other.of, other.of.now or ControllerNow()
+    phase = now.phase if now.phase in get_args(Phase) else ""
+    state = ControllerState(of.process, of.name, phase, ready=now.ready, types=now.types, primed=now.primed).state
+    if of.gone:
+        state = "gone"
+    elif of.now is None:
+        state = "does not answer"
+    return {
+        "name": of.name,
+        "own": False,
+        "manages": str(type),
+        "process": bounded(of.process, _LONGEST),
+        "gone": of.gone or None,
+        "answers": of.now is not None,
+        "leader": bounded(now.leader, _LONGEST),
+        "phase": phase,
+        "seconds": round(now.seconds, 1),
+        "state": state,
+        "ready": now.ready,
+        "paused": bounded(now.pause_reason, _LONGEST) if now.paused else None,
+        "problem": bounded(now.cause, _LONGEST),
+        "rate": other.rate,
+        "failures": other.failures,
+        "queued": now.queued,
+        "running": now.running,
+        "resting": now.resting,
+        "scheduled": now.scheduled,
+        "notDone": now.not_done,
+        "unmapped": now.unmapped,
+        "oldest": round(now.oldest, 1),
+        "lag": now.lag,
+        "restarts": now.restarts,
+        "priming": [],
+    }
+
+
+def drawn_elsewhere(host: PageHost, visible: Visible) -> dict[str, str]:
+    """Return the controllers that only other processes run, with the types that they manage."""
+    names = {
+        each.of.name: str(type) for each, type in _others(host, visible) if each.of.name not in host.graph.controllers
+    }
+    return dict(sorted(names.items())[:DRAWN])
 
 
 def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict[str, Any]:
@@ -110,15 +199,21 @@ def failing(seen: dict[str, Seen]) -> list[dict[str, Any]]:
     ]
 
 
-def picture(graph: Graph, visible: Visible) -> dict[str, Any]:
-    """Return the graph in pixels, without what the caller may not see."""
+def picture(graph: Graph, visible: Visible, elsewhere: Mapping[str, str]) -> dict[str, Any]:
+    """Return the graph in pixels, without what the caller may not see.
+
+    Args:
+        elsewhere: the controllers that only other processes run, with the types that they manage.
+    """
     known = {str(each) for each in visible.known}
     edges = [each for each in graph.edges if each.controller in visible.controllers and each.type in known]
+    edges += [Edge(name, "manages", type) for name, type in elsewhere.items()]
     used = {each.type for each in edges}
+    controllers = {name: each for name, each in graph.controllers.items() if name in visible.controllers}
     shown = dataclasses.replace(
         graph,
-        types=tuple(each for each in graph.types if each in known and each in used),
-        controllers={name: each for name, each in graph.controllers.items() if name in visible.controllers},
+        types=tuple(sorted(used)),
+        controllers=controllers | dict.fromkeys(elsewhere, ("controller", ())),
         edges=tuple(edges),
     )
     image = placed(shown.types, shown.controllers, shown.arrows(), _SIZES)

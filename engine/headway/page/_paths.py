@@ -31,7 +31,7 @@ from headway.http import (
     patch,
     put,
 )
-from headway.page._about import about, relatives
+from headway.page._about import about, document, relatives
 from headway.page._assets import INDEX, Assets
 from headway.page._events import Emit, EventsResponse
 from headway.page._search import ROWS, Search
@@ -77,7 +77,9 @@ def page_paths(offered: Offered, *, writes: bool) -> Further:
             "/page/search": page.endpoint(GET=_search),
             "/page/resource": page.endpoint(GET=page.resource),
             "/page/relatives": page.endpoint(GET=_relatives),
-            "/page/api/{group}/{version}/{kind}/{name}": page.changing(PUT=put, PATCH=patch, DELETE=delete),
+            "/page/api/{group}/{version}/{kind}/{name}": page.changing(
+                PUT=partial(put, shown=document), PATCH=partial(patch, shown=document), DELETE=delete
+            ),
             "/page/pause": page.changing(POST=_pause),
             "/page/resume": page.changing(POST=_resume),
             "/page/retry": page.changing(POST=_retry),
@@ -126,8 +128,7 @@ class _Page:
         check_origin(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HttpRefusal(415, Status.INVALID_ARGUMENT.name, "content-type must be application/json")
-        access = exchange.offered.access
-        if access is None:
+        if exchange.offered.access is None:
             raise invalid("this server has no access control, so there is nothing to sign in to")
         token = object_of(await exchange.body()).get("token")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
@@ -136,8 +137,8 @@ class _Page:
         visitor = Exchange(exchange.offered, exchange.shares, request, {TOKEN_HEADER: token})
         found: dict[str, Any] = await visitor.call(SESSION, _nothing)
         response = answer(204)
-        account = access.identify(visitor.caller.metadata).account
-        self._visits.begin(request, token, account, response)
+        # The token may have been revoked since.
+        self._visits.begin(request, token, visitor.account, response)
         assert found
         return response
 

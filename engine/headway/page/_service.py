@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
+from headway._gen.headway.observe import v1 as observe_pb
 from headway.page._host import PageHost
-from headway.page._overview import Visible, overview, picture
+from headway.page._overview import Visible, drawn_elsewhere, overview, picture
 from headway.page._search import Cursors, Search, find, has_condition, row
 from headway.resource import Registry, ResourceId, pb
 from headway.service import (
@@ -28,13 +29,14 @@ from headway.service import (
     resolve,
     unary_handlers,
 )
-from headway.why import ObservePermissions
+from headway.why import ObservePermissions, ObserveService
 
 PAGE_SERVICE = "headway.page"
 LIVE = f"/{PAGE_SERVICE}/Live"
 SEARCH = f"/{PAGE_SERVICE}/Search"
 SESSION = f"/{PAGE_SERVICE}/Session"
 RETRY = f"/{PAGE_SERVICE}/Retry"
+WHY = f"/{PAGE_SERVICE}/Why"
 CALLER_SEARCHES = 4
 """The number of searches of one caller at once."""
 
@@ -64,6 +66,7 @@ class PageService:
         self._host = host
         self._permissions = permissions
         self._access = AccessChecks(permissions, registry)
+        self._observe = ObserveService(host.observe, registry, permissions, ask=host.whys.why)
 
     async def session(self, _: None) -> dict[str, Any]:
         """Answer who the caller is, if they have any right."""
@@ -78,7 +81,8 @@ class PageService:
         await stream.recv_message()
         visible = self._visible()
         host, types, at, looked = self._host, list(self._access.registry), 0, 0
-        await stream.send_message(Event("graph", _json(picture(host.graph, visible))))
+        drawn = drawn_elsewhere(host, visible)
+        await stream.send_message(Event("graph", _json(picture(host.graph, visible, drawn))))
         last: dict[str, Any] = {}
         with host.watching():
             while True:
@@ -87,6 +91,9 @@ class PageService:
                 at, points = host.ring.since(at, visible.controllers)
                 if points:
                     await stream.send_message(Event("points", _json(points)))
+                if (now_drawn := drawn_elsewhere(host, visible)) != drawn:
+                    drawn = now_drawn
+                    await stream.send_message(Event("picture", _json(picture(host.graph, visible, drawn))))
                 # The newest one, which may be newer than the one that was waited for.
                 state = overview(host, visible, types)
                 changed = {name: value for name, value in state.items() if value != last.get(name)}
@@ -139,6 +146,10 @@ class PageService:
             raise precondition(f"{message.controller} does not reconcile {id} in this process now")
         return {}
 
+    async def why(self, message: observe_pb.WhyRequest) -> observe_pb.WhyResponse:
+        """Answer why a resource is not done, with an answer that its viewers share."""
+        return await self._observe.why(message)
+
     def __mapping__(self) -> dict[str, Handler]:
         """Return the handlers by path."""
         unary = unary_handlers(
@@ -146,6 +157,7 @@ class PageService:
             Session=(self.session, type(None), dict),
             Search=(self.search, Search, dict),
             Retry=(self.retry, Retry, dict),
+            Why=(self.why, observe_pb.WhyRequest, observe_pb.WhyResponse),
         )
         return {**unary, LIVE: Handler(self.live, Cardinality.UNARY_STREAM, type(None), Event)}
 

@@ -16,11 +16,15 @@ from headway.reconcile import Reason
 from headway.resource import PAUSE, Key, Resource, pause_name
 from headway.run._priming import wait_primed
 
+UNREADABLE = "the payload of its pause does not decode"
+"""The reason of a pause that this program cannot read."""
+
 
 class Pauses:
     """The pauses of a store. Call `follow` in a task; every run asks here.
 
-    A pause stays in force while the store cannot be read.
+    A pause stays in force while the store cannot be read. One that does not decode is reported, and in force, too: its
+    name says which controller an operator has paused.
     """
 
     def __init__(self, informers: Informers) -> None:
@@ -51,8 +55,12 @@ class Pauses:
         if not store.primed:
             # Keep what was known of the store before.
             return
-        pauses = [Resource(PAUSE, each) for each in store.entries.values()]
-        reasons = {each.name: each.data.reason for each in pauses if not each.is_deleting}
+        reasons = dict[str, str]()
+        for key, message in store.entries.items():
+            pause = Resource(PAUSE, message)
+            if not pause.is_deleting:
+                undecodable = self._informer.is_undecodable(key, message)
+                reasons[pause.name] = UNREADABLE if undecodable else pause.data.reason
         if reasons != self._reasons:
             self._reasons = reasons
             self._changed.unpark_all()

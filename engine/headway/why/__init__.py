@@ -6,6 +6,7 @@ from in one process) and `_sentences.py` (how they read). `_host.py` asks all pr
 
 from headway.why._answer import Cause as Cause
 from headway.why._answer import Condition as Condition
+from headway.why._answer import ControllerNow as ControllerNow
 from headway.why._answer import ControllerWhy as ControllerWhy
 from headway.why._answer import Finalizer as Finalizer
 from headway.why._answer import Gone as Gone
@@ -23,6 +24,7 @@ from headway.why._answer import TurnedAwayChange as TurnedAwayChange
 from headway.why._answer import UnmappedChange as UnmappedChange
 from headway.why._answer import Why as Why
 from headway.why._attend import attend as attend
+from headway.why._host import Elsewhere as Elsewhere
 from headway.why._host import ObserveHost as ObserveHost
 from headway.why._service import ATTEND as ATTEND
 from headway.why._service import OBSERVE_SERVICE as OBSERVE_SERVICE

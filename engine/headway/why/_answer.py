@@ -330,3 +330,40 @@ class StuckList:
     def as_object(self) -> dict[str, Any]:
         """Return the list as a JSON object."""
         return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerNow:
+    """The numbers of a controller in one process, without the text of any error.
+
+    Attributes:
+        seconds: the time since it entered its phase.
+        ready: True while it is reconciling.
+        leader: the process that runs the controller while this one is on standby.
+        cause: a short reason why it is not reconciling; empty if it is.
+        types: the number of its types, of which ``primed`` are primed.
+        reconciles: the number of its reconciles in this process, of which ``failures`` failed.
+    """
+
+    name: str = ""
+    process: str = ""
+    phase: str = ""
+    seconds: float = 0.0
+    ready: bool = False
+    paused: bool = False
+    pause_reason: str = ""
+    leader: str = ""
+    cause: str = ""
+    queued: int = 0
+    running: int = 0
+    resting: int = 0
+    scheduled: int = 0
+    not_done: int = 0
+    unmapped: int = 0
+    restarts: int = 0
+    lag: int = 0
+    types: int = 0
+    primed: int = 0
+    reconciles: int = 0
+    failures: int = 0
+    oldest: float = 0.0

@@ -18,6 +18,7 @@ from headway.resource import resource_id
 from headway.rpc import Channel
 from headway.run import Supervisor
 from headway.why._local import controllers_why, stuck_here
+from headway.why._now import controllers_now
 from headway.why._service import ATTEND, OBSERVE_SERVICE
 from headway.why._wire import to_message
 
@@ -67,6 +68,8 @@ async def _answer(channel: Channel, question: observe_pb.Question, supervisors: 
     answer = observe_pb.AnswerRequest(number=question.number)
     if question.why is not None:
         answer.controllers = [to_message(each) for each in controllers_why(supervisors, resource_id(question.why))]
+    elif question.now:
+        answer.now = [to_message(each) for each in controllers_now(supervisors)]
     else:
         answer.stuck = to_message(stuck_here(supervisors, question.longer_than))
     # If the answer is late or lost, the server says that this process did not answer.

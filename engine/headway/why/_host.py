@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -24,6 +24,7 @@ from headway.run import Supervisor
 from headway.why._answer import (
     Cause,
     Condition,
+    ControllerNow,
     ControllerWhy,
     Finalizer,
     Gone,
@@ -105,6 +106,23 @@ class _Waiting:
         self.answer: observe_pb.AnswerRequest | None = None
 
 
+class Elsewhere(NamedTuple):
+    """A controller in a process that attends, or that did.
+
+    Attributes:
+        kind: the kind that it manages.
+        now: its numbers; None if the process has not answered in time.
+        gone: the time since which the process is no longer connected; 0 while it is.
+    """
+
+    caller: str
+    process: str
+    name: str
+    kind: Kind
+    now: ControllerNow | None = None
+    gone: float = 0.0
+
+
 class ObserveHost:
     """The questions to the controllers of one server.
 
@@ -176,6 +194,40 @@ class ObserveHost:
         more = sum(each.more for each in lists) + len(items[STUCK:])
         return StuckList(wall_time(), tuple(items[:STUCK]), more, tuple(sorted(unreachable)))
 
+    async def elsewhere(self, most: int) -> tuple[list[Elsewhere], int]:
+        """Return the controllers of the processes that attend, and of those that are gone, and how many are left out.
+
+        At most ``most`` are returned, and only their processes are asked.
+        """
+        every = [
+            (attending, Elsewhere(caller, attending.process, name, kind))
+            for (caller, _), attending in self._attending.items()
+            for name, kind in attending.controllers.items()
+        ]
+        shown = every[:most]
+        asked = {id(attending): attending for attending, _ in shown}
+        answers: dict[tuple[int, str], ControllerNow] = {}
+        for attending, answer in await self._ask(list(asked.values()), lambda: observe_pb.Question(now=True)):
+            for each in [] if answer is None else answer.now:
+                answers[id(attending), each.name] = from_message(ControllerNow, each)
+        # A process speaks for its own controllers only: other names are never asked for here.
+        found = [
+            each._replace(now=answers.get((id(attending), each.name)))
+            for attending, each in shown
+            # It may have disconnected in the meantime.
+            if (each.caller, each.process) in self._attending
+        ]
+        since = wall_time() - _GONE_SECONDS
+        gone = [
+            Elsewhere(caller, process, name, kind, gone=at)
+            for (caller, process), (at, controllers) in self._gone.items()
+            if at > since
+            for name, kind in controllers.items()
+        ]
+        room = most - len(found)
+        found += gone[:room]
+        return found, len(every) - len(shown) + max(len(gone) - room, 0)
+
     # --- processes that attend ---
 
     @asynccontextmanager
@@ -225,13 +277,18 @@ class ObserveHost:
     async def _ask_all(
         self, question: Callable[[], observe_pb.Question]
     ) -> list[tuple[Attending, observe_pb.AnswerRequest | None]]:
+        return await self._ask(list(self._attending.values()), question)
+
+    async def _ask(
+        self, processes: Sequence[Attending], question: Callable[[], observe_pb.Question]
+    ) -> list[tuple[Attending, observe_pb.AnswerRequest | None]]:
         answers: list[tuple[Attending, observe_pb.AnswerRequest | None]] = []
 
         async def ask(attending: Attending) -> None:
             answers.append((attending, await attending.ask(question())))
 
         async with trio.open_nursery() as nursery:
-            for each in list(self._attending.values()):
+            for each in processes:
                 nursery.start_soon(ask, each)
         return sorted(answers, key=lambda each: each[0].process)
 

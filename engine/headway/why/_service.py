@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -45,10 +46,18 @@ class ObserveService:
 
     Args:
         permissions: what the caller may observe; without them, everything.
+        ask: returns why a resource is not done, for a caller who may observe everything; by default `ObserveHost.why`.
     """
 
-    def __init__(self, host: ObserveHost, registry: Registry, permissions: ObservePermissions | None = None) -> None:
+    def __init__(
+        self,
+        host: ObserveHost,
+        registry: Registry,
+        permissions: ObservePermissions | None = None,
+        ask: Callable[[ResourceId], Awaitable[Why]] | None = None,
+    ) -> None:
         self._host = host
+        self._ask = ask or host.why
         self._permissions = permissions
         self._access = AccessChecks(permissions, registry)
 
@@ -58,7 +67,7 @@ class ObserveService:
         id = ResourceId(type.name, key[2], key[0], key[1])
         if not self._may(id):
             raise denied(f"permission denied: you may not observe {id}")
-        why = await self._host.why(id)
+        why = await self._ask(id)
         if self._permissions is not None:
             why = redacted(why, self._may_know)
         return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())

@@ -42,6 +42,8 @@ export function chart(points, field, title, shown) {
 
 /** Return the tone of a controller: good, warn, bad or quiet. */
 export function tone(controller) {
+  if (controller.gone) return "bad";
+  if (controller.answers === false) return "warn";
   if (controller.paused !== null) return "warn";
   if (["priming", "starting"].includes(controller.phase)) return "warn";
   if (controller.phase === "standby") return "quiet";
@@ -59,9 +61,23 @@ function cut(text, most) {
   return text.length > most ? text.slice(0, most - 1) + "…" : text;
 }
 
+// Several processes may have a controller: the graph shows one that runs it.
+function rank(controller) {
+  if (controller.gone) return 0;
+  if (controller.answers === false) return 1;
+  return controller.phase === "standby" ? 2 : 3;
+}
+
+/** Return the controllers by name, of all processes: of each name one that runs it, if there is one. */
+export function byName(controllers) {
+  const by = new Map();
+  for (const each of controllers) if (!by.has(each.name) || rank(by.get(each.name)) < rank(each)) by.set(each.name, each);
+  return by;
+}
+
 /** Return the graph, with the numbers of each controller and type. */
 export function picture(graph, controllers, types) {
-  const by = new Map(controllers.map((each) => [each.name, each]));
+  const by = byName(controllers);
   const typed = new Map(types.map((each) => [each.type, each]));
   return h("svg", { class: "graph", viewBox: `0 0 ${graph.width} ${graph.height}`, width: graph.width, height: graph.height, role: "group", "aria-label": "The graph of controllers and types" },
     h("defs", null, ["triggers", "writes"].map((name) => h("marker", { id: "head-" + name, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse", class: name }, h("path", { d: "M0,1 L10,5 L0,9 z" })))),
@@ -77,8 +93,8 @@ function boxed(graph, box, href, label, classes, round, ...lines) {
 
 function controllerBox(graph, box, of) {
   const x = box.x + 30, y = box.y;
-  const state = of ? stateText(of) : "not in this process";
-  const numbers = of ? `${rate(of.rate)}   ${of.queued ? count(of.queued) + " queued" : of.rate ? "" : "idle"}${of.lag ? "   lag " + count(of.lag) : ""}` : "";
+  const state = of ? stateText(of) : "not running";
+  const numbers = of && !of.gone && of.answers !== false ? `${rate(of.rate)}   ${of.queued ? count(of.queued) + " queued" : of.rate ? "" : "idle"}${of.lag ? "   lag " + count(of.lag) : ""}` : "";
   const bad = of && (of.failures || of.notDone) ? `${rate(of.failures)} failed, ${count(of.notDone)} not done` : "";
   return boxed(graph, box, controllerLink(box.name), `Controller ${box.name}: ${state}. ${numbers} ${bad}`, "controller " + (of ? tone(of) : "quiet"), graph.boxHeight / 2,
     h("circle", { class: "dot", cx: box.x + 17, cy: y + 20, r: 5 }),

@@ -5,7 +5,7 @@ import { learn, session } from "./api.js";
 export const POINTS = 180;
 
 export const live = {
-  connected: false, at: 0, graph: null, controllers: [], types: [], failing: [],
+  connected: false, at: 0, stale: null, graph: null, controllers: [], types: [], failing: [], elsewhere: [], elsewhereMore: 0, stuck: { items: [], more: 0, unreachable: [] },
   history: new Map(), // by controller: the numbers of the last 15 minutes
 };
 
@@ -35,6 +35,7 @@ function connect() {
     Object.assign(live, { graph: JSON.parse(event.data), connected: true });
     live.history.clear();
   });
+  mine.addEventListener("picture", (event) => { live.graph = JSON.parse(event.data); });
   mine.addEventListener("points", (event) => JSON.parse(event.data).forEach(addPoint));
   mine.addEventListener("state", (event) => {
     Object.assign(live, JSON.parse(event.data), { connected: true });

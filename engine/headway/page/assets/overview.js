@@ -2,28 +2,47 @@
 
 import { h } from "./dom.js";
 import { live } from "./live.js";
-import { chart, picture, sparkline, stateText, tone } from "./charts.js";
-import { controllerLink, count, kind, named, rate, resourceLink, seconds, typeLink } from "./text.js";
+import { byName, chart, picture, sparkline, stateText, tone } from "./charts.js";
+import { controllerLink, count, kind, moment, named, rate, resourceLink, seconds, typeLink } from "./text.js";
 import { pauseButtons, retryButton } from "./actions.js";
 
 /** Return the content of the overview. */
 export function overview() {
   const mine = live.controllers.filter((each) => !each.own);
   const own = live.controllers.filter((each) => each.own);
+  const everywhere = [...live.controllers, ...live.elsewhere];
   return [
     h("h1", { class: "hidden" }, "Overview"),
-    summary(live.controllers),
+    stale(),
+    summary(everywhere.filter((each) => !each.gone && each.answers !== false)),
     priming(live.controllers),
     failing(live.failing, live.controllers.reduce((total, each) => total + each.notDone, 0)),
+    stuck(live.stuck),
     live.graph && live.graph.boxes.length > 0 && h("section", { "aria-labelledby": "graph-title" },
       h("h2", { id: "graph-title" }, "Graph"),
-      h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "The graph, which scrolls" }, picture(live.graph, live.controllers, live.types)),
+      h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "The graph, which scrolls" }, picture(live.graph, everywhere, live.types)),
       h("p", { class: "legend", "aria-hidden": "true" }, h("span", { class: "triggers" }, "a change triggers"), h("span", { class: "reads" }, "reads"), h("span", { class: "writes" }, "writes"))),
     h("section", { "aria-labelledby": "controllers-title" },
       h("h2", { id: "controllers-title" }, "Controllers"),
-      mine.length ? table(mine) : h("p", { class: "empty" }, "There is no controller here that you may observe."),
+      mine.length ? table(mine) : !live.elsewhere.length && h("p", { class: "empty" }, "There is no controller here that you may observe."),
+      elsewhere(live.elsewhere),
       own.length > 0 && h("details", { class: "own" }, h("summary", null, `Headway’s own (${own.length})`), table(own))),
   ];
+}
+
+/** Return a mark that the numbers are old, if the server fails to look. */
+function stale() {
+  if (live.stale === null) return null;
+  return h("p", { class: "problem stale", role: "alert" }, `Some of these numbers are old: since ${moment(live.stale)} the server fails to look at its controllers. Its log has the error.`);
+}
+
+/** Return the controllers of other processes. */
+function elsewhere(controllers) {
+  if (!controllers.length) return null;
+  return h("section", { class: "elsewhere", "aria-labelledby": "elsewhere-title" },
+    h("h3", { id: "elsewhere-title" }, "In other processes"),
+    table(controllers, false),
+    live.elsewhereMore > 0 && h("p", { class: "empty" }, `${count(live.elsewhereMore)} more are not shown.`));
 }
 
 function summary(controllers) {
@@ -32,7 +51,7 @@ function summary(controllers) {
   const sum = (field) => controllers.reduce((total, each) => total + (each[field] || 0), 0);
   const failed = sum("failures");
   return h("dl", { class: "tiles" },
-    tile("Controllers", count(controllers.length), paused ? `${paused} paused` : unready ? `${unready} not ready` : "all ready", unready || paused ? "warn" : "good"),
+    tile("Controllers", count(byName(controllers).size), paused ? `${paused} paused` : unready ? `${unready} not ready` : "all ready", unready || paused ? "warn" : "good"),
     tile("Reconciles", rate(sum("rate")), `${count(sum("running"))} running`),
     tile("Failed", rate(failed), `${count(sum("notDone"))} not done`, failed || sum("notDone") ? "bad" : ""),
     tile("Queued", count(sum("queued")), `${count(sum("resting"))} backing off`),
@@ -87,15 +106,36 @@ function failure(each) {
     retryButton(each.controller, each.resource));
 }
 
+/** Return the work that has been owed for longer than a minute, as `headway why --stuck` lists it. */
+function stuck(list) {
+  if (!list.items.length && !list.unreachable.length) return null;
+  const more = list.items.slice(SHOWN);
+  return h("section", { class: "failing stuck", "aria-labelledby": "stuck-title" },
+    h("h2", { id: "stuck-title" }, "Stuck", h("small", null, ` ${count(list.items.length + list.more)} owed for longer than a minute`)),
+    h("ul", null, list.items.slice(0, SHOWN).map(stuckItem)),
+    more.length > 0 && h("details", null, h("summary", null, `${more.length} more${list.more ? ` of ${count(more.length + list.more)}` : ""}`), h("ul", null, more.map(stuckItem))),
+    list.unreachable.length > 0 && h("p", { class: "empty" }, `Not known of processes that do not answer: ${list.unreachable.join(", ")}`));
+}
+
+function stuckItem(each) {
+  const { resource } = each;
+  const attempt = each.attempt > 1 ? `, attempt ${count(each.attempt)}` : "";
+  return h("li", { key: `${each.controller} ${each.process} ${each.state} ${resourceLink(resource)}` },
+    resource.name ? h("a", { href: resourceLink(resource) }, h("span", { class: "kind" }, kind(resource.type)), " ", named(resource)) : h("a", { href: controllerLink(each.controller) }, each.controller),
+    h("span", { class: "error" }, each.error),
+    h("span", { class: "meta" }, `${each.controller} (${each.process}), ${each.state} since ${moment(each.since)}${attempt}`));
+}
+
 const HEADS = [["Rate", "rate"], ["Failed", "failures"], ["Queued", "queued"], ["Running", "running"], ["Backing off", "resting"], ["Not done", "notDone"], ["Oldest", "oldest"], ["Lag", "lag"]];
 
-function table(controllers) {
+/** Return the numbers of controllers; those of other processes have no sparklines. */
+function table(controllers, here = true) {
   return h("div", { class: "wide" }, h("table", { class: "controllers" },
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Controller"), h("th", { scope: "col" }, "State"), h("th", { scope: "col" }, "15 minutes"), HEADS.map(([head]) => h("th", { scope: "col", class: "number" }, head)))),
-    h("tbody", null, controllers.map((each) => h("tr", { key: each.name, class: tone(each) },
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Controller"), h("th", { scope: "col" }, "State"), h("th", { scope: "col" }, here ? "15 minutes" : "Process"), HEADS.map(([head]) => h("th", { scope: "col", class: "number" }, head)))),
+    h("tbody", null, controllers.map((each) => h("tr", { key: here ? each.name : `${each.name} ${each.process}`, class: tone(each) },
       h("th", { scope: "row" }, h("a", { href: controllerLink(each.name) }, each.name)),
-      h("td", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(each), each.problem && h("small", null, each.problem)),
-      h("td", { class: "sparks" }, sparkline(live.history.get(each.name) || [], each.name)),
+      h("td", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(each), each.gone && h("small", null, `since ${moment(each.gone)}`), each.problem && h("small", null, each.problem)),
+      here ? h("td", { class: "sparks" }, sparkline(live.history.get(each.name) || [], each.name)) : h("td", { class: "process", "data-label": "Process" }, each.process),
       cell("Rate", rate(each.rate)), cell("Failed", rate(each.failures), each.failures > 0), cell("Queued", count(each.queued)), cell("Running", count(each.running)),
       cell("Backing off", count(each.resting)), cell("Not done", count(each.notDone), each.notDone > 0), cell("Oldest", each.oldest ? seconds(each.oldest) : "–"), cell("Lag", count(each.lag)))))));
 }
@@ -107,11 +147,21 @@ function cell(label, text, bad = false) {
 /** Return the view of one controller. */
 export function controllerView(name) {
   const of = live.controllers.find((each) => each.name === name);
-  if (!of) return [h("h1", null, name), h("p", { class: "empty" }, live.connected ? "No controller of this name that you may observe runs in this process." : "Connecting…")];
+  const others = live.elsewhere.filter((each) => each.name === name);
+  if (!of && others.length) {
+    return [
+      h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview"), " / "),
+      h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
+      h("p", { class: "actions" }, h("a", { class: "button", href: typeLink(others[0].manages) }, "Resources of " + kind(others[0].manages)), pauseButtons(byName(others).get(name))),
+      elsewhere(others),
+    ];
+  }
+  if (!of) return [h("h1", null, name), h("p", { class: "empty" }, live.connected ? "No controller of this name that you may observe runs for this server." : "Connecting…")];
   const points = live.history.get(name) || [];
   return [
     h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview"), " / "),
     h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
+    stale(),
     h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", ` for ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
     of.problem && h("p", { class: "problem" }, `It ${of.problem}.`),
     h("p", { class: "actions" }, of.manages && h("a", { class: "button", href: typeLink(of.manages) }, "Resources of " + kind(of.manages)), pauseButtons(of)),
@@ -119,5 +169,6 @@ export function controllerView(name) {
     h("div", { class: "charts" }, chart(points, "rate", "Reconciles a second", rate), chart(points, "failures", "Failed a second", rate), chart(points, "queued", "Queued", count), chart(points, "lag", "Lag in revisions", count)),
     h("dl", { class: "facts" }, [["Queued", count(of.queued)], ["Running", count(of.running)], ["Backing off", count(of.resting)], ["Scheduled", count(of.scheduled)], ["Not done", count(of.notDone)], ["Not yet mapped", count(of.unmapped)], ["Oldest ready key", of.oldest ? seconds(of.oldest) : "–"], ["Process", of.process]].map(([head, text]) => h("div", null, h("dt", null, head), h("dd", null, text)))),
     failing(live.failing.filter((each) => each.controller === name), of.notDone),
+    elsewhere(others),
   ];
 }

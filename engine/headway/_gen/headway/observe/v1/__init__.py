@@ -10,6 +10,7 @@ __all__ = (
     "Attended",
     "Cause",
     "Condition",
+    "ControllerNow",
     "ControllerWhy",
     "Finalizer",
     "Gone",
@@ -50,6 +51,8 @@ class AnswerRequest(betterproto2.Message):
     controllers: "list[ControllerWhy]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
 
     stuck: "StuckList | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+
+    now: "list[ControllerNow]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
 
 
 default_message_pool.register_message("headway.observe.v1", "AnswerRequest", AnswerRequest)
@@ -128,6 +131,60 @@ class Condition(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.observe.v1", "Condition", Condition)
+
+
+@dataclass(eq=False, repr=False)
+class ControllerNow(betterproto2.Message):
+    """
+    The numbers of a controller in one process, as `headway top` shows them.
+    """
+
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    process: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    phase: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    seconds: "float" = betterproto2.field(4, betterproto2.TYPE_DOUBLE)
+
+    ready: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+
+    paused: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+
+    pause_reason: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+
+    leader: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+
+    cause: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+
+    queued: "int" = betterproto2.field(10, betterproto2.TYPE_UINT64)
+
+    running: "int" = betterproto2.field(11, betterproto2.TYPE_UINT64)
+
+    resting: "int" = betterproto2.field(12, betterproto2.TYPE_UINT64)
+
+    scheduled: "int" = betterproto2.field(13, betterproto2.TYPE_UINT64)
+
+    not_done: "int" = betterproto2.field(14, betterproto2.TYPE_UINT64)
+
+    unmapped: "int" = betterproto2.field(15, betterproto2.TYPE_UINT64)
+
+    restarts: "int" = betterproto2.field(16, betterproto2.TYPE_UINT64)
+
+    lag: "int" = betterproto2.field(17, betterproto2.TYPE_UINT64)
+
+    types: "int" = betterproto2.field(18, betterproto2.TYPE_UINT64)
+
+    primed: "int" = betterproto2.field(19, betterproto2.TYPE_UINT64)
+
+    reconciles: "int" = betterproto2.field(20, betterproto2.TYPE_UINT64)
+
+    failures: "int" = betterproto2.field(21, betterproto2.TYPE_UINT64)
+
+    oldest: "float" = betterproto2.field(22, betterproto2.TYPE_DOUBLE)
+
+
+default_message_pool.register_message("headway.observe.v1", "ControllerNow", ControllerNow)
 
 
 @dataclass(eq=False, repr=False)
@@ -393,6 +450,11 @@ class Question(betterproto2.Message):
     """
 
     longer_than: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
+
+    now: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    The question is what the controllers do now. It has no `why` then.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "Question", Question)

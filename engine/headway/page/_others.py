@@ -1,0 +1,76 @@
+"""The controllers of other processes and what is stuck in any, asked every few seconds for all viewers together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import trio
+
+from headway.why import Elsewhere, ObserveHost, StuckList
+
+ASKED = 2.0
+"""The time between two questions to the other processes, in seconds. Without a viewer they are not asked."""
+STUCK_ASKED = 4.0
+"""The time between two questions what is stuck, in seconds, likewise."""
+STUCK_AFTER = 60.0
+"""The time for which stuck work has been owed at least, in seconds, as for `headway why --stuck`."""
+MOST = 300
+"""The number of controllers of other processes that are asked about and shown."""
+_OLD = 5 * ASKED
+"""The time after which an earlier answer says nothing about the current rate, in seconds."""
+
+
+class Other(NamedTuple):
+    """A controller of another process at the last question.
+
+    Attributes:
+        rate: reconciles a second since the answer before; None at the first one.
+        failures: failed reconciles a second; None at the first answer.
+    """
+
+    of: Elsewhere
+    rate: float | None = None
+    failures: float | None = None
+
+
+class Others:
+    """The last answers of the other processes.
+
+    Attributes:
+        seen: the controllers at the last question.
+        more: the number of controllers that were left out.
+        stuck: the work in all processes that has been owed for long.
+    """
+
+    def __init__(self, observe: ObserveHost) -> None:
+        self._observe = observe
+        self.seen: Sequence[Other] = ()
+        self.more = 0
+        self.stuck = StuckList()
+        # By caller, process and controller: the time of the last answer and its counts.
+        self._before: dict[tuple[str, str, str], tuple[float, int, int]] = {}
+
+    async def ask(self) -> None:
+        """Ask all of them once."""
+        found, self.more = await self._observe.elsewhere(MOST)
+        now, before = trio.current_time(), self._before
+        self._before = {
+            (each.caller, each.process, each.name): (now, each.now.reconciles, each.now.failures)
+            for each in found
+            if each.now is not None
+        }
+        self.seen = [self._with_rates(each, before.get((each.caller, each.process, each.name)), now) for each in found]
+
+    async def ask_stuck(self) -> None:
+        """Ask all processes, also the server's own, once for what is stuck."""
+        self.stuck = await self._observe.stuck(STUCK_AFTER)
+
+    @staticmethod
+    def _with_rates(of: Elsewhere, before: tuple[float, int, int] | None, now: float) -> Other:
+        if of.now is None or before is None or not 0 < now - before[0] <= _OLD:
+            return Other(of)
+        seconds = now - before[0]
+        # A process that has started again counts from 0.
+        rate, failures = max(of.now.reconciles - before[1], 0), max(of.now.failures - before[2], 0)
+        return Other(of, rate / seconds, failures / seconds)
