@@ -113,3 +113,32 @@ async def test_handles_of_a_closed_cache_are_refused_and_fetch_nothing() -> None
             with pytest.raises(Closed, match="notify block has ended"):
                 make()
     assert source.calls == []
+
+
+@pytest.mark.parametrize("how", ["at its end", "by a deadline", "by an error"])
+async def test_block_ends_as_it_was_left_while_a_change_waits_for_another_type(
+    how: str,
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The values of the handles were about to be replaced. That this is given up is nothing to report."""
+    staff = Staff()
+    left = KeyError("mine")
+    raised: BaseException | None = None
+    async with staff.open():
+        with trio.move_on_after(30) as deadline:
+            try:
+                async with staff.cache() as cache, cache.notify() as updates:
+                    teams = updates.list(staff.team)
+                    await updates.primed()
+                    staff.channel.streams(staff.account).hold()
+                    await staff.write_team("core")
+                    await trio.sleep(1)
+                    assert (names(cache.list(staff.team)), teams.value) == (["core"], [])
+                    if how == "by a deadline":
+                        await trio.sleep_forever()
+                    if how == "by an error":
+                        raise left
+            except Exception as error:  # noqa: BLE001  # compared below
+                raised = error
+    assert raised is (left if how == "by an error" else None)
+    assert deadline.cancelled_caught == (how == "by a deadline")
