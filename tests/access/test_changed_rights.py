@@ -50,9 +50,14 @@ async def test_p7_cache_shows_what_may_be_read_after_a_change_of_rights() -> Non
                     async for _ in updates:
                         if names(teams.value) == shown:
                             break
-                    # It is not only the end of the change that is right.
+                    # It is not only the end of the change that is right. Each later change is checked, too.
                     await cache.wait_for(await staff.write_account("al"))
                     assert names(cache.list(staff.team)) == shown
+                    await staff.write_team("ben", prefix or "all")
+                    await cache.wait_for(await staff.write_team("ada", prefix or "all"))
+                    assert {team.name: team.data.members for team in cache.list(staff.team)} == {
+                        name: [prefix or "all"] for name in shown
+                    }
 
 
 class Watches:

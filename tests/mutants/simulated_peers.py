@@ -59,7 +59,7 @@ SIMULATED_PEER_MUTANTS = (
     Mutant(
         "resources outside the exports are sent",
         "peering/_sender.py",
-        "if not self._coverage.covers(id.type, key[0], key[1]):",
+        "if self._coverage.covered(id.type, key[0], key[1]) is None:",
         "if False:",
         _PEERS,
         "nothing_comes_back",

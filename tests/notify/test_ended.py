@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
-from headway.errors import Closed, HeadwayError, NotPrimed
-from headway.resource import Bookmark
+from headway.errors import Closed, HeadwayError, NotPrimed, StoreChanged
+from headway.resource import Bookmark, EndOfSnapshot
 from tests.helpers.cached import Staff, names, restore
 from tests.helpers.fetched import Source
 
@@ -113,3 +113,62 @@ async def test_handles_of_a_closed_cache_are_refused_and_fetch_nothing() -> None
             with pytest.raises(Closed, match="notify block has ended"):
                 make()
     assert source.calls == []
+
+
+@pytest.mark.parametrize("how", ["at its end", "by a deadline", "by an error"])
+async def test_block_ends_as_it_was_left_while_a_change_waits_for_another_type(
+    how: str,
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The values of the handles were about to be replaced. That this is given up is nothing to report."""
+    staff = Staff()
+    left = KeyError("mine")
+    raised: BaseException | None = None
+    async with staff.open():
+        with trio.move_on_after(30) as deadline:
+            try:
+                async with staff.cache() as cache, cache.notify() as updates:
+                    teams = updates.list(staff.team)
+                    await updates.primed()
+                    staff.channel.streams(staff.account).hold()
+                    await staff.write_team("core")
+                    await trio.sleep(1)
+                    assert (names(cache.list(staff.team)), teams.value) == (["core"], [])
+                    if how == "by a deadline":
+                        await trio.sleep_forever()
+                    if how == "by an error":
+                        raise left
+            except Exception as error:  # noqa: BLE001  # compared below
+                raised = error
+    assert raised is (left if how == "by an error" else None)
+    assert deadline.cancelled_caught == (how == "by a deadline")
+
+
+async def test_cache_stays_closed_if_another_store_is_primed_in_the_step_of_the_end(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """A subscription that began then would be kept up to date as long as the engine has the type."""
+    staff = Staff()
+    async with staff.open(), staff.cache():
+        async with staff.cache() as cache:
+            await staff.write_account("kept")
+            backup = staff.store.back_up()
+            await cache.wait_for(await staff.write_account("lost"))
+            await cache.wait_for(await staff.write_team("lost"))
+            accounts = staff.channel.streams(staff.account)
+            accounts.holds_next = True
+            restore(staff, backup, new_id=True)
+            await trio.sleep(60)
+            accounts.let_pass()
+            await trio.sleep(1)
+            assert isinstance(cache.status().problem, StoreChanged)
+            begun = staff.store.position
+            await staff.write_team("new")
+            await trio.sleep(1)
+            # The other type is one revision ahead by now, so that the cache waits for this one once more.
+            cache._held[staff.account.name].feed(EndOfSnapshot(begun))
+            await wait_all_tasks_blocked()
+            assert isinstance(cache.status().problem, StoreChanged)
+            cache._held[staff.account.name].feed(Bookmark(staff.store.position))
+        await wait_all_tasks_blocked()
+        assert not cache.primed

@@ -191,6 +191,27 @@ async def test_p7_revoked_token_ends_the_block_with_a_named_error() -> None:
             await stay(staff, text, lambda: access.replace(Access([readers("view")], [gone])))
 
 
+async def test_exception_of_a_block_that_a_revoked_token_ends_is_kept() -> None:
+    """The block fails while it is canceled. Its exception is the one that the program has to see."""
+    text, token = new_token(["readers"])
+    access = authorizer(readers("view"), token)
+    staff = Staff()
+
+    async def fail_when_canceled() -> None:
+        try:
+            access.replace(Access([readers("view")], []))
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("mine")
+
+    with trio.fail_after(60):
+        async with staff.open(listen=True, access=access):
+            with pytest.raises(ValueError, match="mine") as caught:
+                async with staff.cache("TCP", token=text):
+                    await fail_when_canceled()
+    assert isinstance(caught.value.__context__, PermissionDenied)
+
+
 async def test_lost_right_to_a_type_ends_the_block() -> None:
     """The stream is asked to begin again, and is then denied."""
     text, token = new_token(["readers"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import trio
 
 import headway
 from headway import Engine, events
+from headway.errors import Conflict
 from headway.peering import PEERING, STREAM_KEY, Peering, PeeringState, establish, export, generate_token
 from headway.resource import PARTITION, ConditionState, Resource
 from tests.helpers.peers import ROOM, TEAM, Peers, Room, Team, app, open_accepting, open_peers, reached
@@ -114,6 +116,21 @@ async def test_r4_deleting_the_dialing_side_terminates_the_other(tmp_path: Path)
         await reached(dials, "east", PeeringState.ACTIVE)
         await dials.client.delete(PEERING.id("east"))
         await reached(accepts, "west", PeeringState.TERMINATED)
+
+
+async def test_r10_dialing_side_stores_the_changed_addresses_of_the_other(tmp_path: Path) -> None:
+    """It connects to them from then on."""
+    async with peered(tmp_path) as (accepts, dials, address):
+        wanted = [f"unix:{tmp_path}/another", address]
+        changed = False
+        while not changed:
+            accepting = await accepts.client.read(PEERING, "west")
+            accepting.data.addresses = wanted
+            # The engine writes the status of the peering at the same time.
+            with contextlib.suppress(Conflict):
+                await accepts.client.write(accepting)
+                changed = True
+        await peering_when(dials, "east", lambda found: found is not None and found.data.addresses == wanted)
 
 
 async def test_dialer_that_was_away_learns_of_the_deletion(tmp_path: Path) -> None:

@@ -137,6 +137,26 @@ async def test_changed_exports_are_followed(autojump_clock: MockClock) -> None: 
         await eventually(accounts, 1)
 
 
+async def test_r6_withdrawn_export_leaves_the_copies_of_the_others(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """They keep their uids, and follow their originals as before."""
+    async with open_pair(TEAM, ACCOUNT) as pair:
+        await pair.a.write("ada", "1")
+        await pair.a.host.client.create(ACCOUNT.new("x", Account()))
+        pair.connect()
+        await pair.wait(pair.b, {"ada": ["1"]})
+        before = await pair.b.host.client.read(ACCOUNT, ACCOUNT.id("x", partition="peer-east"))
+        await pair.a.change(exports=exported(ACCOUNT))
+        await pair.wait(pair.b, {})
+        assert await pair.b.host.client.list(ACCOUNT, partition="peer-east") == [before]
+        await pair.a.host.client.apply(ACCOUNT.new("x", Account(login="later")))
+
+        async def followed() -> list[tuple[str, str]]:
+            found = await pair.b.host.client.list(ACCOUNT, partition="peer-east")
+            return [(each.uid, each.data.login) for each in found]
+
+        await eventually(followed, [(before.uid, "later")])
+
+
 async def test_unknown_type_shows_on_both_sides(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     async with open_pair(TEAM, ACCOUNT, dialing=(TEAM,), registry=(TEAM,)) as pair:
         await pair.a.write("ada", "1")

@@ -106,7 +106,7 @@ def test_r7_unchanged_exports_are_not_sent_again(origin: Origin, store: Importin
     assert stream.sent[sent:] == []
 
 
-def test_r6_withdrawn_export_removes_its_copies_and_no_others(origin: Origin, store: Importing) -> None:
+def test_r6_withdrawn_export_removes_its_copies(origin: Origin, store: Importing) -> None:
     stream = copied(origin, store)
     stream.sender.offer((TEAMS, OTHERS))
     stream.run()

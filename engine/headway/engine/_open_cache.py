@@ -75,17 +75,23 @@ async def open_cache(
     else:
         opened = nullcontext(endpoints)
     raised: Exception | None = None
-    async with sealed(apps), opened as bare, block_nursery() as nursery:
-        named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
-        channel = ComparedChannel(named, registry if opens else ())
-        nursery.start_soon(channel.wait_refused, name="types that the server would misread")
-        if opens:
-            nursery.start_soon(find_engine, channel, report, name="finding an engine")
-        informers = Informers(channel, nursery, report, lag_limit=lag_limit)
-        async with open_primed(wanted, informers, report, informers.accept_store) as cache:
-            try:
-                yield cache
-            except Exception as error:  # noqa: BLE001  # raised again below, because the channel's loop splits groups
-                raised = error
+    try:
+        async with sealed(apps), opened as bare, block_nursery() as nursery:
+            named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
+            channel = ComparedChannel(named, registry if opens else ())
+            nursery.start_soon(channel.wait_refused, name="types that the server would misread")
+            if opens:
+                nursery.start_soon(find_engine, channel, report, name="finding an engine")
+            informers = Informers(channel, nursery, report, lag_limit=lag_limit)
+            async with open_primed(wanted, informers, report, informers.accept_store) as cache:
+                try:
+                    yield cache
+                except Exception as error:  # noqa: BLE001  # raised again below, because the channel's loop splits groups
+                    raised = error
+    except Exception:
+        if raised is not None:
+            # A task has failed as well, perhaps the one that canceled the block. Its exception becomes the context.
+            raise raised  # noqa: B904  # it has a cause of its own, if any
+        raise
     if raised is not None:
         raise raised

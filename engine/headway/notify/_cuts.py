@@ -198,6 +198,9 @@ class Cuts:
             except (StoreChanged, StoreRolledBack):
                 # The cache wakes this task when it is primed again.
                 return
+            except NotPrimed:
+                # The cache has closed, so this task is about to be canceled.
+                return
             finally:
                 self._advancing = False
             if generation != self._generation:

@@ -84,6 +84,8 @@ class Keeper:
                 # Otherwise the second round would wait for the revision of a store that another type is about to leave.
                 self._check(informer, start.store_id, 0)
             revision, reached = max(informer.store.frontier for informer in held), revision
+        # The last wait and the block of the cache may end in one step.
+        await trio.lowlevel.checkpoint_if_cancelled()
         for informer in held:
             self._check(informer, start.store_id, reached)
         # No checkpoint from the check on, so the subscriptions begin with what was waited for.
