@@ -13,6 +13,7 @@ from tests.mutants.scopes import SCOPE_MUTANTS
 from tests.mutants.simulated_peers import SIMULATED_PEER_MUTANTS
 from tests.mutants.subscriptions import SUBSCRIPTION_MUTANTS
 from tests.mutants.terminal import TERMINAL_MUTANTS
+from tests.mutants.topics import TOPIC_MUTANTS
 from tests.mutants.whys import WHY_MUTANTS
 
 _CONTRACT = "run/test_contract.py"
@@ -304,6 +305,7 @@ MUTANTS = (
     *SUBSCRIPTION_MUTANTS,
     *HTTP_MUTANTS,
     *TERMINAL_MUTANTS,
+    *TOPIC_MUTANTS,
     *NOTIFICATION_MUTANTS,
     *SCOPE_MUTANTS,
     *PEERING_MUTANTS,

@@ -1,0 +1,132 @@
+"""Breaks of the topics of programs: their subjects, snapshots and wildcards, each with the tests that notice it."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_SERVICE = "service/subscribe"
+_HOSTILE = "service/test_subscribe_hostile.py"
+_TOPIC = "subscription/test_topic.py"
+_RIGHTS = "access/test_subscriptions.py"
+
+TOPIC_MUTANTS = (
+    Mutant(
+        "a topic that was reset continues",
+        "service/_subscribe_sources.py",
+        "if self.position.incarnation != self.topic.position.incarnation:",
+        "if False:",
+        _SERVICE,
+        "reset and memory",
+    ),
+    Mutant(
+        "a new snapshot of a topic continues where the old one began",
+        "service/_subscribe_sources.py",
+        "        self.position = self.topic.position\n        try:\n",
+        "        try:\n",
+        _SERVICE,
+        "reset and memory",
+    ),
+    Mutant(
+        "a topic is subscribed without the right to it",
+        "service/_subscribe_admission.py",
+        "if permissions is not None and not ask(permissions.may_follow, name, wanted):",
+        "if False:",
+        _HOSTILE,
+    ),
+    Mutant(
+        "a topic shows subjects that its caller may not read",
+        "service/_subscribe_sources.py",
+        "return self._permissions is None or ask(self._permissions.may_see, event.topic, event.subject)",
+        "return True",
+        _RIGHTS,
+    ),
+    Mutant(
+        "everything of a topic without a wildcard",
+        "service/_subscribe_admission.py",
+        "if wanted == ANY_SUBJECT and not topic.wildcard:",
+        "if False:",
+        _SERVICE,
+        "m1",
+    ),
+    Mutant(
+        "a topic keeps everything",
+        "subscription/_topic_log.py",
+        "while (self._events > self._max_events or self._bytes > self._max_bytes) and self.floor + 1 < self.head:",
+        "while False:",
+        _TOPIC,
+    ),
+    Mutant(
+        "a subscriber that is too slow gets a gap",
+        "subscription/_topic_log.py",
+        "        if not self.floor <= after <= self.head:\n",
+        "        after = max(after, self.floor)\n        if after > self.head:\n",
+        _TOPIC,
+    ),
+    Mutant(
+        "a reset topic keeps its old events",
+        "subscription/_topic.py",
+        "        self._log = TopicLog(self.name)\n        self._snapshots.clear()\n",
+        "        self._snapshots.clear()\n",
+        _TOPIC,
+    ),
+    Mutant(
+        "a snapshot of a topic is shared after something was published",
+        "subscription/_topic.py",
+        "        for subject in (*encoded, ANY_SUBJECT):\n            self._snapshots.pop(subject, None)\n",
+        "",
+        _TOPIC,
+    ),
+    Mutant(
+        "events of a topic come in the wrong order",
+        "subscription/_topic_log.py",
+        "found.append((number, events))",
+        "found.insert(0, (number, events))",
+        _TOPIC,
+    ),
+    Mutant(
+        "a snapshot of a topic outlives its last subscriber",
+        "subscription/_topic.py",
+        "                    self._snapshots.pop(subject, None)\n\n    def snapshot",
+        "                    pass\n\n    def snapshot",
+        _TOPIC,
+    ),
+    Mutant(
+        "every subscriber calls the snapshot of a topic",
+        "subscription/_topic.py",
+        "if self._subscribers[subject] and self.position == before:",
+        "if False:",
+        _TOPIC,
+    ),
+    Mutant(
+        "M-1: the wildcard can be published",
+        "subscription/_topic.py",
+        "if subject == ANY_SUBJECT:",
+        "if False:",
+        _TOPIC,
+        "test_m1",
+    ),
+    Mutant(
+        "M-1: an app may have two topics of a name",
+        "controller/_app.py",
+        "if name in self.topics:",
+        "if False:",
+        _TOPIC,
+        "test_m1",
+    ),
+    Mutant(
+        "M-1: every topic has a wildcard",
+        "service/_subscribe_admission.py",
+        "if wanted == ANY_SUBJECT and not topic.wildcard:",
+        "if False:",
+        "service/subscribe/test_subscribed_topics.py",
+        "test_m1",
+    ),
+    Mutant(
+        "M-1: an unknown topic is subscribed to",
+        "service/_subscribe_admission.py",
+        "    topic = topics.get(name)\n",
+        "    topic = topics.get(name, next(iter(topics.values()), None))\n",
+        "service/subscribe/test_subscribed_topics.py",
+        "test_m1",
+    ),
+)
