@@ -94,6 +94,27 @@ async def test_failed_reconcile_appears_with_its_why(record_property: Callable[[
         await browser.wait("document.querySelector('.controllers') !== null && !document.querySelector('.failing')")
 
 
+async def test_opened_traceback_stays_open() -> None:
+    """New entries of the timeline leave what is opened, focused and selected as it is."""
+    async with opened("/#/resource/shop.v1.Order/default/default/lost-7") as (running, browser):
+        await lost_order(running)
+        await browser.wait("document.querySelector('.timeline summary') !== null")
+        await browser.click(".timeline summary")
+        await browser.wait("document.querySelector('.timeline details[open]') !== null")
+        await browser.evaluate(
+            "void (window.kept = document.querySelector('.timeline summary'), "
+            "getSelection().selectAllChildren(document.querySelector('.timeline pre')))"
+        )
+        for number in range(1, 3):
+            await running.client.apply(shop.ORDER.new("lost-7", shop.Order(customer="", items=["tea"] * (number + 1))))
+            await browser.wait(f"document.querySelectorAll('.timeline .write').length > {number}")
+            told = await browser.evaluate("document.querySelector('.sentences').innerText")
+            await browser.wait(f"document.querySelector('.sentences').innerText !== {json.dumps(told)}")
+            assert await browser.evaluate("window.kept.isConnected && window.kept.parentElement.open")
+            assert await browser.evaluate("document.activeElement === window.kept")
+            assert "ValueError" in await browser.evaluate("getSelection().toString()")
+
+
 async def test_progress_of_priming_moves_on_the_page() -> None:
     """The bar follows the pieces that arrive, and goes when all types are primed."""
     gate = GatedSnapshots(shop.DEPOT)

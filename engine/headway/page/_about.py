@@ -116,12 +116,21 @@ def _event(exchange: Exchange, resource: pb.Resource) -> dict[str, Any]:
 def timeline(why: Why) -> list[dict[str, Any]]:
     """Return the last changes and reconciles of a resource, the newest first."""
     entries: list[dict[str, Any]] = [
-        {"at": each.at, "what": "write", "verb": each.verb, "by": each.writer, "revision": each.revision}
+        {
+            "id": f"write {each.revision}",
+            "at": each.at,
+            "what": "write",
+            "verb": each.verb,
+            "by": each.writer,
+            "revision": each.revision,
+        }
         for each in why.writes
     ]
     for controller in why.controllers:
         entries += [
             {
+                # The time differs a little from answer to answer, as two clocks do. These are as they were recorded.
+                "id": f"run {controller.name} {controller.process} {each.attempt} {each.seconds} {each.waited}",
                 "at": each.at,
                 "what": "run",
                 "controller": controller.name,

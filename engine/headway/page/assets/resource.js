@@ -69,11 +69,11 @@ export class Resource {
     return [
       h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/resources" }, "Resources"), " / ", h("a", { href: typeLink(ref.type) }, kind(ref.type)), units && ` / ${units}`, " / "),
       h("h1", null, h("span", { class: "kind" }, kind(ref.type)), " ", h("span", { class: "name" }, ref.name)),
-      this.error && h("p", { class: "problem", role: "alert" }, this.error),
-      !shown && !this.error && h("p", { class: "empty" }, "Loading…"),
+      this.error && h("p", { key: "problem", class: "problem", role: "alert" }, this.error),
+      !shown && !this.error && h("p", { key: "loading", class: "empty" }, "Loading…"),
       shown && this.badges(shown),
-      shown && h("p", { class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.managing().map((each) => retryButton(each.controller, ref, "Reconcile now"))),
-      shown && h("div", { class: "columns" },
+      shown && h("p", { key: "actions", class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.managing().map((each) => retryButton(each.controller, ref, "Reconcile now"))),
+      shown && h("div", { key: "columns", class: "columns" },
         h("div", null, this.why(shown), this.timeline(shown)),
         h("div", null, this.payload(shown), this.status(resource), this.family(), this.events())),
     ];
@@ -85,15 +85,15 @@ export class Resource {
 
   badges(shown) {
     const states = this.managing();
-    return h("p", { class: "badges" },
+    return h("p", { key: "badges", class: "badges" },
       !shown.resource && shown.mayRead && h("span", { class: "badge warn" }, "not stored"),
       states.map((each) => h("span", { key: each.controller + each.process, class: "badge " + (each.error ? "bad" : each.paused ? "warn" : ["idle", "scheduled"].includes(each.state) ? "good" : "quiet") }, `${each.controller}: ${each.paused ? "paused" : each.state}`)),
       shown.resource && h("span", { class: "meta" }, `version ${shown.resource.version}`));
   }
 
   why(shown) {
-    if (!shown.why) return h("section", null, h("h2", null, "Why"), h("p", { class: "empty" }, "You may not observe this resource."));
-    return h("section", { "aria-labelledby": "why-title" }, h("h2", { id: "why-title" }, "Why"),
+    if (!shown.why) return h("section", { key: "not-why" }, h("h2", null, "Why"), h("p", { class: "empty" }, "You may not observe this resource."));
+    return h("section", { key: "why", "aria-labelledby": "why-title" }, h("h2", { id: "why-title" }, "Why"),
       h("div", { class: "sentences" }, shown.why.sentences.map((pieces, index) => {
         const text = pieces.map((each) => each.text).join("");
         const depth = Math.min(3, Math.floor((text.length - text.trimStart().length) / 2));
@@ -105,27 +105,27 @@ export class Resource {
 
   timeline(shown) {
     const entries = shown.why?.timeline || [];
-    return h("section", { "aria-labelledby": "timeline-title" }, h("h2", { id: "timeline-title" }, "Timeline"),
+    return h("section", { key: "timeline", "aria-labelledby": "timeline-title" }, h("h2", { id: "timeline-title" }, "Timeline"),
       entries.length ? h("ol", { class: "timeline" }, entries.map((each) => (each.what === "write" ? this.write(each) : this.run(each)))) : h("p", { class: "empty" }, "The journal has nothing about it."));
   }
 
   write(each) {
-    return h("li", { key: "w" + each.revision, class: "write" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)), h("div", null, h("span", null, `${each.verb[0].toUpperCase()}${each.verb.slice(1)}`, each.by && ` by ${each.by}`), h("small", null, `revision ${each.revision}`)));
+    return h("li", { key: each.id, class: "write" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)), h("div", null, h("span", null, `${each.verb[0].toUpperCase()}${each.verb.slice(1)}`, each.by && ` by ${each.by}`), h("small", null, `revision ${each.revision}`)));
   }
 
   run(each) {
     const bad = ["failed", "permanent"].includes(each.outcome);
     const wrote = each.writes.map((write) => `${write.how} ${write.resource ? kind(write.resource.type) + " " + named(write.resource) : ""}`.trim()).join(", ");
-    return h("li", { key: "r" + each.controller + each.at, class: bad ? "run bad" : "run" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)),
+    return h("li", { key: each.id, class: bad ? "run bad" : "run" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)),
       h("div", null, h("span", null, `${each.controller}: ${each.outcome}`), h("small", null, `attempt ${each.attempt}, ${seconds(each.seconds)}${wrote ? ", " + wrote : ""}`),
         each.error && (each.traceback ? h("details", null, h("summary", { class: "error" }, each.error), h("pre", null, each.traceback)) : h("span", { class: "error" }, each.error))));
   }
 
   payload(shown) {
     const resource = shown.resource;
-    if (!shown.mayRead) return h("section", null, h("h2", null, "Payload"), h("p", { class: "empty" }, "You may not read this resource."));
+    if (!shown.mayRead) return h("section", { key: "not-payload" }, h("h2", null, "Payload"), h("p", { class: "empty" }, "You may not read this resource."));
     if (!resource) return null;
-    return h("section", { "aria-labelledby": "payload-title" }, h("h2", { id: "payload-title" }, "Payload"),
+    return h("section", { key: "payload", "aria-labelledby": "payload-title" }, h("h2", { id: "payload-title" }, "Payload"),
       resource.undecodable ? h("p", { class: "problem" }, resource.undecodable) : h("pre", { class: "payload", tabindex: 0 }, JSON.stringify(resource.data ?? {}, null, 2)),
       resource.metadata && h("dl", { class: "facts" }, Object.entries(resource.metadata).map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value)))));
   }
@@ -133,7 +133,7 @@ export class Resource {
   status(resource) {
     const statuses = Object.entries(resource?.status || {});
     if (!statuses.length) return null;
-    return h("section", { "aria-labelledby": "status-title" }, h("h2", { id: "status-title" }, "Status"),
+    return h("section", { key: "status", "aria-labelledby": "status-title" }, h("h2", { id: "status-title" }, "Status"),
       statuses.map(([key, status]) => h("div", { key, class: "group" },
         h("h3", null, key, status.observedGeneration !== resource.generation && h("small", null, " of an older generation")),
         h("ul", { class: "conditions" }, (status.conditions || []).map((each) => h("li", { key: each.type }, badge({ type: each.type, state: (each.state || "UNKNOWN").replace("STATE_", "") }, 0), h("span", null, [each.reason, each.message].filter(Boolean).join(": "))))))));
@@ -146,13 +146,13 @@ export class Resource {
     let tree = h("ul", null, relatives.owned.map((each) => h("li", { key: resourceLink(each) }, link(each))), relatives.ownedCount > relatives.owned.length && h("li", null, `and ${relatives.ownedCount - relatives.owned.length} more`));
     tree = h("ul", null, h("li", null, h("strong", null, h("span", { class: "kind" }, kind(this.ref.type)), " ", named(this.ref)), tree));
     for (const owner of relatives.owners) tree = h("ul", null, h("li", null, link(owner), tree));
-    return h("section", { "aria-labelledby": "tree-title" }, h("h2", { id: "tree-title" }, "Owners and owned"), h("div", { class: "tree" }, tree));
+    return h("section", { key: "tree", "aria-labelledby": "tree-title" }, h("h2", { id: "tree-title" }, "Owners and owned"), h("div", { class: "tree" }, tree));
   }
 
   events() {
     const events = this.relatives?.events || [];
     if (!events.length) return null;
-    return h("section", { "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Events"),
+    return h("section", { key: "events", "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Events"),
       events.map((each) => h("div", { key: each.name, class: "group" }, happened(each.data))));
   }
 }
