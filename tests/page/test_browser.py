@@ -359,6 +359,26 @@ async def test_large_type_is_searched_step_by_step() -> None:
             await browser.wait(f"{TEXT}.includes('3 found, 30,000 examined')")
 
 
+async def test_search_without_a_type_asks_for_one() -> None:
+    """No request is sent, the types stay, and the name is searched for once a type is chosen."""
+    async with opened("/#/resources") as (running, browser):
+        await lost_order(running)
+        await running.client.apply(shop.ORDER.new("fine", shop.Order(customer="ada")))
+        await browser.wait("document.querySelector('.types a[href$=\"shop.v1.Order\"]') !== null")
+        await browser.click("#search")
+        await browser.type("lost")
+        await browser.shows("Choose a type to search for “lost”.")
+        await browser.press("Enter")
+        searched = (
+            "performance.getEntriesByType('resource').filter((each) => each.name.includes('/page/search')).length"
+        )
+        assert await browser.evaluate(searched) == 0
+        await browser.click(".types a[href$='shop.v1.Order']")
+        await browser.wait("document.querySelectorAll('.found tbody tr').length === 1")
+        assert await browser.evaluate("document.querySelector('.found tbody th').innerText") == "lost-7"
+        assert await browser.evaluate("document.getElementById('search').value") == "lost"
+
+
 async def test_page_comes_back_after_its_server() -> None:
     """A page that has lost its server says so, and goes on by itself when the server is back."""
     async with open_chromium() as browser:
