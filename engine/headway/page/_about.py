@@ -54,9 +54,10 @@ def _why(why: Why) -> dict[str, Any]:
         why, writes=(), controllers=tuple(dataclasses.replace(each, reconciles=()) for each in why.controllers)
     )
     refs = set(_refs(why)) - {why.resource}
+    names = {each.name for each in why.controllers}
     return {
         "at": why.at,
-        "sentences": [linked(each, refs) for each in now.sentences()[1:]],
+        "sentences": [linked(each, refs, names) for each in now.sentences()[1:]],
         "states": [
             {
                 "controller": each.name,
@@ -66,6 +67,8 @@ def _why(why: Why) -> dict[str, Any]:
                 "attempt": each.attempt,
                 "error": each.error,
                 "paused": each.paused,
+                "unmapped": each.unmapped_count,
+                "holder": each.holder,
             }
             for each in why.controllers
         ],
@@ -152,18 +155,19 @@ def timeline(why: Why) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: entry["at"], reverse=True)
 
 
-def linked(sentence: str, refs: Iterable[Ref]) -> list[dict[str, Any]]:
-    """Return a sentence in pieces of text. A piece that names a resource refers to it."""
-    by_text = {str(each): each for each in sorted(refs, key=str)}
-    if not by_text:
+def linked(sentence: str, refs: Iterable[Ref], controllers: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return a sentence in pieces of text. A piece that names a resource, or one of these controllers, refers to it."""
+    pieces_of: dict[str, dict[str, Any]] = {each: {"text": each, "controller": each} for each in controllers}
+    pieces_of |= {str(each): {"text": str(each), "ref": dataclasses.asdict(each)} for each in sorted(refs, key=str)}
+    if not pieces_of:
         return [{"text": sentence}]
-    longest_first = sorted(by_text, key=len, reverse=True)
+    longest_first = sorted(pieces_of, key=len, reverse=True)
     # A name ends where no further character of a name follows.
     pattern = re.compile(rf"(?<![\w/-])({'|'.join(map(re.escape, longest_first))})(?![\w/-])")
     pieces: list[dict[str, Any]] = []
     for number, text in enumerate(pattern.split(sentence)):
         if number % 2:
-            pieces.append({"text": text, "ref": dataclasses.asdict(by_text[text])})
+            pieces.append(pieces_of[text])
         elif text:
             pieces.append({"text": text})
     return pieces

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { ask, learn } from "./api.js";
-import { count, kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
+import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
 import { badge } from "./resources.js";
 import { deleteButton, editButton, retryButton } from "./actions.js";
 
@@ -65,9 +65,9 @@ export class Resource {
   content() {
     const { ref, shown } = this;
     const resource = shown?.resource;
-    const units = [ref.partition, ref.namespace].filter(Boolean).join(" / ");
     return [
-      h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/resources" }, "Resources"), " / ", h("a", { href: typeLink(ref.type) }, kind(ref.type)), units && ` / ${units}`, " / "),
+      h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/resources" }, "Resources"), " / ", h("a", { href: typeLink(ref.type) }, kind(ref.type)),
+        ref.partition && ` / partition ${ref.partition}`, ref.namespace && ` / namespace ${ref.namespace}`),
       h("h1", null, h("span", { class: "kind" }, kind(ref.type)), " ", h("span", { class: "name" }, ref.name)),
       this.error && h("p", { key: "problem", class: "problem", role: "alert" }, this.error),
       !shown && !this.error && h("p", { key: "loading", class: "empty" }, "Loading…"),
@@ -75,7 +75,7 @@ export class Resource {
       shown && h("p", { key: "actions", class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.managing().map((each) => retryButton(each.controller, ref, "Reconcile now"))),
       shown && h("div", { key: "columns", class: "columns" },
         h("div", null, this.why(shown), this.timeline(shown)),
-        h("div", null, this.payload(shown), this.status(resource), this.family(), this.events())),
+        h("div", null, this.payload(shown), this.metadata(resource), this.status(resource), this.family(), this.events())),
     ];
   }
 
@@ -85,10 +85,13 @@ export class Resource {
 
   badges(shown) {
     const states = this.managing();
+    const concerned = (shown.why?.states || []).filter((each) => each.role !== "manages" && each.unmapped);
+    const link = (each, tone, text) => h("a", { key: each.role + each.controller + " " + each.process, class: "badge " + tone, href: controllerLink(each.controller) }, `${each.controller}: ${text}`);
     return h("p", { key: "badges", class: "badges" },
-      !shown.resource && shown.mayRead && h("span", { class: "badge warn" }, "not stored"),
-      states.map((each) => h("span", { key: each.controller + each.process, class: "badge " + (each.error ? "bad" : each.paused ? "warn" : ["idle", "scheduled"].includes(each.state) ? "good" : "quiet") }, `${each.controller}: ${each.paused ? "paused" : each.state}`)),
-      shown.resource && h("span", { class: "meta" }, `version ${shown.resource.version}`));
+      !shown.resource && shown.mayRead && h("span", { key: "absent", class: "badge warn" }, "not stored"),
+      states.map((each) => link(each, tone(each, states), stateText(each))),
+      concerned.map((each) => link(each, "warn", unmapped(each))),
+      shown.resource && h("span", { key: "version", class: "meta" }, `version ${shown.resource.version}`));
   }
 
   why(shown) {
@@ -98,8 +101,8 @@ export class Resource {
         const text = pieces.map((each) => each.text).join("");
         const depth = Math.min(3, Math.floor((text.length - text.trimStart().length) / 2));
         const code = depth >= 3;
-        return h(code ? "code" : "p", { key: index, class: "depth" + depth + (/^ *(The last error|Unmapped)/.test(text) ? " bad" : "") },
-          pieces.map((each, at) => (each.ref ? h("a", { key: at, href: resourceLink(each.ref) }, each.text) : at === 0 && !code ? each.text.trimStart() : code && at === 0 ? each.text.replace(/^ {6}/, "") : each.text)));
+        return h(code ? "code" : "p", { key: index, class: "depth" + depth + (/^ *(The last error:|Unmapped:|The (mapper|predicate|function) \S+ raised)/.test(text) ? " bad" : "") },
+          pieces.map((each, at) => (each.ref || each.controller ? link(each, at) : at === 0 && !code ? each.text.trimStart() : code && at === 0 ? each.text.replace(/^ {6}/, "") : each.text)));
       })));
   }
 
@@ -126,8 +129,14 @@ export class Resource {
     if (!shown.mayRead) return h("section", { key: "not-payload" }, h("h2", null, "Payload"), h("p", { class: "empty" }, "You may not read this resource."));
     if (!resource) return null;
     return h("section", { key: "payload", "aria-labelledby": "payload-title" }, h("h2", { id: "payload-title" }, "Payload"),
-      resource.undecodable ? h("p", { class: "problem" }, resource.undecodable) : h("pre", { class: "payload", tabindex: 0 }, JSON.stringify(resource.data ?? {}, null, 2)),
-      resource.metadata && h("dl", { class: "facts" }, Object.entries(resource.metadata).map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value)))));
+      resource.undecodable ? h("p", { class: "problem" }, resource.undecodable) : h("pre", { class: "payload", tabindex: 0 }, JSON.stringify(resource.data ?? {}, null, 2)));
+  }
+
+  metadata(resource) {
+    if (!resource) return null;
+    const entries = Object.entries(resource.metadata || {});
+    return h("section", { key: "metadata", "aria-labelledby": "metadata-title" }, h("h2", { id: "metadata-title" }, "Metadata"),
+      entries.length ? h("dl", { class: "facts" }, entries.map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value)))) : h("p", { class: "empty" }, "none"));
   }
 
   status(resource) {
@@ -155,6 +164,30 @@ export class Resource {
     return h("section", { key: "events", "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Events"),
       events.map((each) => h("div", { key: each.name, class: "group" }, happened(each.data))));
   }
+}
+
+/** Return a piece of a sentence that refers to a resource or a controller. */
+function link(piece, key) {
+  return h("a", { key, href: piece.ref ? resourceLink(piece.ref) : controllerLink(piece.controller) }, piece.text);
+}
+
+const WRONG = ["waiting", "held", "slowed", "given up", "resting", "ended"];
+
+/** Return how a controller does: a standby is well only beside one that works. */
+function tone(it, all) {
+  if (it.error) return "bad";
+  if (it.paused || it.unmapped || WRONG.includes(it.state)) return "warn";
+  if (it.state === "standby") return all.some((each) => each.controller === it.controller && each.state !== "standby") ? "quiet" : "warn";
+  return ["idle", "scheduled"].includes(it.state) ? "good" : "quiet";
+}
+
+function stateText(it) {
+  const held = it.state === "standby" && it.holder ? `, ${it.holder} holds the lease` : "";
+  return (it.paused ? "paused" : it.state) + held + (it.unmapped ? `, ${unmapped(it)}` : "");
+}
+
+function unmapped(it) {
+  return it.unmapped === 1 ? "a change not mapped" : `${count(it.unmapped)} changes not mapped`;
 }
 
 /** Return the entries of an event resource, the newest first; any other content as it is. */
