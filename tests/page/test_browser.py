@@ -108,6 +108,12 @@ async def test_opened_traceback_stays_open() -> None:
             "void (window.kept = document.querySelector('.timeline summary'), "
             "getSelection().selectAllChildren(document.querySelector('.timeline pre')))"
         )
+        # A run has its reasons, reads and writes, and a write its writer, as far as it is known.
+        told = await browser.evaluate("document.querySelector('.timeline').innerText")
+        assert "Because of: Order lost-7 changed at revision" in told
+        assert "Read: Order lost-7" in told
+        assert "Wrote: " in told
+        assert "Created (writer unknown)" in told
         for number in range(1, 3):
             await running.client.apply(shop.ORDER.new("lost-7", shop.Order(customer="", items=["tea"] * (number + 1))))
             await browser.wait(f"document.querySelectorAll('.timeline .write').length > {number}")

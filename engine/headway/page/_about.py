@@ -15,7 +15,7 @@ from headway.http import Exchange, resource_object
 from headway.page._service import WHY
 from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id, type_name
 from headway.service import RESOURCE_SERVICE
-from headway.why import Ref, Why, from_message
+from headway.why import PastReconcile, Ref, Why, from_message, reconcile_texts
 
 OWNED = 200
 """The number of owned resources, and of events, that are shown."""
@@ -142,17 +142,18 @@ def timeline(why: Why) -> list[dict[str, Any]]:
                 "seconds": each.seconds,
                 "error": each.error,
                 "traceback": each.traceback,
-                "writes": [
-                    {
-                        "how": write.how,
-                        "resource": None if write.resource is None else dataclasses.asdict(write.resource),
-                    }
-                    for write in each.writes
-                ],
+                **_texts(each),
             }
             for each in controller.reconciles
         ]
     return sorted(entries, key=lambda entry: entry["at"], reverse=True)
+
+
+def _texts(reconcile: PastReconcile) -> dict[str, Any]:
+    """Return why a reconcile ran, and what it read and wrote, in pieces that refer to the resources."""
+    refs = set(_refs(reconcile))
+    names = ("because", "read", "wrote")
+    return {name: linked(text, refs) for name, text in zip(names, reconcile_texts(reconcile), strict=True)}
 
 
 def linked(sentence: str, refs: Iterable[Ref], controllers: Iterable[str] = ()) -> list[dict[str, Any]]:

@@ -113,14 +113,14 @@ export class Resource {
   }
 
   write(each) {
-    return h("li", { key: each.id, class: "write" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)), h("div", null, h("span", null, `${each.verb[0].toUpperCase()}${each.verb.slice(1)}`, each.by && ` by ${each.by}`), h("small", null, `revision ${each.revision}`)));
+    return h("li", { key: each.id, class: "write" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)), h("div", null, h("span", null, `${each.verb[0].toUpperCase()}${each.verb.slice(1)}`, each.by ? ` by ${each.by}` : " (writer unknown)"), h("small", null, `revision ${each.revision}`)));
   }
 
   run(each) {
     const bad = ["failed", "permanent"].includes(each.outcome);
-    const wrote = each.writes.map((write) => `${write.how} ${write.resource ? kind(write.resource.type) + " " + named(write.resource) : ""}`.trim()).join(", ");
     return h("li", { key: each.id, class: bad ? "run bad" : "run" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)),
-      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`), h("small", null, `attempt ${each.attempt}, ${seconds(each.seconds)}${wrote ? ", " + wrote : ""}`),
+      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`), h("small", null, `attempt ${each.attempt}, ${seconds(each.seconds)}`),
+        [["Because of", each.because], ["Read", each.read], ["Wrote", each.wrote]].map(([head, pieces]) => h("div", { key: head, class: "touched" }, head + ": ", pieces.map((piece, at) => (piece.ref ? link(piece, at) : piece.text)))),
         each.error && (each.traceback ? h("details", null, h("summary", { class: "error" }, each.error), h("pre", null, each.traceback)) : h("span", { class: "error" }, each.error))));
   }
 
