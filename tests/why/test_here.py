@@ -38,6 +38,8 @@ async def test_failure_is_told_with_its_traceback_and_its_cause() -> None:
         assert why.stored is not None
         assert why.stored.version == core.version
         assert [(each.revision, each.verb) for each in why.writes] == [(int(core.version), "created")]
+        # Nobody else can write here.
+        assert why.writes[0].writer == "a program in the server's process"
 
 
 async def test_paused_controller_is_told_with_the_reason() -> None:

@@ -71,13 +71,13 @@ async def test_source_that_dies_is_told_in_the_rest_and_in_the_next_run() -> Non
     program.app.controller(manages=program.team, sources={"directory": directory}, name="teams")(nothing)
     async with program.opened() as engine:
         core = await engine.client.apply(program.team.new("core", Team()))
-        await asked(engine, core.id, "It is idle since")
+        await asked(engine, core.id, "It has been idle since")
         fails.set()
         told = await asked(engine, core.id, "Its last run failed at")
         assert "The last error: ConnectionError: the directory is gone" in told
         assert "in directory" in told
         fails = trio.Event()
-        told = await asked(engine, core.id, "It is idle since")
+        told = await asked(engine, core.id, "It has been idle since")
         assert "before this one ended early, the last by ConnectionError: the directory is gone." in told
 
 
@@ -116,7 +116,7 @@ async def test_predicate_of_a_watched_type_is_told_of_the_managed_resource() -> 
     program.app.controller(manages=program.team, watches=[watch], name="teams")(nothing)
     async with program.opened() as engine:
         core = await engine.client.apply(program.team.new("core", Team()))
-        await asked(engine, core.id, "It is idle since")
+        await asked(engine, core.id, "It has been idle since")
         account = await engine.client.apply(program.account.new("core", Account()))
         told = await asked(engine, core.id, "turned away")
         assert f"never turned away the change of Account core at revision {account.version}" in told
@@ -134,10 +134,10 @@ async def test_busy_workers_are_told_with_what_they_do() -> None:
         slow = await engine.client.apply(program.team.new("slow", Team()))
         await asked(engine, slow.id, "It has been running")
         core = await engine.client.apply(program.team.new("core", Team()))
-        told = await asked(engine, core.id, "It is queued since")
+        told = await asked(engine, core.id, "It has been queued since")
         assert "No worker takes it, because its only worker is busy: Team slow has been running since" in told
         done.set()
-        assert "busy" not in await asked(engine, core.id, "It is idle since")
+        assert "busy" not in await asked(engine, core.id, "It has been idle since")
 
 
 async def test_finalizer_of_a_process_that_is_gone_names_its_controller() -> None:
@@ -151,10 +151,10 @@ async def test_finalizer_of_a_process_that_is_gone_names_its_controller() -> Non
         async with headway.open_workers(engine.addresses[0], worker.app, process="web-1", report=events.ignore):
             await asked(engine, core.id, "in process web-1")
         await engine.client.delete(core)
-        told = await asked(engine, core.id, "is gone since")
+        told = await asked(engine, core.id, "has been gone since")
         assert "Its finalizer billing is removed by controller staff/billing." in told
         assert "Its finalizer payroll is of no controller that is known here: start the program" in told
-        assert "Process web-1, which ran staff/billing, is gone since" in told
+        assert "Process web-1, which ran staff/billing, has been gone since" in told
 
 
 async def test_events_are_told_the_latest_first() -> None:

@@ -45,11 +45,11 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
     ("controller", "lines"),
     [
         (a_controller("idle"), ["It is idle: it owes nothing."]),
-        (a_controller("idle", since=NOW - 9), ["It is idle since 22:13:11 (9 s ago)."]),
+        (a_controller("idle", since=NOW - 9), ["It has been idle since 22:13:11 (9 s ago)."]),
         (
             a_controller("queued", since=NOW - 4, owed_since=NOW - 4, attempt=1),
             [
-                "It is queued since 22:13:16 (4 s ago), for attempt 1.",
+                "It has been queued since 22:13:16 (4 s ago), for attempt 1.",
                 "It has owed this work since 22:13:16 (4 s ago).",
             ],
         ),
@@ -65,14 +65,14 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
         (
             a_controller("held", since=NOW - 3, held_write=ADA, held_by=CORE, error="OutcomeUnknown: reset"),
             [
-                "It is held since 22:13:17 (3 s ago): the outcome of the write of Account ada in the reconcile of Team "
-                "core is unknown, and is being resolved.",
+                "It has been held since 22:13:17 (3 s ago): the outcome of the write of Account ada in the reconcile "
+                "of Team core is unknown, and is being resolved.",
                 "The last error: OutcomeUnknown: reset",
             ],
         ),
         (
             a_controller("held", since=NOW - 3),
-            ["It is held since 22:13:17 (3 s ago): the outcome of a write is unknown, and is being resolved."],
+            ["It has been held since 22:13:17 (3 s ago): the outcome of a write is unknown, and is being resolved."],
         ),
         (
             a_controller("waiting", until=NOW + 3, attempt=5, error="Conflict: read it again", traceback="  File 1\n"),
@@ -117,7 +117,7 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
         ),
         (
             a_controller("standby", since=NOW - 5, holder="web-7"),
-            ["It stands by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams."],
+            ["It has been standing by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams."],
         ),
         (
             a_controller("standby", shard=4, holder="web-7"),
@@ -142,14 +142,16 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
         (
             a_controller(
                 "idle",
-                unmapped=(UnmappedChange(ADA, 8, "team_of", "KeyError: 'x'", "  File 2\n", 3, NOW - 20, NOW + 5),),
+                unmapped=(
+                    UnmappedChange(ADA, 8, "app.<locals>.team_of", "KeyError: 'x'", "  File 2\n", 3, NOW - 20, NOW + 5),
+                ),
                 unmapped_count=12,
                 behind=4,
             ),
             [
                 "It is idle: it owes nothing.",
-                "Unmapped: team_of raised for Account ada at revision 8, which may concern this resource, 3 times "
-                "since 22:13:00 (20 s ago); next attempt at 22:13:25 (in 5 s).",
+                "The function team_of raised for Account ada, at revision 8. It has raised 3 times since 22:13:00 "
+                "(20 s ago); the change may concern this resource. The next attempt is at 22:13:25 (in 5 s).",
                 "  KeyError: 'x'",
                 "      File 2",
                 "12 resources in all have a change that could not be mapped.",
@@ -175,16 +177,18 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
                     Cause("source ticks"),
                     Cause("owed"),
                     Cause("started"),
+                    Cause("started", ADA, 0, "team_of"),
+                    Cause("started", CORE),
                     Cause("retry"),
                 ),
             ),
             [
-                "It is queued since 22:13:20 (0 ms ago), for attempt 1.",
+                "It has been queued since 22:13:20 (< 1 ms ago), for attempt 1.",
                 "Queued by: Account ada changed at revision 8, which token ada wrote, through team_of.",
                 "Queued by: Team core changed at revision 9.",
                 "Queued by: source ticks.",
                 "Queued by: what the last run left.",
-                "Queued by: the start of the run.",
+                "Queued by: the start of the run, from Account ada through team_of and Team core.",
             ],
         ),
         (
@@ -201,14 +205,14 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
                         (Touched("get", CORE), Touched("index lead", Ref("staff.v1.Account"))),
                         (Touched("written", ADA, 10),),
                     ),
-                    PastReconcile(NOW - 6, "failed", 1.5, 0.1, 1, error="ValueError: no"),
+                    PastReconcile(NOW - 6, "failed", 0.0004, 0.1, 1, error="ValueError: no"),
                 ),
             ),
             [
                 "It is idle: it owes nothing.",
                 "Reconcile at 22:13:15 (5 s ago), attempt 1, in 2 ms: done. Because of: Team core changed at revision "
                 "9. Read: Team core, Account by index lead. Wrote: Account ada written at 10.",
-                "Reconcile at 22:13:14 (6 s ago), attempt 1, in 2 s: failed: ValueError: no. Because of: unknown. "
+                "Reconcile at 22:13:14 (6 s ago), attempt 1, in < 1 ms: failed: ValueError: no. Because of: unknown. "
                 "Read: nothing. Wrote: nothing.",
             ],
         ),
@@ -269,16 +273,16 @@ def test_what_is_stored_has_its_sentences(
 
 
 def test_nobody_is_a_sentence() -> None:
-    """Also beside a controller that only watches the type and has nothing to say."""
+    """Also beside a controller that only watches the type, which is named although nothing is wrong there."""
     watching = ControllerWhy("staff/accounts", "web-1", "watches")
     sentence = "No controller manages staff.v1.Team in any process that is connected to this server."
     assert said()[1:] == [sentence]
-    assert said(watching)[1:] == [sentence]
+    assert said(watching)[1:] == [sentence, "Controller staff/accounts watches it, in process web-1."]
 
 
 def test_gone_process_is_named_unless_another_one_runs_its_controllers() -> None:
     gone = Gone("web-2", NOW - 60, ("staff/teams",))
-    sentence = "Process web-2, which ran staff/teams, is gone since 22:12:20 (60 s ago)."
+    sentence = "Process web-2, which ran staff/teams, has been gone since 22:12:20 (60 s ago)."
     assert said(gone=(gone,))[1:] == [sentence]
     assert sentence in said(a_controller("standby", holder="web-2"), gone=(gone,))
     assert sentence not in said(a_controller("idle"), gone=(gone,))
@@ -295,7 +299,7 @@ def test_last_writes_are_listed_with_their_writers() -> None:
     assert said(a_controller("idle"), writes=writes)[-3:] == [
         "Its last writes, the newest first:",
         "  Revision 9 at 22:13:18 (2 s ago): written by controller staff/other.",
-        "  Revision 8 at 22:13:17 (3 s ago): created.",
+        "  Revision 8 at 22:13:17 (3 s ago): created (writer unknown).",
     ]
 
 

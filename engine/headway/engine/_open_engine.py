@@ -221,6 +221,7 @@ async def open_engine(
                 supervisors += [each for each in builtins if each not in of_peerings]
 
                 services.observe.supervisors = supervisors
+                services.observe.names_callers = access is not None or not (listen or http)
 
                 def begin_peerings() -> None:
                     supervisors.extend(of_peerings)

@@ -15,7 +15,7 @@ from headway.http import Exchange, resource_object
 from headway.page._service import WHY
 from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id, type_name
 from headway.service import RESOURCE_SERVICE
-from headway.why import Ref, Why, from_message
+from headway.why import PastReconcile, Ref, Why, from_message, reconcile_texts
 
 OWNED = 200
 """The number of owned resources, and of events, that are shown."""
@@ -54,9 +54,10 @@ def _why(why: Why) -> dict[str, Any]:
         why, writes=(), controllers=tuple(dataclasses.replace(each, reconciles=()) for each in why.controllers)
     )
     refs = set(_refs(why)) - {why.resource}
+    names = {each.name for each in why.controllers}
     return {
         "at": why.at,
-        "sentences": [linked(each, refs) for each in now.sentences()[1:]],
+        "sentences": [linked(each, refs, names) for each in now.sentences()[1:]],
         "states": [
             {
                 "controller": each.name,
@@ -66,6 +67,8 @@ def _why(why: Why) -> dict[str, Any]:
                 "attempt": each.attempt,
                 "error": each.error,
                 "paused": each.paused,
+                "unmapped": each.unmapped_count,
+                "holder": each.holder,
             }
             for each in why.controllers
         ],
@@ -116,12 +119,21 @@ def _event(exchange: Exchange, resource: pb.Resource) -> dict[str, Any]:
 def timeline(why: Why) -> list[dict[str, Any]]:
     """Return the last changes and reconciles of a resource, the newest first."""
     entries: list[dict[str, Any]] = [
-        {"at": each.at, "what": "write", "verb": each.verb, "by": each.writer, "revision": each.revision}
+        {
+            "id": f"write {each.revision}",
+            "at": each.at,
+            "what": "write",
+            "verb": each.verb,
+            "by": each.writer,
+            "revision": each.revision,
+        }
         for each in why.writes
     ]
     for controller in why.controllers:
         entries += [
             {
+                # The time differs a little from answer to answer, as two clocks do. These are as they were recorded.
+                "id": f"run {controller.name} {controller.process} {each.attempt} {each.seconds} {each.waited}",
                 "at": each.at,
                 "what": "run",
                 "controller": controller.name,
@@ -130,31 +142,33 @@ def timeline(why: Why) -> list[dict[str, Any]]:
                 "seconds": each.seconds,
                 "error": each.error,
                 "traceback": each.traceback,
-                "writes": [
-                    {
-                        "how": write.how,
-                        "resource": None if write.resource is None else dataclasses.asdict(write.resource),
-                    }
-                    for write in each.writes
-                ],
+                **_texts(each),
             }
             for each in controller.reconciles
         ]
     return sorted(entries, key=lambda entry: entry["at"], reverse=True)
 
 
-def linked(sentence: str, refs: Iterable[Ref]) -> list[dict[str, Any]]:
-    """Return a sentence in pieces of text. A piece that names a resource refers to it."""
-    by_text = {str(each): each for each in sorted(refs, key=str)}
-    if not by_text:
+def _texts(reconcile: PastReconcile) -> dict[str, Any]:
+    """Return why a reconcile ran, and what it read and wrote, in pieces that refer to the resources."""
+    refs = set(_refs(reconcile))
+    names = ("because", "read", "wrote")
+    return {name: linked(text, refs) for name, text in zip(names, reconcile_texts(reconcile), strict=True)}
+
+
+def linked(sentence: str, refs: Iterable[Ref], controllers: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return a sentence in pieces of text. A piece that names a resource, or one of these controllers, refers to it."""
+    pieces_of: dict[str, dict[str, Any]] = {each: {"text": each, "controller": each} for each in controllers}
+    pieces_of |= {str(each): {"text": str(each), "ref": dataclasses.asdict(each)} for each in sorted(refs, key=str)}
+    if not pieces_of:
         return [{"text": sentence}]
-    longest_first = sorted(by_text, key=len, reverse=True)
+    longest_first = sorted(pieces_of, key=len, reverse=True)
     # A name ends where no further character of a name follows.
     pattern = re.compile(rf"(?<![\w/-])({'|'.join(map(re.escape, longest_first))})(?![\w/-])")
     pieces: list[dict[str, Any]] = []
     for number, text in enumerate(pattern.split(sentence)):
         if number % 2:
-            pieces.append({"text": text, "ref": dataclasses.asdict(by_text[text])})
+            pieces.append(pieces_of[text])
         elif text:
             pieces.append({"text": text})
     return pieces

@@ -26,6 +26,7 @@ from headway.why._answer import Why as Why
 from headway.why._attend import attend as attend
 from headway.why._host import Elsewhere as Elsewhere
 from headway.why._host import ObserveHost as ObserveHost
+from headway.why._sentences import reconcile_texts as reconcile_texts
 from headway.why._service import ATTEND as ATTEND
 from headway.why._service import OBSERVE_SERVICE as OBSERVE_SERVICE
 from headway.why._service import ObservePermissions as ObservePermissions

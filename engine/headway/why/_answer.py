@@ -236,7 +236,13 @@ class ControllerWhy:
 
 @dataclass(frozen=True, slots=True)
 class PastWrite:
-    """A committed write of the resource."""
+    """A committed write of the resource.
+
+    Attributes:
+        verb: created, written, status KEY written, marked for deletion, or deleted.
+        writer: the controller and its process, the token, or a program in the server's process; empty if it is not
+            known, because the server serves its network without access control.
+    """
 
     at: float = 0.0
     revision: int = 0

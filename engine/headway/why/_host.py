@@ -18,7 +18,7 @@ import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import wall_time
-from headway.journal import Journal
+from headway.journal import Journal, Written
 from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
 from headway.why._answer import (
@@ -46,6 +46,7 @@ _QUESTIONS = 16
 _GONE_SECONDS = 3600.0
 _MOST_GONE = 200
 WRITES = 10
+_PROGRAM = "a program in the server's process"
 
 
 ReadStored = Callable[[ResourceId], Awaitable[pb.Resource | None]]
@@ -132,12 +133,14 @@ class ObserveHost:
 
     Attributes:
         supervisors: the controllers of the server's own process.
+        names_callers: True if every caller from elsewhere has a name, so that one without is a program in this process.
     """
 
     def __init__(self, read: ReadStored, journal: Journal | None = None) -> None:
         self._read = read
         self._journal = journal
         self.supervisors: Sequence[Supervisor] = ()
+        self.names_callers = False
         # By the caller and the process, so that no caller can end the stream of another one's process.
         self._attending: dict[tuple[str, str], Attending] = {}
         self._gone: OrderedDict[tuple[str, str], tuple[float, dict[str, Kind]]] = OrderedDict()
@@ -329,14 +332,19 @@ class ObserveHost:
             return ()
         wall = to_wall()
         found = islice(self._journal.writes.of(id.type.unversioned, id.key), WRITES)
-        return tuple(PastWrite(wall(each.at), each.revision, each.verb, each.writer) for each in found)
+        return tuple(PastWrite(wall(each.at), each.revision, each.verb, self._writer(each)) for each in found)
+
+    def _writer(self, written: Written) -> str:
+        return written.writer or (_PROGRAM if self.names_callers else "")
 
     def _with_writers(self, controllers: Sequence[ControllerWhy]) -> Iterable[ControllerWhy]:
         """Return the parts with the writer of each cause. Only the server that committed a write knows its writer."""
         if self._journal is None:
             return controllers
         every = [each for part in controllers for each in (*part.causes, *_past_causes(part))]
-        writers = {at: each.writer for at, each in self._journal.writes.at({each.revision for each in every}).items()}
+        writers = {
+            at: self._writer(each) for at, each in self._journal.writes.at({each.revision for each in every}).items()
+        }
 
         def known(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
             return tuple(replace(each, writer=writers.get(each.revision, "")) for each in causes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headway.why._answer import (
     Cause,
@@ -36,14 +36,13 @@ def why_sentences(why: Why) -> list[str]:
         lines += _nobody(why)
     for each in (*managing, *(each for each in why.controllers if each.role != "manages")):
         found = list(_controller(each, why.at))
-        if each.role == "manages" or found:
-            lines.append(f"Controller {each.name} {each.role} it, in process {each.process}.")
-            lines += [f"  {line}" for line in found]
+        lines.append(f"Controller {each.name} {each.role} it, in process {each.process}.")
+        lines += [f"  {line}" for line in found]
     active = {each.name for each in managing if each.state != "standby"}
     for gone in why.gone:
         if left := [name for name in gone.controllers if name not in active]:
             lines.append(
-                f"Process {gone.process}, which ran {', '.join(left)}, is gone since {_when(gone.since, why.at)}."
+                f"Process {gone.process}, which ran {', '.join(left)}, has been gone since {_when(gone.since, why.at)}."
             )
     lines += [f"Process {each} did not answer, so what its controllers do is not known." for each in why.unreachable]
     if why.events:
@@ -132,9 +131,8 @@ def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
         yield f"{runs} before this one ended early, the last by {it.restart_error}."
     if it.owed_since:
         yield f"It has owed this work since {_when(it.owed_since, now)}."
-    for cause in it.causes:
-        if text := _cause(cause):
-            yield f"Queued by: {text}."
+    for text in causes_text(it.causes):
+        yield f"Queued by: {text}."
     for change in it.unmapped[:_SHOWN]:
         yield from _unmapped(change, it.role, now)
     if it.unmapped_count > len(it.unmapped[:_SHOWN]):
@@ -156,9 +154,9 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
     since, until = _when(it.since, now), _when(it.until, now)
     error = f"The last error: {it.error}" if it.error else ""
     if it.state == "idle":
-        yield f"It is idle since {since}." if it.since else "It is idle: it owes nothing."
+        yield f"It has been idle since {since}." if it.since else "It is idle: it owes nothing."
     elif it.state == "queued":
-        yield f"It is queued since {since}, for attempt {it.attempt}."
+        yield f"It has been queued since {since}, for attempt {it.attempt}."
         if it.workers:
             workers = "its only worker is" if it.workers == 1 else f"all {it.workers} workers are"
             yield (
@@ -173,7 +171,7 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
     elif it.state == "held":
         write = f"the write of {it.held_write}" if it.held_write else "a write"
         by = f" in the reconcile of {it.held_by}" if it.held_by else ""
-        yield f"It is held since {since}: the outcome of {write}{by} is unknown, and is being resolved."
+        yield f"It has been held since {since}: the outcome of {write}{by} is unknown, and is being resolved."
     elif it.state == "waiting":
         failures = f"after {it.attempt - 1} failures in a row" if it.attempt > 2 else "after a failure"
         yield f"It waits until {until} for attempt {it.attempt}, {failures}."
@@ -188,7 +186,7 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
         holder = f", which process {it.holder} holds" if it.holder else ", which another process holds"
         yield f"It stands by: the resource belongs to shard {it.shard - 1}{holder}."
     elif it.state == "standby":
-        yield f"It stands by since {since}: process {it.holder} holds the lease {it.name}."
+        yield f"It has been standing by since {since}: process {it.holder} holds the lease {it.name}."
     elif it.state == "priming":
         yield f"The controller has been priming since {since}, so nothing is reconciled yet."
         for each in it.priming:
@@ -235,11 +233,27 @@ _CAUSES = {
 }
 
 
+def causes_text(causes: Iterable[Cause]) -> list[str]:
+    """Return the reasons to reconcile as texts. The start of the run is one, with the resources that led to the key."""
+    texts: list[str] = []
+    started = [each for each in causes if each.what == "started"]
+    for cause in causes:
+        if cause.what != "started":
+            texts.append(_cause(cause))
+        elif cause is started[0]:
+            sources = [f"{each.resource}{_through(each)}" for each in started if each.resource is not None]
+            start = _CAUSES["started"]
+            texts.append(f"{start}, from {' and '.join(sources)}" if sources else start)
+    return [each for each in texts if each]
+
+
+def _through(cause: Cause) -> str:
+    return f" through {cause.through}" if cause.through else ""
+
+
 def _cause(cause: Cause) -> str:
     if cause.resource is None:
         return _CAUSES.get(cause.what, cause.what)
-    if cause.what == "started":
-        return f"the start of the run, from {cause.resource}" + (f" by {cause.through}" if cause.through else "")
     through = f", through {cause.through}" if cause.through else ""
     writer = f", which {cause.writer} wrote" if cause.writer else ""
     return f"{cause.resource} {cause.what} at revision {cause.revision}{writer}{through}"
@@ -247,11 +261,15 @@ def _cause(cause: Cause) -> str:
 
 def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
     # A resource that was there before the run began has no revision here.
-    at = f" at revision {change.revision}" if change.revision else ""
-    may = ", which may concern this resource," if role == "manages" else ""
+    at = f", at revision {change.revision}" if change.revision else ""
+    # A function that is local to another one is known by its own name.
+    function = change.function.rpartition("<locals>.")[2]
+    when = _when(change.since, now)
+    often = f"once, at {when}" if change.failures == 1 else f"{change.failures} times since {when}"
+    may = "; the change may concern this resource" if role == "manages" else ""
     yield (
-        f"Unmapped: {change.function} raised for {_named(change.resource)}{at}{may} "
-        f"{_times(change.failures)} since {_when(change.since, now)}; next attempt at {_when(change.until, now)}."
+        f"The function {function} raised for {_named(change.resource)}{at}. It has raised {often}{may}. "
+        f"The next attempt is at {_when(change.until, now)}."
     )
     yield f"  {change.error}"
     yield from _frames(change.traceback)
@@ -282,14 +300,19 @@ def _turned_away(turned: TurnedAwayChange, now: float) -> str:
 
 
 def _reconcile(it: PastReconcile, now: float) -> str:
-    causes = "; ".join(filter(None, map(_cause, it.causes)))
-    reads = ", ".join(map(str, it.reads)) or "nothing"
-    writes = ", ".join(f"{each.resource} {each.how} at {each.revision}" for each in it.writes) or "nothing"
+    causes, reads, writes = reconcile_texts(it)
     error = f": {it.error}" if it.error else ""
     return (
         f"Reconcile at {_when(it.at, now)}, attempt {it.attempt}, in {_seconds(it.seconds)}: {it.outcome}{error}. "
-        f"Because of: {causes or 'unknown'}. Read: {reads}. Wrote: {writes}."
+        f"Because of: {causes}. Read: {reads}. Wrote: {writes}."
     )
+
+
+def reconcile_texts(it: PastReconcile) -> tuple[str, str, str]:
+    """Return why a reconcile ran, what it read, and what it wrote."""
+    reads = ", ".join(map(str, it.reads)) or "nothing"
+    writes = ", ".join(f"{each.resource} {each.how} at {each.revision}" for each in it.writes) or "nothing"
+    return "; ".join(causes_text(it.causes)) or "unknown", reads, writes
 
 
 def _event(it: PastEvent, now: float) -> str:
@@ -299,11 +322,7 @@ def _event(it: PastEvent, now: float) -> str:
 
 
 def _by(writer: str) -> str:
-    return f" by {writer}" if writer else ""
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return f" by {writer}" if writer else " (writer unknown)"
 
 
 def _when(at: float, now: float) -> str:
@@ -317,6 +336,8 @@ def _when(at: float, now: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
+    if seconds < 0.001:
+        return "< 1 ms"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 120:

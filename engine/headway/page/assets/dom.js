@@ -30,7 +30,14 @@ function fits(node, value) {
 
 function patchChildren(element, values, svg) {
   const keyed = new Map();
-  for (const node of element.childNodes) if (node.shown && node.shown.props.key !== undefined) keyed.set(node.shown.props.key, node);
+  const wanted = new Set(values.map((value) => value.props?.key));
+  for (const node of [...element.childNodes]) {
+    const key = node.shown?.props.key;
+    if (key === undefined) continue;
+    // One that is no longer wanted goes first: what is moved past it would lose its focus and its selection.
+    if (wanted.has(key)) keyed.set(key, node);
+    else node.remove();
+  }
   let at = element.firstChild;
   for (const value of values) {
     const key = typeof value === "object" ? value.props.key : undefined;

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { ask, learn } from "./api.js";
-import { count, kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
+import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
 import { badge } from "./resources.js";
 import { deleteButton, editButton, retryButton } from "./actions.js";
 
@@ -65,17 +65,17 @@ export class Resource {
   content() {
     const { ref, shown } = this;
     const resource = shown?.resource;
-    const units = [ref.partition, ref.namespace].filter(Boolean).join(" / ");
     return [
-      h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/resources" }, "Resources"), " / ", h("a", { href: typeLink(ref.type) }, kind(ref.type)), units && ` / ${units}`, " / "),
+      h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/resources" }, "Resources"), " / ", h("a", { href: typeLink(ref.type) }, kind(ref.type)),
+        ref.partition && ` / partition ${ref.partition}`, ref.namespace && ` / namespace ${ref.namespace}`),
       h("h1", null, h("span", { class: "kind" }, kind(ref.type)), " ", h("span", { class: "name" }, ref.name)),
-      this.error && h("p", { class: "problem", role: "alert" }, this.error),
-      !shown && !this.error && h("p", { class: "empty" }, "Loading…"),
+      this.error && h("p", { key: "problem", class: "problem", role: "alert" }, this.error),
+      !shown && !this.error && h("p", { key: "loading", class: "empty" }, "Loading…"),
       shown && this.badges(shown),
-      shown && h("p", { class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.managing().map((each) => retryButton(each.controller, ref, "Reconcile now"))),
-      shown && h("div", { class: "columns" },
+      shown && h("p", { key: "actions", class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.managing().map((each) => retryButton(each.controller, ref, "Reconcile now"))),
+      shown && h("div", { key: "columns", class: "columns" },
         h("div", null, this.why(shown), this.timeline(shown)),
-        h("div", null, this.payload(shown), this.status(resource), this.family(), this.events())),
+        h("div", null, this.payload(shown), this.metadata(resource), this.status(resource), this.family(), this.events())),
     ];
   }
 
@@ -85,55 +85,64 @@ export class Resource {
 
   badges(shown) {
     const states = this.managing();
-    return h("p", { class: "badges" },
-      !shown.resource && shown.mayRead && h("span", { class: "badge warn" }, "not stored"),
-      states.map((each) => h("span", { key: each.controller + each.process, class: "badge " + (each.error ? "bad" : each.paused ? "warn" : ["idle", "scheduled"].includes(each.state) ? "good" : "quiet") }, `${each.controller}: ${each.paused ? "paused" : each.state}`)),
-      shown.resource && h("span", { class: "meta" }, `version ${shown.resource.version}`));
+    const concerned = (shown.why?.states || []).filter((each) => each.role !== "manages" && each.unmapped);
+    const link = (each, tone, text) => h("a", { key: each.role + each.controller + " " + each.process, class: "badge " + tone, href: controllerLink(each.controller) }, `${each.controller}: ${text}`);
+    return h("p", { key: "badges", class: "badges" },
+      !shown.resource && shown.mayRead && h("span", { key: "absent", class: "badge warn" }, "not stored"),
+      states.map((each) => link(each, tone(each, states), stateText(each))),
+      concerned.map((each) => link(each, "warn", unmapped(each))),
+      shown.resource && h("span", { key: "version", class: "meta" }, `version ${shown.resource.version}`));
   }
 
   why(shown) {
-    if (!shown.why) return h("section", null, h("h2", null, "Why"), h("p", { class: "empty" }, "You may not observe this resource."));
-    return h("section", { "aria-labelledby": "why-title" }, h("h2", { id: "why-title" }, "Why"),
+    if (!shown.why) return h("section", { key: "not-why" }, h("h2", null, "Why"), h("p", { class: "empty" }, "You may not observe this resource."));
+    return h("section", { key: "why", "aria-labelledby": "why-title" }, h("h2", { id: "why-title" }, "Why"),
       h("div", { class: "sentences" }, shown.why.sentences.map((pieces, index) => {
         const text = pieces.map((each) => each.text).join("");
         const depth = Math.min(3, Math.floor((text.length - text.trimStart().length) / 2));
         const code = depth >= 3;
-        return h(code ? "code" : "p", { key: index, class: "depth" + depth + (/^ *(The last error|Unmapped)/.test(text) ? " bad" : "") },
-          pieces.map((each, at) => (each.ref ? h("a", { key: at, href: resourceLink(each.ref) }, each.text) : at === 0 && !code ? each.text.trimStart() : code && at === 0 ? each.text.replace(/^ {6}/, "") : each.text)));
+        return h(code ? "code" : "p", { key: index, class: "depth" + depth + (/^ *(The last error:|Unmapped:|The (mapper|predicate|function) \S+ raised)/.test(text) ? " bad" : "") },
+          pieces.map((each, at) => (each.ref || each.controller ? link(each, at) : at === 0 && !code ? each.text.trimStart() : code && at === 0 ? each.text.replace(/^ {6}/, "") : each.text)));
       })));
   }
 
   timeline(shown) {
     const entries = shown.why?.timeline || [];
-    return h("section", { "aria-labelledby": "timeline-title" }, h("h2", { id: "timeline-title" }, "Timeline"),
+    return h("section", { key: "timeline", "aria-labelledby": "timeline-title" }, h("h2", { id: "timeline-title" }, "Timeline"),
       entries.length ? h("ol", { class: "timeline" }, entries.map((each) => (each.what === "write" ? this.write(each) : this.run(each)))) : h("p", { class: "empty" }, "The journal has nothing about it."));
   }
 
   write(each) {
-    return h("li", { key: "w" + each.revision, class: "write" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)), h("div", null, h("span", null, `${each.verb[0].toUpperCase()}${each.verb.slice(1)}`, each.by && ` by ${each.by}`), h("small", null, `revision ${each.revision}`)));
+    return h("li", { key: each.id, class: "write" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)), h("div", null, h("span", null, `${each.verb[0].toUpperCase()}${each.verb.slice(1)}`, each.by ? ` by ${each.by}` : " (writer unknown)"), h("small", null, `revision ${each.revision}`)));
   }
 
   run(each) {
     const bad = ["failed", "permanent"].includes(each.outcome);
-    const wrote = each.writes.map((write) => `${write.how} ${write.resource ? kind(write.resource.type) + " " + named(write.resource) : ""}`.trim()).join(", ");
-    return h("li", { key: "r" + each.controller + each.at, class: bad ? "run bad" : "run" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)),
-      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`), h("small", null, `attempt ${each.attempt}, ${seconds(each.seconds)}${wrote ? ", " + wrote : ""}`),
+    return h("li", { key: each.id, class: bad ? "run bad" : "run" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)),
+      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`), h("small", null, `attempt ${each.attempt}, ${seconds(each.seconds)}`),
+        [["Because of", each.because], ["Read", each.read], ["Wrote", each.wrote]].map(([head, pieces]) => h("div", { key: head, class: "touched" }, head + ": ", pieces.map((piece, at) => (piece.ref ? link(piece, at) : piece.text)))),
         each.error && (each.traceback ? h("details", null, h("summary", { class: "error" }, each.error), h("pre", null, each.traceback)) : h("span", { class: "error" }, each.error))));
   }
 
   payload(shown) {
     const resource = shown.resource;
-    if (!shown.mayRead) return h("section", null, h("h2", null, "Payload"), h("p", { class: "empty" }, "You may not read this resource."));
+    if (!shown.mayRead) return h("section", { key: "not-payload" }, h("h2", null, "Payload"), h("p", { class: "empty" }, "You may not read this resource."));
     if (!resource) return null;
-    return h("section", { "aria-labelledby": "payload-title" }, h("h2", { id: "payload-title" }, "Payload"),
-      resource.undecodable ? h("p", { class: "problem" }, resource.undecodable) : h("pre", { class: "payload", tabindex: 0 }, JSON.stringify(resource.data ?? {}, null, 2)),
-      resource.metadata && h("dl", { class: "facts" }, Object.entries(resource.metadata).map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value)))));
+    return h("section", { key: "payload", "aria-labelledby": "payload-title" }, h("h2", { id: "payload-title" }, "Payload"),
+      resource.undecodable ? h("p", { class: "problem" }, resource.undecodable) : h("pre", { class: "payload", tabindex: 0 }, JSON.stringify(resource.data ?? {}, null, 2)));
+  }
+
+  metadata(resource) {
+    if (!resource) return null;
+    const entries = Object.entries(resource.metadata || {});
+    return h("section", { key: "metadata", "aria-labelledby": "metadata-title" }, h("h2", { id: "metadata-title" }, "Metadata"),
+      entries.length ? h("dl", { class: "facts" }, entries.map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value)))) : h("p", { class: "empty" }, "none"));
   }
 
   status(resource) {
     const statuses = Object.entries(resource?.status || {});
     if (!statuses.length) return null;
-    return h("section", { "aria-labelledby": "status-title" }, h("h2", { id: "status-title" }, "Status"),
+    return h("section", { key: "status", "aria-labelledby": "status-title" }, h("h2", { id: "status-title" }, "Status"),
       statuses.map(([key, status]) => h("div", { key, class: "group" },
         h("h3", null, key, status.observedGeneration !== resource.generation && h("small", null, " of an older generation")),
         h("ul", { class: "conditions" }, (status.conditions || []).map((each) => h("li", { key: each.type }, badge({ type: each.type, state: (each.state || "UNKNOWN").replace("STATE_", "") }, 0), h("span", null, [each.reason, each.message].filter(Boolean).join(": "))))))));
@@ -146,15 +155,39 @@ export class Resource {
     let tree = h("ul", null, relatives.owned.map((each) => h("li", { key: resourceLink(each) }, link(each))), relatives.ownedCount > relatives.owned.length && h("li", null, `and ${relatives.ownedCount - relatives.owned.length} more`));
     tree = h("ul", null, h("li", null, h("strong", null, h("span", { class: "kind" }, kind(this.ref.type)), " ", named(this.ref)), tree));
     for (const owner of relatives.owners) tree = h("ul", null, h("li", null, link(owner), tree));
-    return h("section", { "aria-labelledby": "tree-title" }, h("h2", { id: "tree-title" }, "Owners and owned"), h("div", { class: "tree" }, tree));
+    return h("section", { key: "tree", "aria-labelledby": "tree-title" }, h("h2", { id: "tree-title" }, "Owners and owned"), h("div", { class: "tree" }, tree));
   }
 
   events() {
     const events = this.relatives?.events || [];
     if (!events.length) return null;
-    return h("section", { "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Events"),
+    return h("section", { key: "events", "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Events"),
       events.map((each) => h("div", { key: each.name, class: "group" }, happened(each.data))));
   }
+}
+
+/** Return a piece of a sentence that refers to a resource or a controller. */
+function link(piece, key) {
+  return h("a", { key, href: piece.ref ? resourceLink(piece.ref) : controllerLink(piece.controller) }, piece.text);
+}
+
+const WRONG = ["waiting", "held", "slowed", "given up", "resting", "ended"];
+
+/** Return how a controller does: a standby is well only beside one that works. */
+function tone(it, all) {
+  if (it.error) return "bad";
+  if (it.paused || it.unmapped || WRONG.includes(it.state)) return "warn";
+  if (it.state === "standby") return all.some((each) => each.controller === it.controller && each.state !== "standby") ? "quiet" : "warn";
+  return ["idle", "scheduled"].includes(it.state) ? "good" : "quiet";
+}
+
+function stateText(it) {
+  const held = it.state === "standby" && it.holder ? `, ${it.holder} holds the lease` : "";
+  return (it.paused ? "paused" : it.state) + held + (it.unmapped ? `, ${unmapped(it)}` : "");
+}
+
+function unmapped(it) {
+  return it.unmapped === 1 ? "a change not mapped" : `${count(it.unmapped)} changes not mapped`;
 }
 
 /** Return the entries of an event resource, the newest first; any other content as it is. */

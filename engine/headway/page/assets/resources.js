@@ -9,6 +9,7 @@ import { createButton } from "./actions.js";
 const ROWS = 50;
 const AGAIN = 3000;
 const STATES = ["", "TRUE", "FALSE", "UNKNOWN"];
+let asked = ""; // a name that was searched for before a type was chosen
 
 /** A view of the resources of a type. */
 export class Resources {
@@ -16,13 +17,14 @@ export class Resources {
     this.main = main;
     this.type = type;
     this.redraw = redraw;
-    this.query = { q: "", partition: "", namespace: "", condition: "", state: "" };
+    this.query = { q: type ? asked : "", partition: "", namespace: "", condition: "", state: "" };
     this.rows = [];
     this.cursor = "";
     this.examined = 0;
     this.busy = false;
     this.error = "";
     this.timer = null;
+    asked = "";
     if (type) this.search();
   }
 
@@ -34,6 +36,11 @@ export class Resources {
 
   async search(quietly = false) {
     clearTimeout(this.timer);
+    if (!this.type) {
+      // A search is within a type. The page says so, and asks nothing.
+      asked = this.query.q;
+      return this.redraw();
+    }
     this.aborter?.abort();
     const mine = this.aborter = new AbortController();
     if (!quietly) Object.assign(this, { rows: [], cursor: "", examined: 0 });
@@ -80,7 +87,7 @@ export class Resources {
         h("label", { class: "type" }, "Type", h("select", { id: "type", value: this.type, onchange: (event) => { location.hash = typeLink(event.target.value); } },
           h("option", { value: "", key: "" }, "Choose a type"),
           types.map((each) => h("option", { key: each.type, value: each.type, selected: each.type === this.type }, `${each.kind} (${each.type})`)))),
-        h("label", { class: "text" }, "Name contains", h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", oninput: (event) => this.set("q", event.target.value) })),
+        h("label", { class: "text" }, "Name contains", h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", value: this.query.q, oninput: (event) => this.set("q", event.target.value) })),
         scope !== "cluster" && this.field("Partition", "partition"),
         scope === "namespace" && this.field("Namespace", "namespace"),
         this.field("Condition", "condition", "any"),
@@ -95,7 +102,10 @@ export class Resources {
   }
 
   all(types) {
-    return h("ul", { class: "types" }, types.map((each) => h("li", { key: each.type }, h("a", { href: typeLink(each.type) }, h("strong", null, each.kind), h("small", null, each.type)), h("span", { class: "number" }, each.resources === null || each.resources === undefined ? "" : count(each.resources)))));
+    const list = h("ul", { key: "types", class: "types" }, types.map((each) => h("li", { key: each.type }, h("a", { href: typeLink(each.type) }, h("strong", null, each.kind), h("small", null, each.type)), h("span", { class: "number" }, each.resources === null || each.resources === undefined ? "" : count(each.resources)))));
+    const filled = Object.values(this.query).some(Boolean);
+    const which = this.query.q ? `Choose a type to search for “${this.query.q}”.` : "Choose a type to search in.";
+    return [filled && h("p", { key: "choose", class: "meta", role: "status" }, which), list];
   }
 
   found() {

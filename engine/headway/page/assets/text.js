@@ -14,6 +14,7 @@ export function rate(number) {
 /** Return a duration, of at most two units. */
 export function seconds(number) {
   if (number === null || number === undefined) return "–";
+  if (number > 0 && number < 0.001) return "< 1 ms";
   if (number < 1) return Math.round(number * 1000) + " ms";
   if (number < 120) return Math.round(number) + " s";
   if (number < 7200) return Math.round(number / 60) + " min";
