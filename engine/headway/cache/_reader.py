@@ -21,6 +21,8 @@ R_co = TypeVar("R_co", covariant=True)
 A = ParamSpec("A")
 P = TypeVar("P", bound=tuple[str, ...])
 
+_MOST = 2 * MOST_READS
+
 _FORM = "@headway.query(TEAM, ACCOUNTS_BY_TEAM)"
 
 OWNER_INDEX = "headway.owner"
@@ -126,9 +128,9 @@ class CacheReader(ABC):
         key = (wanted.partition, wanted.namespace, wanted.name)
         stored = self._content(type).find(key)
         # Like `note_read`, without the call: most reads of a cache are these.
-        reading = READING.get()
-        if reading is not None and len(reading.reads) < 2 * MOST_READS:
-            reading.reads += (type.name, key)
+        reads = READING.get()
+        if reads is not None and len(reads) < _MOST:
+            reads += (type.name, key)
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):
             return None
         return type.view(stored)

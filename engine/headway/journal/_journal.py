@@ -21,11 +21,11 @@ JOURNAL_BYTES = 16 << 20
 SLOT = ENTRY + 6 * PART
 """The memory that counts for a reconcile with one reason and one read. Larger ones take several slots."""
 
-_OF_SUCCESS = 6
+_OF_SUCCESS = 7
 """The number of fields of `ControllerJournal.succeeded`."""
 
 
-Succeeded = tuple[float, Any, str, float, tuple[Any, ...], float | None]
+Succeeded = tuple[float, Any, str, float, float | None, Any, Any]
 
 
 class Journal:
@@ -64,10 +64,10 @@ class ControllerJournal:
     Attributes:
         turned_away: the last change of each resource that a predicate turned away. They are kept apart, so that a type
             that changes all the time does not drop the runs.
-        succeeded: records a reconcile with at most one reason and one read, that has written nothing and has not
+        succeeded: records a reconcile with at most one reason and with one read, that has written nothing and has not
             failed. Most are like that, so this does as little as possible: what an answer needs is computed when it is
-            asked for. The fields are when it ended, its `Dequeued`, its outcome, when it began, its read as
-            `cache.Reading` has it, and the delay until the next attempt.
+            asked for. The fields are when it ended, its `Dequeued`, its outcome, when it began, the delay until the
+            next attempt, and its read as `cache.READING` has it.
     """
 
     succeeded: Callable[[Succeeded], None]
@@ -111,7 +111,7 @@ class ControllerJournal:
         traceback: str,
         retry_after: float | None,
     ) -> None:
-        """Record a reconcile, by the fields of a `Ran`. ``reads`` is flat, as `cache.Reading` has it."""
+        """Record a reconcile, by the fields of a `Ran`. ``reads`` is flat, as `cache.READING` has it."""
         fields = (
             *(at, key, outcome, seconds, waited, attempt, reasons, tuple(reads), tuple(writes) if writes else ()),
             *(error, traceback, retry_after),
@@ -179,7 +179,7 @@ def _key_of(fields: tuple[Any, ...]) -> EntryKey:
 def _ran(fields: tuple[Any, ...]) -> Ran:
     """Return the entry that the arguments of `succeeded` or `ran` stand for."""
     if len(fields) == _OF_SUCCESS:
-        at, taken, outcome, began, flat, retry_after = fields
+        at, taken, outcome, began, retry_after, *flat = fields
         key, seconds, waited = taken.key, at - began, began - taken.queued_at
         attempt, reasons, writes, error, traceback = taken.attempt, taken.reasons, (), "", ""
     else:

@@ -66,8 +66,8 @@ class Outcomes:
         self._results.counts[outcome] += 1
         if (journal := self._journal) is not None:
             reads = reconciling.reads
-            if error is None and not reconciling.writes and len(reads) <= _ONE_READ and len(dequeued.reasons) <= 1:
-                journal.succeeded((now, dequeued, outcome, began, tuple(reads), retry_after))
+            if len(reads) == _ONE_READ and error is None and not reconciling.writes and len(dequeued.reasons) <= 1:
+                journal.succeeded((now, dequeued, outcome, began, retry_after, reads[0], reads[1]))
             else:
                 self._record(journal, dequeued, outcome, began, now, error, retry_after, reconciling)
             reads.clear()

@@ -66,7 +66,7 @@ class Worker:
         RECONCILING.set(reconciling)
         self._tasks[trio.lowlevel.current_task()] = reconciling
         if self._notes_reads:
-            READING.set(reconciling)
+            READING.set(reconciling.reads)
         dequeued = await self._queue.dequeue()
         while dequeued is not None:
             dequeued = await self._work_on(dequeued, reconciling)
