@@ -227,7 +227,7 @@ def test_function_that_fails_without_a_fault_ends_the_exploration() -> None:
 
 
 def test_function_that_fails_after_a_fault_ends_its_process() -> None:
-    """The next life begins a second later. A function that fails in every life does not recover."""
+    """The next life begins a second later, and later each time. One that fails in every life does not recover."""
 
     async def gives_up(process: simulation.Process) -> None:
         engine = await process.wait_running()
