@@ -39,7 +39,13 @@ async def filled(store: Backend, type: ResourceType[Note], size: int) -> None:
         await store.commit([put(type, each) for each in made])
 
 
-async def primed_after(store: Backend | str, app: headway.App, clock: Callable[[], float] = time.perf_counter) -> float:
+async def primed_after(
+    store: Backend | str,
+    app: headway.App,
+    clock: Callable[[], float] = time.perf_counter,
+    *,
+    gc_freeze: bool = False,
+) -> float:
     """Return the seconds of a clock from opening an engine until its controller's run is primed."""
     primed = trio.Event()
     end = 0.0
@@ -51,6 +57,6 @@ async def primed_after(store: Backend | str, app: headway.App, clock: Callable[[
             primed.set()
 
     begin = clock()
-    async with headway.open_engine(store, app, report=report):
+    async with headway.open_engine(store, app, report=report, gc_freeze=gc_freeze):
         await primed.wait()
     return end - begin

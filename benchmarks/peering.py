@@ -3,9 +3,13 @@
 Measured: the processor time from connecting two memory stores until the receiving one has stored every copy, and knows
 that the first copy is complete. Both ends are in one process. It includes the secret, the messages, the checks of each
 resource, and the commits. Nothing in it waits but for the other end, and in many seconds of wall time, other programs
-would have the processor. Each turn begins without garbage.
+would have the processor.
 
 Against: priming a controller from such a store (`memory_prime`), and writing the same resources in process.
+
+Both sides treat Python's garbage collector as `headway serve` does: each turn begins without garbage, and with all
+existing objects excluded from collections. Priming collects nothing. The first copy collects only young objects, and
+is excluded at its end. The writes have the collector of a running engine.
 
 The message has one metadata entry and 120 bytes of payload.
 """
@@ -21,10 +25,11 @@ from functools import partial
 import trio
 
 import headway
-from benchmarks._harness import Row, Scenario, collected, interleaved
+from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, texts
 from benchmarks._primed import filled, one_type, primed_after
 from headway import events, rpc
+from headway.engine._collector import GcFreeze
 from headway.engine._services import EngineServices
 from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, PeerStreamService, Role, export
 from headway.peering._dialer import Dialer
@@ -43,18 +48,31 @@ def measure(size: int, rounds: int) -> Row:
     store = MemoryBackend()
     trio.run(filled, store, type, size)
     ours, against = interleaved(
-        collected(lambda: trio.run(_copied, store, app, type)),
-        collected(lambda: trio.run(primed_after, store, app, time.process_time) + trio.run(_written, app, type, size)),
+        lambda: trio.run(_copied, store, app, type),
+        lambda: trio.run(_primed, store, app) + trio.run(_written, app, type, size),
         rounds,
     )
     return Row("peering", ours / size * 1e6, against / size * 1e6, "us", BOUND)
+
+
+@asynccontextmanager
+async def _frozen() -> AsyncIterator[GcFreeze]:
+    """Exclude everything that exists from collections, as an engine does after its first pass."""
+    with GcFreeze(wanted=True) as freeze:
+        await freeze.first_pass(())
+        yield freeze
+
+
+async def _primed(store: MemoryBackend, app: headway.App) -> float:
+    """Return the seconds until a controller is primed."""
+    return await primed_after(store, app, time.process_time, gc_freeze=True)
 
 
 async def _written(app: headway.App, type: ResourceType[Note], size: int) -> float:
     """Return the seconds that it takes to write the resources."""
     made = [type.new(texts(number).name, Note(text=TEXT), metadata={"group": "0"}) for number in range(size)]
     services = EngineServices(MemoryBackend(), app.registry, events.ignore)
-    async with services.open_channels(events.ignore, lasting_leases=True) as (channel, _):
+    async with services.open_channels(events.ignore, lasting_leases=True) as (channel, _), _frozen():
         client = headway.Client(channel, app.registry)
         begin = time.process_time()
         for each in made:
@@ -69,6 +87,7 @@ async def _copied(store: MemoryBackend, app: headway.App, type: ResourceType[Not
         async with (
             _host(store, app) as accepts,
             _host(MemoryBackend(), app) as dials,
+            _frozen() as freeze,
             rpc.open_server(rpc.Services(PeerStreamService(accepts)), [where]),
             trio.open_nursery() as nursery,
         ):
@@ -89,6 +108,7 @@ async def _copied(store: MemoryBackend, app: headway.App, type: ResourceType[Not
                 if entry.progress is not None and entry.progress.copying is Copying.CURRENT:
                     complete.set()
 
+            dials.loads = freeze.load
             begin = time.process_time()
             nursery.start_soon(partial(Dialer(dials, entry, PeerLimits())._attempt, secret))
             await complete.wait()

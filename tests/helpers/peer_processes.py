@@ -114,6 +114,8 @@ class Relay:
         self._socket = socket
         self._cut = False
         self._open: set[trio.CancelScope] = set()
+        self._room: int | None = None
+        self.full = trio.Event()
         self.delay = 0.0
         self.address = ""
 
@@ -125,6 +127,15 @@ class Relay:
             self.address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
             task_status.started()
 
+    def hold(self, room: int) -> trio.Event:
+        """Let this many parts of the server's answers through, and hold what follows until `mend`.
+
+        Returns:
+            an event that is set once a part is held.
+        """
+        self._room, self.full = room, trio.Event()
+        return self.full
+
     def cut(self) -> None:
         """End all connections, and accept none."""
         self._cut = True
@@ -133,7 +144,7 @@ class Relay:
 
     def mend(self) -> None:
         """Accept connections again."""
-        self._cut = False
+        self._cut, self._room = False, None
 
     async def _relay(self, near: trio.SocketStream) -> None:
         if self._cut:
@@ -143,16 +154,24 @@ class Relay:
             try:
                 async with await trio.open_unix_socket(self._socket) as far, trio.open_nursery() as nursery:
                     nursery.start_soon(self._pump, near, far, scope)
-                    nursery.start_soon(self._pump, far, near, scope)
+                    nursery.start_soon(self._pump, far, near, scope, True)
             except OSError:
                 # The server behind it is down.
                 pass
             finally:
                 self._open.discard(scope)
 
-    async def _pump(self, source: trio.SocketStream, target: trio.SocketStream, scope: trio.CancelScope) -> None:
+    async def _pump(
+        self, source: trio.SocketStream, target: trio.SocketStream, scope: trio.CancelScope, answers: bool = False
+    ) -> None:
         try:
             while data := await source.receive_some(64 << 10):
+                if answers and self._room is not None:
+                    if not self._room:
+                        # A part that is held is lost with its connection.
+                        self.full.set()
+                        await trio.sleep_forever()
+                    self._room -= 1
                 if self.delay:
                     await trio.sleep(self.delay)
                 await target.send_all(data)
@@ -169,6 +188,14 @@ class World:
     east: Side
     link: Relay
 
+    async def establish(self) -> None:
+        """Let the sides peer. Each exports its teams."""
+        addresses = [self.link.address]
+        token = await headway.peering.generate_token(
+            self.west.client, "east", [TEAM], addresses=addresses, plain_text=True
+        )
+        await headway.peering.establish(self.east.client, "west", token, [TEAM], plain_text=True)
+
     async def converge(self) -> None:
         """Wait until each side has copies of exactly what the other one has. Nothing may have been written back."""
         self.link.mend()
@@ -181,8 +208,8 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(folder: Path) -> AsyncIterator[World]:
-    """Start both processes, connected by a peering in both directions, which both export their teams."""
+async def open_world(folder: Path, *, established: bool = True) -> AsyncIterator[World]:
+    """Start both processes. With ``established``, they peer, and each exports its teams."""
     async with (
         headway.connect(f"unix:{folder}/west.sock", app) as to_west,
         headway.connect(f"unix:{folder}/east.sock", app) as to_east,
@@ -194,11 +221,10 @@ async def open_world(folder: Path) -> AsyncIterator[World]:
         try:
             for side in sides:
                 await side.start()
-            token = await headway.peering.generate_token(
-                west.client, "east", [TEAM], addresses=[link.address], plain_text=True
-            )
-            await headway.peering.establish(east.client, "west", token, [TEAM], plain_text=True)
-            yield World(west, east, link)
+            world = World(west, east, link)
+            if established:
+                await world.establish()
+            yield world
         finally:
             with trio.CancelScope(shield=True):
                 for side in sides:

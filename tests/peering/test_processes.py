@@ -5,6 +5,7 @@ They converge: each side has a copy of every original of the other, and no other
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from pathlib import Path
@@ -14,7 +15,7 @@ import trio
 
 from headway.errors import HeadwayError
 from headway.resource import NAMESPACE
-from tests.helpers.peer_processes import Side, World, open_world
+from tests.helpers.peer_processes import PATIENCE, Side, World, open_world
 from tests.helpers.peers import TEAM, Team
 
 ROUNDS = int(os.environ.get("HEADWAY_FAULT_ROUNDS", "25"))
@@ -50,6 +51,31 @@ async def test_stores_converge_after_a_kill_of_each_side_and_a_cut(tmp_path: Pat
         await world.converge()
         assert await east.content("peer-west") == {("default", "both"): 6, ("default", "new"): 5}
         assert await west.content("peer-east") == {("default", "both"): 7}
+
+
+@pytest.mark.wide
+async def test_exchange_goes_on_after_a_kill_of_either_side_at_any_part_of_its_answer(tmp_path: Path) -> None:
+    """The token is not needed again: the dialing side has stored it, and repeats the exchange."""
+    async with open_world(tmp_path, established=False) as world, trio.open_nursery() as nursery:
+        await put(world.west, "ada", 1)
+        await put(world.east, "ben", 2)
+        held = world.link.hold(0)
+        nursery.start_soon(_establish, world)
+        for room in range(1, 5):
+            with trio.fail_after(PATIENCE):
+                await held.wait()
+            victim = world.west if room % 2 else world.east
+            await victim.kill()
+            held = world.link.hold(room)
+            await victim.start()
+        await world.converge()
+        nursery.cancel_scope.cancel()
+
+
+async def _establish(world: World) -> None:
+    """Let the sides peer. The call may fail with the side that is killed."""
+    with contextlib.suppress(HeadwayError):
+        await world.establish()
 
 
 @pytest.mark.deep

@@ -1,5 +1,7 @@
 """Python's garbage collector within an engine: off during the first pass, and afterwards without the primed objects.
 
+While a peer's first copy arrives, only young objects are collected, and then it is excluded as well.
+
 The collector belongs to the process. If a process has several engines, it is off until the last of them has finished
 its first pass.
 """
@@ -8,7 +10,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import trio
 
@@ -18,11 +21,16 @@ from headway.run import Supervisor
 LIMIT = 600.0
 """The time, in seconds, after which collection is on again even if a controller is not done. Failures leave garbage."""
 
+_NEVER = 1 << 30
+"""The threshold of the oldest objects with which there is no full collection."""
+
 
 class _Collector:
     """The changes that engines have made to the collector of this process."""
 
     def __init__(self) -> None:
+        self._loads = 0
+        self._threshold = 0
         self._pauses = 0
         self._enabled = True
         self._users = 0
@@ -40,6 +48,20 @@ class _Collector:
         self._pauses -= 1
         if not self._pauses and self._enabled:
             gc.enable()
+
+    def begin_load(self) -> None:
+        """Collect only young objects until `end_load`."""
+        if not self._loads:
+            youngest, young, self._threshold = gc.get_threshold()
+            gc.set_threshold(youngest, young, _NEVER)
+        self._loads += 1
+
+    def end_load(self) -> None:
+        """Allow full collections again, once every load has ended."""
+        self._loads -= 1
+        youngest, young, oldest = gc.get_threshold()
+        if not self._loads and oldest == _NEVER:
+            gc.set_threshold(youngest, young, self._threshold)
 
     def enter(self) -> None:
         """Begin to use `gc.freeze`."""
@@ -87,6 +109,23 @@ class GcFreeze:
         if self._paused:
             self._paused = False
             _COLLECTOR.resume()
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """Avoid full collections within the block, and freeze the existing objects at its end.
+
+        The block receives many objects that stay. Each time that their number has grown by a quarter, a full collection
+        would traverse all of them.
+        """
+        if not self.wanted:
+            yield
+            return
+        _COLLECTOR.begin_load()
+        try:
+            yield
+        finally:
+            _COLLECTOR.end_load()
+            gc.freeze()
 
     def wrap(self, report: Report) -> Report:
         """Return a report that freezes the existing objects whenever a controller is primed for the first time."""

@@ -130,8 +130,9 @@ async def open_engine(
             nothing else can end a busy loop. Default: never.
         gc_freeze: turn Python's garbage collector off until every controller has reconciled all that it found at the
             start, for ten minutes at most, and exclude the objects that exist then from later collections
-            (`gc.freeze`). With a million resources, a full collection blocks the event loop for half a second. Both
-            affect the whole process, and the end of the block undoes both.
+            (`gc.freeze`). While the first copy of a peering arrives, only young objects are collected, and the copy is
+            excluded as well. With a million resources, a full collection blocks the event loop for half a second. All
+            this affects the whole process, and the end of the block undoes it.
         block_limit: the time, in seconds, for which a task may block the event loop, in a blocking call or a long
             computation, before it is reported with its stack (`LoopBlocked`). None disables this check.
         journal: a file to which the journal is also written, one JSON object a line. It is rotated.
@@ -179,6 +180,7 @@ async def open_engine(
             await refuse_unfinished(backend)
             await record_schemas(backend, registry)
             services = EngineServices(traced.store(backend), registry, report, topics, recorded)
+            services.peerings.loads = freeze.load
             if peer_links is not None:
                 services.link_peers(peer_links)
             # Other engines or programs may also reach a store that was passed in.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any
 
 import trio
@@ -29,6 +29,7 @@ class PeeringHost:
         secrets: the secrets in the store.
         addresses: the engine's listening addresses. The engine sets them, and then ``listening``.
         streams: the streams of this process.
+        loads: returns a block in which the first copy of a peering is received. The engine sets it.
         open_channel: opens a channel to the accepting side of a peering. A simulation sets another function.
         encrypted: True if the engine listens with TLS.
         report: reports events at a bounded rate.
@@ -47,4 +48,5 @@ class PeeringHost:
         self.encrypted = False
         self.listening = trio.Event()
         self.streams = PeerStreams()
+        self.loads: Callable[[], AbstractContextManager[None]] = nullcontext
         self.open_channel: Callable[..., AbstractAsyncContextManager[Any]] = open_peer_channel

@@ -69,6 +69,7 @@ class Entry:
         notified: True once the other side knows of that, or no longer accepts the secret of the peering.
         replaced: the number of times that the other store was replaced by another one.
         changed: set whenever the Peering changes.
+        loaded: True once a stream has begun to receive the first copy.
         opening: bounds the streams that the dialer opens. Each of them reads all copies.
     """
 
@@ -80,6 +81,7 @@ class Entry:
         self.terminated = False
         self.leaving = False
         self.notified = False
+        self.loaded = False
         self.changed = trio.Event()
         self.opening = Bucket(_OPENED)
         self._enqueue = enqueue

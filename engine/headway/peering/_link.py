@@ -34,7 +34,7 @@ from headway.peering._hub import (
 )
 from headway.peering._importing import Importer, unknown_here
 from headway.peering._receiver import Receiver
-from headway.peering._receiving import Work
+from headway.peering._receiving import Copying, Work
 from headway.peering._sender import Sender
 from headway.peering._stream_rules import HEARTBEAT, SILENCE, Breach, Bucket, PeerLimits, exports_of
 from headway.service import received_check
@@ -50,6 +50,9 @@ _HEARTBEATS = 20
 
 TOLD = 4.0
 """The time, in seconds, within which the accepting side ends the stream after Terminated."""
+
+_LOAD = 600.0
+"""The time, in seconds, after which a first copy that is not complete counts as one that never will be."""
 
 Send = Callable[[wire.PeerMessage], Awaitable[None]]
 Receive = Callable[[], Awaitable[wire.PeerMessage | None]]
@@ -98,6 +101,7 @@ class Link:
         )
         self._exporter = Exporter(host, self._sender, self._fed)
         self._requests: deque[wire.Request] = deque()
+        self._copied = trio.Event()
         self._woken = trio.Event()
         self._drained = trio.Event()
         self._heartbeats = Bucket(_HEARTBEATS)
@@ -115,7 +119,7 @@ class Link:
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
-                    for task in (self._read, self._write, self._exporter.run, self._follow):
+                    for task in (self._read, self._write, self._exporter.run, self._follow, self._load):
                         nursery.start_soon(self._guarded, task, name=f"peer stream {task.__name__}")
         finally:
             self._entry.finish(self._ended)
@@ -202,9 +206,21 @@ class Link:
             await self._drained.wait()
         work = self._receiver.response(response)
         await self._store(work)
+        if self._receiver.copying is Copying.CURRENT:
+            self._copied.set()
         self._requests += work.replies
         self._note()
         self._wake()
+
+    async def _load(self) -> None:
+        """Tell the engine of the first copy that this process receives of the peering, until it is complete."""
+        state = self._importer.state
+        if self._entry.loaded or (state is not None and state.complete):
+            return
+        # Once, because a peer that ends each of its streams early must not affect the process time after time.
+        self._entry.loaded = True
+        with self._host.loads(), trio.move_on_after(_LOAD):
+            await self._copied.wait()
 
     async def _store(self, work: Work) -> None:
         if work.replaced:
