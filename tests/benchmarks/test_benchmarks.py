@@ -100,7 +100,7 @@ def test_quick_run_refuses_a_scenario_that_it_does_not_measure(
 
 
 def test_quick_run_measures_scenarios_with_a_bound_and_without_etcd() -> None:
-    """A scenario without a bound cannot fail, so it is not measured. Neither is `journal`, which breaks its bound."""
+    """A scenario without a bound cannot fail, so it is not measured. Neither is `journal`, which is at its bound."""
     quick = {name for name, each in SCENARIOS.items() if each.quick}
     bounded = {name for name, each in SCENARIOS.items() if each.bound is not None and "etcd" not in name}
     assert quick == bounded - {"journal"}

@@ -21,11 +21,8 @@ JOURNAL_BYTES = 16 << 20
 SLOT = ENTRY + 6 * PART
 """The memory that counts for a reconcile with one reason and one read. Larger ones take several slots."""
 
-_OF_SUCCESS = 7
-"""The number of fields of `ControllerJournal.succeeded`."""
-
-
-Succeeded = tuple[float, Any, str, float, float | None, Any, Any]
+_WIDTH = 11
+"""The number of values that each slot takes."""
 
 
 class Journal:
@@ -64,37 +61,36 @@ class ControllerJournal:
     Attributes:
         turned_away: the last change of each resource that a predicate turned away. They are kept apart, so that a type
             that changes all the time does not drop the runs.
-        succeeded: records a reconcile with at most one reason and with one read, that has written nothing and has not
-            failed. Most are like that, so this does as little as possible: what an answer needs is computed when it is
-            asked for. The fields are when it ended, its `Dequeued`, its outcome, when it began, the delay until the
-            next attempt, and its read as `cache.READING` has it.
+        runs: the newest reconciles, the oldest first, as one sequence of values. A tuple for each of them would be an
+            object that the garbage collector examines three times before it is dropped. Most reconciles succeed at
+            once, have one reason and one read, and write nothing. Such a one is added by its worker, with as little
+            work as possible: when it ended, its key, when it began, since when its key was ready, its attempt, the four
+            fields of its reason, and its read as `cache.READING` has it. After that, call `added`, if there is one.
+        added: passes the reconcile that was just added to ``runs`` on; None if nobody wants it.
     """
-
-    succeeded: Callable[[Succeeded], None]
 
     def __init__(self, controller: str, clock: Callable[[], float], sink: Sink | None) -> None:
         self._controller = controller
         self._clock = clock
         self._sink = sink
-        # The arguments of `succeeded` or of `ran`. An entry is followed by None for each further slot that it takes.
-        self._runs: deque[tuple[Any, ...] | None] = deque(maxlen=0)
+        # Invariant: a multiple of `_WIDTH` values. A reconcile that `ran` added has its time, its key, None, and a
+        # `Ran` as its first values. It is followed by slots of None for its further memory.
+        self.runs: deque[Any] = deque(maxlen=0)
+        self.added = None if sink is None else self._added
         self._events: Ring[Happened] = Ring(0)
         self._most_turned_away = 0
-        self.succeeded = self._runs.append
         self.turned_away: OrderedDict[tuple[Any, EntryKey], TurnedAway] = OrderedDict()
 
     def resize(self, limit: int) -> None:
         """Set the memory of the part, in bytes: six tenths for runs, three for events, one for turned-away changes."""
-        self._runs = deque(self._runs, maxlen=limit * 6 // 10 // SLOT)
-        # Without a sink, the method of the deque itself: a reconcile is worth a few microseconds.
-        self.succeeded = self._runs.append if self._sink is None else self._succeeded
+        self.runs = deque(self.runs, maxlen=limit * 6 // 10 // SLOT * _WIDTH)
         self._events.limit = limit * 3 // 10
         self._most_turned_away = limit // 10 // ENTRY
 
-    def _succeeded(self, fields: Succeeded) -> None:
-        self._runs.append(fields)
+    def _added(self) -> None:
         assert self._sink is not None
-        self._sink(self._controller, _ran(fields))
+        values = self.runs
+        self._sink(self._controller, _ran([values[index] for index in range(-_WIDTH, 0)]))
 
     def ran(
         self,
@@ -111,18 +107,18 @@ class ControllerJournal:
         traceback: str,
         retry_after: float | None,
     ) -> None:
-        """Record a reconcile, by the fields of a `Ran`. ``reads`` is flat, as `cache.READING` has it."""
-        fields = (
-            *(at, key, outcome, seconds, waited, attempt, reasons, tuple(reads), tuple(writes) if writes else ()),
+        """Record any other reconcile, by the fields of a `Ran`. ``reads`` is flat, as `cache.READING` has it."""
+        entry = Ran(
+            *(at, key, outcome, seconds, waited, attempt, reasons, _paired(reads), tuple(writes)),
             *(error, traceback, retry_after),
         )
         size = ENTRY + PART * (4 * len(reasons) + len(reads))
         if writes or error:
             size += PART * len(writes) + 4 * (len(error) + len(traceback))
-        self._runs.append(fields)
-        self._runs.extend([None] * min((size - 1) // SLOT, (self._runs.maxlen or 1) - 1))
+        slots = 1 + min((size - 1) // SLOT, (self.runs.maxlen or _WIDTH) // _WIDTH - 1)
+        self.runs.extend((at, key, None, entry, *[None] * (_WIDTH * slots - 4)))
         if self._sink is not None:
-            self._sink(self._controller, _ran(fields))
+            self._sink(self._controller, entry)
 
     def turn_away(self, type: Any, key: EntryKey, revision: int, predicate: str) -> None:
         """Record that a predicate turned a change away."""
@@ -155,7 +151,10 @@ class ControllerJournal:
 
     def runs_of(self, key: EntryKey) -> Iterator[Ran]:
         """Yield the recorded reconciles of a key, the newest first."""
-        return (_ran(each) for each in reversed(self._runs) if each is not None and _key_of(each) == key)
+        values = list(self.runs)
+        for begin in range(len(values) - _WIDTH, -1, -_WIDTH):
+            if values[begin + 1] == key:
+                yield _ran(values[begin : begin + _WIDTH])
 
     def turned_away_of(self, kind: tuple[str, str], key: EntryKey) -> list[TurnedAway]:
         """Return the last change of a resource that a predicate turned away, one for each version of its kind."""
@@ -168,24 +167,20 @@ class ControllerJournal:
     @property
     def complete(self) -> bool:
         """True if no reconcile has been dropped yet."""
-        return len(self._runs) < (self._runs.maxlen or 0)
+        return len(self.runs) < (self.runs.maxlen or 0)
 
 
-def _key_of(fields: tuple[Any, ...]) -> EntryKey:
-    key: EntryKey = fields[1].key if len(fields) == _OF_SUCCESS else fields[1]
-    return key
+def _ran(values: Sequence[Any]) -> Ran:
+    """Return the reconcile that a slot stands for."""
+    at, key, began, queued_at, attempt = values[:5]
+    if began is None:
+        ran: Ran = queued_at
+        return ran
+    return Ran(at, key, "done", at - began, began - queued_at, attempt, (tuple(values[5:9]),), _paired(values[9:]))
 
 
-def _ran(fields: tuple[Any, ...]) -> Ran:
-    """Return the entry that the arguments of `succeeded` or `ran` stand for."""
-    if len(fields) == _OF_SUCCESS:
-        at, taken, outcome, began, retry_after, *flat = fields
-        key, seconds, waited = taken.key, at - began, began - taken.queued_at
-        attempt, reasons, writes, error, traceback = taken.attempt, taken.reasons, (), "", ""
-    else:
-        at, key, outcome, seconds, waited, attempt, reasons, flat, writes, error, traceback, retry_after = fields
-    reads = tuple(zip(flat[::2], flat[1::2], strict=True))
-    return Ran(at, key, outcome, seconds, waited, attempt, reasons, reads, writes, error, traceback, retry_after)
+def _paired(reads: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
+    return tuple(zip(reads[::2], reads[1::2], strict=True))
 
 
 def without_errors(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,6 @@ from headway.resource import Key, ResourceId
 from headway.run._own_writes import SelfTriggers
 from headway.run._status import NotDone, Results
 
-_ONE_READ = 2
-"""The length of `Reconciling.reads` with one read."""
 _RETRY = Reason("retry")
 _REQUEUE = Reason("requeue")
 
@@ -58,27 +56,38 @@ class Outcomes:
         timed_out: bool,
     ) -> None:
         """Handle the end of a reconcile that began at this time, by its result or its exception."""
+        key, reasons, _, queued_at, attempt = dequeued
         if self._self_triggers.loops:
-            self._self_triggers.ended(dequeued.key, wrote=reconciling.wrote)
+            self._self_triggers.ended(key, wrote=reconciling.wrote)
         reconciling.key, reconciling.wrote = None, False
         now = trio.current_time()
-        outcome, retry_after = self._finish(dequeued.key, result, error, now)
+        outcome, retry_after = self._finish(key, result, error, now)
         self._results.counts[outcome] += 1
+        writes = reconciling.writes
         if (journal := self._journal) is not None:
             reads = reconciling.reads
-            if len(reads) == _ONE_READ and error is None and not reconciling.writes and len(dequeued.reasons) <= 1:
-                journal.succeeded((now, dequeued, outcome, began, retry_after, reads[0], reads[1]))
-            else:
+            try:
+                read_type, read = reads
+                (reason,) = reasons
+            except ValueError:
+                reason = None
+            if reason is None or writes or outcome != "done":
                 self._record(journal, dequeued, outcome, began, now, error, retry_after, reconciling)
+            else:
+                what, type, of, revision = reason
+                runs = journal.runs
+                runs += (now, key, began, queued_at, attempt, what, type, of, revision, read_type, read)
+                if journal.added is not None:
+                    journal.added()
             reads.clear()
-        if reconciling.writes:
-            reconciling.writes.clear()
+        if writes:
+            writes.clear()
         if error is not None:
             until = None if retry_after is None else now + retry_after
             failed: Literal["failed", "permanent"] = "permanent" if until is None else "failed"
-            self._results.note(NotDone(id, failed, story(error), dequeued.attempt, now, until, timed_out))
+            self._results.note(NotDone(id, failed, story(error), attempt, now, until, timed_out))
         elif self._results.not_done:
-            self._results.done(dequeued.key)
+            self._results.done(key)
         if self._reports_all or error is not None:
             self._report_reconcile(dequeued, id, outcome, began, error, retry_after, timed_out=timed_out)
         self._on_done()
