@@ -52,6 +52,7 @@ def head(revision: int, sequence: int, *changes: int, nonce: bytes = b"nonce-xx"
 
 def test_commit_is_applied_when_it_is_complete() -> None:
     it = mirror()
+    assert it.position == Position("store", "b", HEAD.revision)
     it.receive([put(11)], 0)
     assert it.tables.get(KIND, KEY) is None
     it.receive([head(11, 5)], 0)
@@ -59,6 +60,18 @@ def test_commit_is_applied_when_it_is_complete() -> None:
     assert found is not None
     assert found.version == str(revision_of(11))
     assert it.position == Position("store", "b", revision_of(11))
+
+
+def test_own_commit_is_taken_from_its_draft_and_gets_its_version() -> None:
+    it, mine = mirror(), thing("n")
+    it.given[b"nonce-xx"] = {LAYOUT.resource(KIND, KEY): (KIND, KEY, None, mine)}
+    it.receive([put(11), put(11, "m"), head(11, 5, 2)], 0)
+    assert it.tables.get(KIND, KEY) is mine
+    for name in ("n", "m"):
+        found = it.tables.get(KIND, ("default", "default", name))
+        assert found is not None
+        assert found.version == str(revision_of(11))
+    assert not it.given
 
 
 @pytest.mark.parametrize(

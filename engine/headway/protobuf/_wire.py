@@ -62,6 +62,8 @@ def read_varint(data: bytes, index: int) -> tuple[int, int]:
 
 def varint(value: int) -> bytes:
     """Encode a non-negative number as a varint."""
+    if value < 0x4000:
+        return bytes((value,)) if value < 0x80 else bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -92,6 +94,8 @@ def heads(tag: int) -> list[bytes]:
 
 def long_head(tag: int, length: int) -> bytes:
     """Encode a tag and a length of any size."""
+    if tag < 0x80 <= length < 0x4000:
+        return bytes((tag, length & 0x7F | 0x80, length >> 7))
     return varint(tag) + varint(length)
 
 

@@ -7,6 +7,7 @@ was also based on current state.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
@@ -14,7 +15,7 @@ from typing import NoReturn, TypeVar
 import trio
 
 from headway.errors import InvalidArgument, Unavailable
-from headway.resource import Position, pb
+from headway.resource import Position
 from headway.storage._leases import lease_of, raised_fence
 from headway.storage._operations import Fence, Operation, Raised, StorageError
 from headway.storage._tables import Effect, decide
@@ -63,7 +64,7 @@ async def decided(
         Unavailable: the commits of others kept changing the state. Nothing was written.
     """
     confirmed = False
-    gives_up_at = trio.current_time() + _GIVING_UP
+    gives_up_at = math.inf
     while True:
         mirror = session.mirror
         try:
@@ -75,6 +76,7 @@ async def decided(
             if draft is not None:
                 if (committed := await session.submit(draft)) is not None:
                     return done(*committed)
+                gives_up_at = min(gives_up_at, trio.current_time() + _GIVING_UP)
                 if trio.current_time() > gives_up_at:
                     raise Unavailable(
                         f"commits of others kept conflicting with this one for {_GIVING_UP} s; nothing was written"
@@ -94,7 +96,7 @@ class _Commit:
         self._session = session
         self._operations = operations
         self._fence = fence
-        self._proposed: list[pb.Resource] = []
+        self._proposed: list[Effect] = []
 
     def propose(self) -> Draft | None:
         fence, mirror = self._fence, self._session.mirror
@@ -107,13 +109,14 @@ class _Commit:
                 others.append(operation)
             else:
                 applied.append(effect)
-        self._proposed = [new for *_, new in applied if new is not None]
+        self._proposed = applied
         if not applied:
             return None
-        draft = self._session.draft()
+        draft = Draft(self._session.layout, mirror)
         if fence is not None and stored is not None:
             draft.compare_fence(fence.controller, fence.member, stored)
-        draft.compare(others)
+        if others:
+            draft.compare(others)
         draft.apply(applied)
         committing = COMMITTING.get()
         if committing is not None:
@@ -122,8 +125,9 @@ class _Commit:
 
     def done(self, _: TransactionReply, revision: int) -> Position:
         version = str(revision)
-        for resource in self._proposed:
-            resource.version = version
+        for effect in self._proposed:
+            if effect[3] is not None:
+                effect[3].version = version
         return self._session.at(revision)
 
     def nothing(self) -> Position:

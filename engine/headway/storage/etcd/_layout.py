@@ -46,6 +46,9 @@ class Layout:
 
     Args:
         prefix: the prefix without a slash at its end. If it is empty, the store uses the whole cluster.
+
+    Attributes:
+        resources: the prefix of the keys of resources.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -59,7 +62,7 @@ class Layout:
         # The prefixes of possible stores above this one, by the keys of their ids. Such a store would include this one.
         names = prefix.split("/")[1:]
         self.above = {f"{above}/".encode() + STORE: above for above in _paths(names[:-1])}
-        self._resource = self._prefix + RESOURCE + b"/"
+        self.resources = self._prefix + RESOURCE + b"/"
         self._owned = self._prefix + OWNED + b"/"
 
     def under(self, segment: bytes) -> KeyRange:
@@ -73,7 +76,7 @@ class Layout:
 
     def resource(self, kind: Kind, key: Key) -> bytes:
         """Return the key of a resource."""
-        return self._resource + _join((*kind, *key))
+        return self.resources + _join((*kind, *key))
 
     def owned(self, uid: str, kind: Kind, key: Key) -> bytes:
         """Return the key that records the owner of a resource."""

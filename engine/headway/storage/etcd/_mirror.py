@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.protobuf import decode
@@ -54,8 +55,11 @@ from headway.storage.etcd._layout import (
     traces_from,
 )
 
-_Gathered = tuple[bytes, bytes, Event]
-_NONE: Mapping[bytes, pb.Resource] = {}
+_Gathered = tuple[bytes, Event]
+_NONE: Mapping[bytes, Effect] = {}
+# Stands for a change that another process has made, whose resource must be decoded.
+_DECODED: Effect = (("", ""), ("", "", ""), None, None)
+_PUT = EventEventType.PUT
 _COMMITTED = frozenset((OWNED, FENCE, LEASE, ANCHOR))
 
 
@@ -102,8 +106,9 @@ class Mirror:
         self.rejoining = False
         # The number of changes to the mirror.
         self.version = 0
-        # The resources in this process's transactions under way, by nonce. They need not be decoded again.
-        self.given: dict[bytes, Mapping[bytes, pb.Resource]] = {}
+        # The changes in this process's transactions under way, by nonce. They need not be decoded again.
+        self.given: dict[bytes, Mapping[bytes, Effect]] = {}
+        self._position: Position | None = None
         self._layout = layout
         self._counts = counts
         self._fences: dict[tuple[str, str], StoredFence] = {}
@@ -113,11 +118,18 @@ class Mirror:
     @property
     def position(self) -> Position:
         """The position of the mirror's head."""
-        return self.at(self.head.revision)
+        # Every write reads it, and it changes with a transaction.
+        here = self._position
+        if here is None:
+            here = self._position = self.at(self.head.revision)
+        return here
 
     def at(self, revision: int) -> Position:
         """Return the position of a revision in this history."""
-        return Position(self.store_id, self.timeline.at(revision), revision)
+        first, session = self.timeline.eras[-1]
+        if revision < first:
+            session = self.timeline.at(revision)
+        return Position(self.store_id, session, revision)
 
     # --- Fences --------------------------------------------------------------
 
@@ -178,18 +190,20 @@ class Mirror:
             Lost, OtherHistory: the events contradict the mirror.
             ValueError: Headway has not written one of the values.
         """
+        resources = self._layout.resources
         for event in events:
             kv = event.kv
             assert kv is not None
+            if kv.key.startswith(resources):
+                self._gather(RESOURCE, event, kv.mod_revision)
+                continue
             segment, rest = self._layout.split(kv.key)
-            if segment == RESOURCE:
-                self._gather(segment, rest, event, kv.mod_revision)
-            elif segment == HEAD:
+            if segment == HEAD:
                 self._receive_head(event, kv, now)
             elif segment == LEASE and event.type == EventEventType.DELETE:
                 self._end_lease(rest, revision_of(kv.mod_revision))
             elif segment in _COMMITTED:
-                self._gather(segment, rest, event, kv.mod_revision)
+                self._gather(segment, event, kv.mod_revision)
             elif segment == TRACE and event.type == EventEventType.PUT:
                 # It arrives before the head that ends its transaction, so before any watcher can see the commits.
                 for revision, trace in traces_from(kv).items():
@@ -201,16 +215,20 @@ class Mirror:
         """Drop the changes of an incomplete transaction, because the stream has ended."""
         self._gathered.clear()
 
-    def _gather(self, segment: bytes, rest: bytes, event: Event, revision: int) -> None:
+    def _gather(self, segment: bytes, event: Event, revision: int) -> None:
+        gathered = self._gathered
+        if gathered and gathered[0][1].kv.mod_revision == revision:  # type: ignore[union-attr]  # checked by `receive`
+            gathered.append((segment, event))
+            return
         stands = etcd_revision(self.head.revision)
         if revision <= stands:
             # While rejoining, the stream begins with the transaction at the head.
             if not (self.rejoining and revision == stands):
                 self._counts["stale events"] += 1
             return
-        if self._gathered and self._gathered[0][2].kv.mod_revision != revision:  # type: ignore[union-attr]  # as above
+        if gathered:
             raise Lost(f"an event of etcd's revision {revision} arrived before the end of the last commit")
-        self._gathered.append((segment, rest, event))
+        gathered.append((segment, event))
 
     def _receive_head(self, event: Event, kv: KeyValue, now: float) -> None:
         revision, stands = kv.mod_revision, etcd_revision(self.head.revision)
@@ -237,63 +255,70 @@ class Mirror:
         # No transaction changes a key twice.
         if changes > 1 and len({event.kv.key for *_, event in gathered}) != changes:  # type: ignore[union-attr]  # as above
             raise Lost(f"a change of the commits up to {head.revision} arrived twice, and another is missing")
-        if gathered and gathered[0][2].kv.mod_revision != etcd_revision(head.revision):  # type: ignore[union-attr]  # as above
+        if gathered and gathered[0][1].kv.mod_revision != etcd_revision(head.revision):  # type: ignore[union-attr]  # as above
             raise Lost(f"changes that no commit has made arrived before the commit at {head.revision}")
 
     def _apply(self, head: Head, now: float) -> None:
         gathered, self._gathered = self._gathered, []
         given = self.given.pop(head.nonce, _NONE)
         # Decode all values before applying any, because one may be invalid.
-        changed = [
-            self._changed(rest, event, given) if segment == RESOURCE else None for segment, rest, event in gathered
-        ]
         commits: list[tuple[int, list[Effect]]] = []
-        begin = 0
-        for revision, count in enumerate(head.changes, head.revision - len(head.changes) + 1):
-            changes = [each for each in changed[begin : begin + count] if each is not None]
-            for _, _, _, new in changes:
-                if new is not None and new.version != str(revision):
-                    raise ValueError(f"version {new.version} was written in commit {revision}, as the head says")
-            commits.append((revision, changes))
-            begin += count
-        for segment, rest, event in gathered:
+        first, rest = revision_of(etcd_revision(head.revision)), iter(gathered)
+        for place, count in enumerate(head.changes):
+            version = str(first + place)
+            mine = [event for segment, event in islice(rest, count) if segment == RESOURCE]
+            commits.append((first + place, [self._changed(event, place, version, given) for event in mine]))
+        for segment, event in gathered:
             if segment != RESOURCE:
-                self._put(segment, rest, event.kv)  # type: ignore[arg-type]  # as above
+                self._put(segment, event.kv)  # type: ignore[arg-type]  # checked by `receive`
+        tables, append = self.tables, self.log.append
         for revision, changes in commits:
             entries: list[LogChange] = []
             formers: dict[int, pb.Resource] = {}
             for kind, key, old, new in changes:
                 if new is None:
-                    self.tables.remove(kind, key)
+                    tables.remove(kind, key)
                 else:
-                    self.tables.put(kind, key, new)
+                    tables.put(kind, key, new)
                 entries += changes_of(kind, old, new, formers, len(entries))
-            self.log.append(revision, entries, now, formers)
+            append(revision, entries, now, formers)
         self.head = head
+        self._position = None
         self.version += 1
         if self.timeline.eras[-1][0] == head.revision:
             self.log.mark()
 
-    def _changed(self, rest: bytes, event: Event, given: Mapping[bytes, pb.Resource]) -> Effect:
-        """Return a change with the resource before it. No transaction changes a key twice."""
-        if event.type == EventEventType.PUT:
-            new = _resource(event.kv, given)  # type: ignore[arg-type]  # as above
-            kind, key = _kind(new), resource_key(new)
-            return kind, key, self.tables.get(kind, key), new
-        kind, key = place_of(rest)
-        old = self.tables.get(kind, key)
-        if old is None:
-            raise Lost(f"{'/'.join((*kind, *key))} was deleted but did not exist")
-        return kind, key, old, None
+    def _changed(self, event: Event, place: int, version: str, given: Mapping[bytes, Effect]) -> Effect:
+        """Return a change with the resource before it, and give the resource the version of its commit.
 
-    def _put(self, segment: bytes, rest: bytes, kv: KeyValue) -> None:
+        No transaction changes a key twice.
+        """
+        kv = event.kv
+        assert kv is not None
+        if event.type != _PUT:
+            kind, key = place_of(self._layout.split(kv.key)[1])
+            old = self.tables.get(kind, key)
+            if old is None:
+                raise Lost(f"{'/'.join((*kind, *key))} was deleted but did not exist")
+            return kind, key, old, None
+        kind, key, _, new = given.get(kv.key, _DECODED)
+        if new is None:
+            new = _resource(kv)
+            kind, key = _kind(new), resource_key(new)
+        if place_in(kv.value) != place:
+            written = revision_of(kv.mod_revision, place_in(kv.value))
+            raise ValueError(f"version {written} was written in commit {version}, as the head says")
+        new.version = version
+        return kind, key, self.tables.get(kind, key), new
+
+    def _put(self, segment: bytes, kv: KeyValue) -> None:
         """Apply a put of a fence, a lease or the anchor."""
-        if segment == FENCE:
-            self._fences[scope_from(rest)] = fence_from(kv)
-        elif segment == LEASE:
-            self._put_lease(rest, kv)
-        elif segment == ANCHOR:
+        if segment == ANCHOR:
             self.timeline = timeline_from(kv)
+        elif segment == FENCE:
+            self._fences[scope_from(self._layout.split(kv.key)[1])] = fence_from(kv)
+        elif segment == LEASE:
+            self._put_lease(self._layout.split(kv.key)[1], kv)
 
     def _put_lease(self, rest: bytes, kv: KeyValue) -> None:
         name = lease_name_from(rest)
@@ -307,17 +332,12 @@ class Mirror:
             self.version += 1
 
 
-def _resource(kv: KeyValue, given: Mapping[bytes, pb.Resource] = _NONE) -> pb.Resource:
-    value = kv.value
-    resource = given.get(kv.key)
-    if resource is None:
-        place, body = placed_body(value)
-        try:
-            resource = decode(pb.Resource, body)
-        except ValueError as error:
-            raise ValueError(f"{kv.key!r}: {error}") from error
-    else:
-        place = place_in(value)
+def _resource(kv: KeyValue) -> pb.Resource:
+    place, body = placed_body(kv.value)
+    try:
+        resource = decode(pb.Resource, body)
+    except ValueError as error:
+        raise ValueError(f"{kv.key!r}: {error}") from error
     if resource.id is None or resource.id.type is None:
         raise ValueError(f"{kv.key!r} holds a resource without an id")
     resource.version = str(revision_of(kv.mod_revision, place))

@@ -12,6 +12,7 @@ import trio
 from headway._gen.etcdserverpb import RangeRequest, TxnRequest
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
+from headway.storage._tables import Effect
 from headway.storage._watch import Pulse
 from headway.storage.etcd._batcher import Batcher, Committed
 from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient, too_many_operations
@@ -149,7 +150,8 @@ class Session:
 
     def at(self, revision: int) -> Position:
         """Record that a revision is about to be returned to a caller, and return its position."""
-        self._seen = max(self._seen, revision)
+        if revision > self._seen:
+            self._seen = revision
         return self.mirror.at(revision)
 
     async def confirm(self) -> None:
@@ -212,9 +214,9 @@ class Session:
     async def _write(self, drafts: Sequence[Draft]) -> TransactionReply:
         """Make several commits in one transaction: all of them or none. It is not canceled and takes a bounded time."""
         nonce, given = os.urandom(8), self.mirror.given
-        given[nonce] = drafts[0].given
-        if len(drafts) > 1:
-            given[nonce] = {key: new for draft in drafts for key, new in draft.given.items()}
+        changes = given[nonce] = dict[bytes, Effect]()
+        for draft in drafts:
+            changes.update(draft.given)
         reply: TransactionReply | None = None
         try:
             with trio.CancelScope(shield=True):

@@ -69,8 +69,7 @@ class Draft:
 
     Attributes:
         compared: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
-        given: the written resources, by their keys.
-        places: the keys of the written and deleted resources. Invariant: each is also in `compared`.
+        given: the changes of resources, by their keys. Invariant: each key is also in `compared`.
         alone: True if the commit cannot share a transaction with others.
         size: the number of bytes of the written resources.
         trace: the context of its span, if it is traced.
@@ -87,7 +86,6 @@ class Draft:
         "alone",
         "compared",
         "given",
-        "places",
         "size",
         "trace",
     )
@@ -97,8 +95,7 @@ class Draft:
         self._mirror = mirror
         # Every commit compares the anchor, so that its position has the session that was current when it was made.
         self.compared = {layout.anchor: etcd_revision(mirror.timeline.eras[-1][0])}
-        self.given: dict[bytes, pb.Resource] = {}
-        self.places: set[bytes] = set()
+        self.given: dict[bytes, Effect] = {}
         self.alone = False
         self.size = 0
         self.trace: CommitTrace | None = None
@@ -154,23 +151,29 @@ class Draft:
     def apply(self, applied: Sequence[Effect]) -> None:
         """Compare the state that the changes were based on, and add their writes."""
         layout = self._layout
-        for kind, key, old, new in applied:
+        for effect in applied:
+            kind, key, old, new = effect
             place = layout.resource(kind, key)
-            self.places.add(place)
-            self.compared[place] = _changed_at(old)
+            self.given[place] = effect
+            self.compared[place] = 0 if old is None else _changed_at(old)
             if new is None:
                 self._written.append(encode(deleting(place)))
             else:
                 body = encode(new)
                 self._written.append((place, body))
                 self.size += len(body)
-                self.given[place] = new
-            had, has = _owner(old), _owner(new)
+            had = "" if old is None or old.owner is None else old.owner.uid
+            has = "" if new is None or new.owner is None else new.owner.uid
             if had != has:
                 if had:
                     self._written.append(encode(deleting(layout.owned(had, kind, key))))
                 if has:
                     self._written.append(encode(putting(layout.owned(has, kind, key))))
+
+    @property
+    def places(self) -> Set[bytes]:
+        """The keys of the written and deleted resources."""
+        return self.given.keys()
 
     def read(self, key: bytes) -> None:
         """Read a key at the commit's revision. Its value is the last response."""
@@ -190,12 +193,13 @@ class Draft:
         etcd makes all comparisons before all writes. So no commit may compare a key that another one writes. Each
         commit is then based on the state after the commits before it.
         """
+        mine = self.compared
         if self.alone:
             return False
-        for key, revision in self.compared.items():
+        for key, revision in mine.items():
             if key in places or compared.get(key, revision) != revision:
                 return False
-        return all(key not in compared for key in self.places)
+        return self.given.keys().isdisjoint(compared)
 
     def requests(self, place: int) -> list[bytes]:
         """Return the encoded writes of this commit at its place in a transaction."""
@@ -233,7 +237,3 @@ def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> Transa
 def _changed_at(stored: pb.Resource | None) -> int:
     """Return etcd's revision of the last change of a resource, or 0 if it is not stored."""
     return etcd_revision(int(stored.version)) if stored is not None else 0
-
-
-def _owner(resource: pb.Resource | None) -> str:
-    return resource.owner.uid if resource is not None and resource.owner is not None else ""
