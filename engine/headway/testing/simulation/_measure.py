@@ -18,6 +18,7 @@ from headway.testing.simulation._blind import overwrites
 from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
 from headway.testing.simulation._late import Late
+from headway.testing.simulation._made_again import made_again
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._pace import DELETED
 from headway.testing.simulation._reference import Refuted, long_enough, patient, reference
@@ -30,6 +31,8 @@ _SEEDS = 3
 """The number of runs without faults in which users are as fast as the scenario, each with another order of tasks."""
 _SAID = 4
 """The number of differences that a refutation lists."""
+_ONLY_TIMING = (*faults.SCHEDULES, faults.ChangeInTick, faults.TickDuring)
+"""The faults under which every call is done once and answered, and no process dies."""
 _AT_ANY_PACE = frozenset(("again", "orphans", "deletion", "self-trigger", "fight"))
 """The oracles that hold however fast users are, even if the end depends on that."""
 
@@ -238,7 +241,16 @@ class Measure:
         if len(plan) and self._changes_what_is_deleted(result):
             self._deleted.append(str(plan))
             return list(result.findings)
-        return [*self._overwritten(plan, result), *self._judged(plan, result)]
+        return [*self._overwritten(plan, result), *self._judged(plan, result), *self._made_again(plan, result)]
+
+    def _made_again(self, plan: Plan, result: Result) -> list[Finding]:
+        """Return findings about things outside that the program made again, if nothing but the timing is to blame."""
+        if not len(plan) or not all(isinstance(each, _ONLY_TIMING) for each in plan):
+            return []
+        if not made_again(result, self.references, self._allowed):
+            return []
+        paces = [of for _, of in self.paces]
+        return made_again(result, [*self.references, *self._patient, *paces, self.twin], self._allowed)
 
     def _changes_what_is_deleted(self, result: Result) -> bool:
         """Return True if users have changed a resource that is being deleted, and did not do so in the first run."""

@@ -24,9 +24,10 @@ from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._late_writes import late_writes
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._own_modules import own_clocks
+from headway.testing.simulation._process import outside_state
 from headway.testing.simulation._rival import Rival
 from headway.testing.simulation._setting import Setting
-from headway.testing.simulation._trace import Trace
+from headway.testing.simulation._trace import OVER, Trace
 from headway.testing.simulation._waits import longest_wait
 from headway.testing.simulation._world import GivenUp, World
 from headway.testing.simulation.faults import HOME, AtPeer, PeerRestored, PeerRolledBack, Plan, Restore
@@ -35,6 +36,8 @@ _STEPS_ALLOWED = 2000
 _STORE_GOES_BACK = (Restore, PeerRestored, PeerRolledBack)
 _ROUNDS = 5
 """How often a program may do something at a time of its own, and wait again, before it should be quiet."""
+_NOTHING_WAITS = 10.0
+"""The seconds of the quiet time if no function of the program waits for a time: what Headway does by itself shows."""
 _TASK_STEPS = 1_000_000
 """The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
 
@@ -121,7 +124,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
         GivenUp: if the world does not become idle.
     """
     for each in world.everyone:
-        each.injector.note("the scenario is over; no more faults")
+        each.injector.note(f"{OVER}; no more faults")
         each.injector.heal()
         each.release()
     world.network.heal()
@@ -135,7 +138,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     writes, outside = _writes(world), _outside(world)
     if setting.quiet is not None:
         due = world.scheduled()
-        await world.sleep(max(setting.quiet, longest_wait(world.processes)) if setting.long else setting.quiet)
+        await world.sleep(_quiet_time(world, setting, setting.quiet))
         await world.wait_idle()
         _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s {after}", due)
         writes = _writes(world)
@@ -163,6 +166,14 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     took = trio.current_time() - before
     if took > 10:
         findings.append(Finding("shutdown", f"the processes took {took:.0f} s to end"))
+
+
+def _quiet_time(world: World, setting: Setting, quiet: float) -> float:
+    """Return the seconds of the quiet time. They are few if no function of the program waits for a time."""
+    wait = longest_wait(world.processes)
+    if not wait and not setting.peers:
+        return min(quiet, _NOTHING_WAITS)
+    return max(quiet, wait) if setting.long else quiet
 
 
 async def _let_timers_end(world: World, quiet: float) -> str:
@@ -271,8 +282,7 @@ def _self_trigger(key: str, event: events.SelfTriggered, trace: Trace) -> Findin
 
 def _outside(world: World) -> Any:
     """Return the state that the outside world reports."""
-    state = getattr(world.outside, "state", None)
-    return copy.deepcopy(state() if callable(state) else getattr(world.outside, "__dict__", None))
+    return copy.deepcopy(outside_state(world.outside))
 
 
 class _Spinning(trio.abc.Instrument):

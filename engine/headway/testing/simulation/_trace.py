@@ -6,10 +6,13 @@ Times are virtual seconds since the start of the run.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
 from headway.resource import Key, Kind, Within, pb
 
+OVER = "the scenario is over"
+"""The beginning of the entry that ends the scenario in a trace."""
 _EVERYTHING = Within()
 
 
@@ -204,6 +207,7 @@ class Trace:
         checkpoints: the checkpoints worth a crash, by process and number: each is the first one after a message between
             the process and the server that is not a step.
         upgrades: the processes that were upgraded, by name, each with the number of steps begun before.
+        outside: what the world outside contains, at the start and after each call that has changed that.
         looks: the number of steps begun before each look of the program at the wall clock.
         events: the events that engines reported.
     """
@@ -215,6 +219,7 @@ class Trace:
         self.reconciles: list[Reconcile] = []
         self.checkpoints: list[tuple[str, int]] = []
         self.upgrades: list[tuple[str, int]] = []
+        self.outside: list[frozenset[tuple[str, Hashable]]] = []
         self.looks: list[int] = []
         self.events: list[Any] = []
 

@@ -32,6 +32,7 @@ from headway.testing.simulation._fault_base import Settled as Settled
 from headway.testing.simulation._fault_base import Slow as Slow
 from headway.testing.simulation._fault_base import Spaced as Spaced
 from headway.testing.simulation._fault_base import StepFault as StepFault
+from headway.testing.simulation._fault_base import TickDuring as TickDuring
 from headway.testing.simulation._peer_faults import HOME as HOME
 from headway.testing.simulation._peer_faults import MESSAGE_FAULTS as MESSAGE_FAULTS
 from headway.testing.simulation._peer_faults import AtPeer as AtPeer
@@ -297,6 +298,7 @@ FAULTS: tuple[type[Fault], ...] = (
     CrashAt,
     NewRun,
     ChangeInTick,
+    TickDuring,
     Relay,
     Interim,
     WallJump,

@@ -1,0 +1,87 @@
+"""The order in which plans are tried: each kind of plan gets a fair share, however short the time is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headway.testing.simulation import faults
+from headway.testing.simulation._trace import Step, Trace
+from headway.testing.simulation.faults import Plan
+
+_SHARES = {
+    "crash_after": 4,
+    "slow": 2,
+    "change_during": 2,
+    "commit_late": 2,
+    "stall": 2,
+    "answer_lost": 2,
+    "not_done": 2,
+    "repeat": 0.5,
+    "drop": 0.5,
+    "lease_lost": 0.5,
+    "server_restart": 0.5,
+}
+"""The number of plans of a kind that are tried in a turn, if it is not one. The kinds that find most have more."""
+
+
+def in_fair_turns(plans: Iterable[Plan], first: Trace, settled: Trace) -> list[Plan]:
+    """Return plans in turns of all kinds, those of a kind in an order in which the first ones differ most.
+
+    Args:
+        first: the run from which the numbers in the plans are taken.
+        settled: the run from which those of `ChangeDuring` are taken.
+    """
+    kinds: dict[str, list[Plan]] = {}
+    for plan in plans:
+        kinds.setdefault(_kind(plan), []).append(plan)
+    places = _Places(first, settled)
+    ordered: list[tuple[float, int, Plan]] = []
+    for at, (kind, mine) in enumerate(kinds.items()):
+        share = _SHARES.get(kind, 1)
+        ordered += [((number + 1) / share, at, plan) for number, plan in enumerate(places.unlike_first(mine))]
+    return [plan for _, _, plan in sorted(ordered, key=lambda each: each[:2])]
+
+
+def _kind(plan: Plan) -> str:
+    """Return the names of a plan's faults."""
+    return "; ".join(f"{each.side}: {each.fault.name}" if isinstance(each, faults.AtPeer) else each.name for each in plan)
+
+
+class _Places:
+    """The calls and changes of a run, to see which faults strike a similar one."""
+
+    def __init__(self, first: Trace, settled: Trace) -> None:
+        self._steps = {each.number: each for each in first.steps}
+        self._settled = {each.number: each for each in settled.steps}
+        self._commits = {each.revision: each for each in first.commits}
+
+    def unlike_first(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Return plans of one kind: for each sort of call or change the first one, then each last one, then the rest.
+
+        Nothing comes after the last one that could hide what it has done.
+        """
+        sorts: dict[object, list[Plan]] = {}
+        for plan in plans:
+            sorts.setdefault(self._sort(plan), []).append(plan)
+        ranks: dict[int, tuple[int, int]] = {}
+        for number, (sort, mine) in enumerate(sorts.items()):
+            first_and_last = mine if sort is None else [*mine[:1], *mine[:0:-1][:1], *mine[1:-1]]
+            ranks |= {id(plan): (rank, number) for rank, plan in enumerate(first_and_last)}
+        return sorted(plans, key=lambda plan: ranks[id(plan)])
+
+    def _sort(self, plan: Plan) -> object:
+        fault: Any = plan[0] if len(plan) == 1 else None
+        steps = self._settled if isinstance(fault, faults.ChangeDuring) else self._steps
+        if isinstance(fault, faults.StepFault) and fault.step in steps:
+            # Faults of one kind may also differ by how long they last.
+            return (_sort_of(steps[fault.step]), getattr(fault, "seconds", 0.0))
+        if isinstance(fault, faults.ChangeFault) and fault.revision in self._commits:
+            commit = self._commits[fault.revision]
+            return (commit.kind, commit.what, commit.by)
+        return None
+
+
+def _sort_of(step: Step) -> object:
+    """Return what a call has in common with those that the same lines of the program make for other keys."""
+    return (step.by.controller, step.by.function, step.method.partition("(")[0], step.kind, step.write)
