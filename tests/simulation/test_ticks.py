@@ -151,7 +151,9 @@ async def provisioned(world: simulation.World) -> None:
 def test_tick_between_two_calls_of_a_reconcile_is_found() -> None:
     """The sweep removes a machine that is made, but not recorded yet. The program makes it again, without its data."""
     app = provisioning(by_policy=True)
-    with pytest.raises(simulation.Refuted, match="outside.machines: a was removed and made again; without faults: never"):
+    with pytest.raises(
+        simulation.Refuted, match="outside.machines: a was removed and made again; without faults: never"
+    ):
         simulation.explore(app, provisioned, outside=Cloud, plan="tick_during(2, 2)")
 
 

@@ -8,7 +8,7 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _fault_base, faults, _trace  the faults of a plan; what happened in a run
     _peer_faults                 the faults of peerings
     _oracles, _contents          what is wrong with a run by itself; the fields of its resources
-    _times                       the times in them, which differ from run to run
+    _times, _slots               the times in them, which differ from run to run; what is made for each time
     _allowed, _compared          what may differ between two runs; what does
     _plans, _schedules           the faults and schedules to try
     _tick_plans, _order          what the program does by its own clock; the order in which plans are tried

@@ -24,6 +24,7 @@ from headway.testing.simulation._pace import DELETED
 from headway.testing.simulation._reference import Refuted, long_enough, patient, reference
 from headway.testing.simulation._run import run
 from headway.testing.simulation._setting import Setting
+from headway.testing.simulation._slots import without_slots
 from headway.testing.simulation._trace import Committed, Step
 from headway.testing.simulation.faults import Plan
 
@@ -307,7 +308,14 @@ class Measure:
                 return True
         if result.findings:
             return False
+        if any(faults.jumps_forward(each) for each in plan):
+            return not self._compared_without_slots(result, rights, allowed)
         return not self._compared_late(result, rights, counts=counts, allowed=allowed)
+
+    def _compared_without_slots(self, result: Result, rights: list[Result], allowed: Allowed) -> list[Finding]:
+        """Compare a run whose clock has jumped forward, where things for a time of the clock may be skipped or late."""
+        later = [*self._patient, *self._late.later(result)]
+        return compared(*without_slots(result, [*rights, *later]), counts=True, allowed=allowed, slow=self._late.slow)
 
     def _is_repeated(self, plan: Plan, fault: faults.StepFault, result: Result) -> bool:
         """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""

@@ -45,7 +45,9 @@ def in_fair_turns(plans: Iterable[Plan], first: Trace, settled: Trace) -> list[P
 
 def _kind(plan: Plan) -> str:
     """Return the names of a plan's faults."""
-    return "; ".join(f"{each.side}: {each.fault.name}" if isinstance(each, faults.AtPeer) else each.name for each in plan)
+    return "; ".join(
+        f"{each.side}: {each.fault.name}" if isinstance(each, faults.AtPeer) else each.name for each in plan
+    )
 
 
 class _Places:

@@ -271,6 +271,11 @@ class WallJump(Fault):
     seconds: float = -600.0
 
 
+def jumps_forward(fault: Fault) -> bool:
+    """Return True if a clock shows a later time afterwards than it would have."""
+    return isinstance(fault, ClockJump | WallJump) and fault.seconds > 0
+
+
 STEP_FAULTS: tuple[type[StepFault], ...] = (
     CrashBefore,
     CrashAfter,
