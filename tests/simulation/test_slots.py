@@ -47,7 +47,7 @@ def mailing(*, once: bool) -> simulation.MakeApp:
             digest = rt.resource(request)
             if digest is None:
                 return None
-            now = datetime.datetime.now()
+            now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
             slot = now.replace(minute=now.minute - now.minute % 10, second=0, microsecond=0)
             last = digest.metadata.get("last", "")
             if last and slot.isoformat() > last:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import headway
@@ -134,7 +136,8 @@ def provisioning(*, by_policy: bool) -> simulation.MakeApp:
         @app.timer(SWEEP, every=60)
         async def sweep(rt: headway.Runtime, _: headway.Resource[Sweep]) -> None:
             for name in await process.outside.names():
-                if await rt.strong.get(POLICY if by_policy else MACHINE, name) is None:
+                record: headway.ResourceType[Any] = POLICY if by_policy else MACHINE
+                if await rt.strong.get(record, name) is None:
                     await process.outside.terminate(name)
 
         return app
@@ -152,7 +155,7 @@ def test_tick_between_two_calls_of_a_reconcile_is_found() -> None:
     """The sweep removes a machine that is made, but not recorded yet. The program makes it again, without its data."""
     app = provisioning(by_policy=True)
     with pytest.raises(
-        simulation.Refuted, match="outside.machines: a was removed and made again; without faults: never"
+        simulation.Refuted, match=r"outside\.machines: a was removed and made again; without faults: never"
     ):
         simulation.explore(app, provisioned, outside=Cloud, plan="tick_during(2, 2)")
 

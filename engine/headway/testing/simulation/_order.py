@@ -9,20 +9,27 @@ from headway.testing.simulation import faults
 from headway.testing.simulation._trace import Step, Trace
 from headway.testing.simulation.faults import Plan
 
+_PACES = (faults.Spaced, faults.Settled, faults.Hurried)
 _SHARES = {
     "crash_after": 4,
-    "slow": 2,
-    "change_during": 2,
+    "change_during": 3,
+    "relay": 3,
+    "interim": 3,
     "commit_late": 2,
-    "stall": 2,
-    "answer_lost": 2,
-    "not_done": 2,
-    "repeat": 0.5,
+    "commit_last": 2,
+    "crash_at": 2,
+    "tick_during": 2,
+    "wall_jump": 2,
+    "stall": 0.5,
+    "hide": 0.5,
     "drop": 0.5,
-    "lease_lost": 0.5,
+    "repeat": 0.5,
+    "history_lost": 0.5,
     "server_restart": 0.5,
 }
-"""The number of plans of a kind that are tried in a turn, if it is not one. The kinds that find most have more."""
+"""The number of plans of a kind in a turn, if it is not one. The kinds that find most bugs have more."""
+_SHARE_AT_A_PACE = 0.5
+"""The number for a fault at another pace of the users, of which there are many kinds."""
 
 
 def in_fair_turns(plans: Iterable[Plan], first: Trace, settled: Trace) -> list[Plan]:
@@ -38,7 +45,7 @@ def in_fair_turns(plans: Iterable[Plan], first: Trace, settled: Trace) -> list[P
     places = _Places(first, settled)
     ordered: list[tuple[float, int, Plan]] = []
     for at, (kind, mine) in enumerate(kinds.items()):
-        share = _SHARES.get(kind, 1)
+        share = _SHARE_AT_A_PACE if isinstance(mine[0][0], _PACES) else _SHARES.get(kind, 1)
         ordered += [((number + 1) / share, at, plan) for number, plan in enumerate(places.unlike_first(mine))]
     return [plan for _, _, plan in sorted(ordered, key=lambda each: each[:2])]
 

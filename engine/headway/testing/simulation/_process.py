@@ -278,7 +278,7 @@ class Process:
             self.kill()
 
     def note_outside(self, call: str) -> None:
-        """Record what the world outside contains after a call, and its state if a check of ``always`` may look at it."""
+        """Record what the world outside contains after a call, and its state if a check of ``always`` looks at it."""
         injector = self._injector
         if not injector.healed:
             there = things_in(outside_state(self._real_outside))

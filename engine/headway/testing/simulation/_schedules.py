@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headway.testing.simulation import faults
 from headway.testing.simulation._oracles import Result
 from headway.testing.simulation._plans import LeftOut, steps_of_the_scenario

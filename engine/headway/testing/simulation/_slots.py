@@ -1,8 +1,8 @@
 """What a program makes for a time of the clock, such as a mail for each full hour. Pure.
 
-If a clock jumps forward, no program can make what was due in between at its time. It may skip it, or make it late, all at
-once or for the last time only. So things that differ only by such a time count as one. A thing that is made twice for the
-same time is still there twice.
+If a clock jumps forward, no program can make what was due in between at its time. It may skip it, or make it late, all
+at once or for the last time only. So things that differ only by such a time count as one. A thing that is made twice
+for the same time is still there twice.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _of_result(result: Result, span: tuple[float, float]) -> Result:
         end[places[place]] = masked(result.end[place], span)
     counts: Counter[Any] = Counter()
     for (kind, key, what), count in result.counts.items():
-        place = (kind, (*key[:2], masked(key[2], span)), what)
-        counts[place] = max(count, counts[place])
+        counted = (kind, (*key[:2], masked(key[2], span)), what)
+        counts[counted] = max(count, counts[counted])
     return dataclasses.replace(
         result, contents=contents, end=end, counts=counts, outside=_of_value(result.outside, span)
     )

@@ -55,8 +55,7 @@ class World:
     Attributes:
         outside: the outside world, without faults.
         processes: the processes that run the controllers.
-        clock: the virtual clock.
-        clocks: the clocks that the program sees.
+        clock, clocks: Trio's clock, and those that the program sees.
         pace: the pace of the users.
         injector: applies the faults.
         trace: everything that has happened.
@@ -88,7 +87,7 @@ class World:
     ) -> None:
         self._setting = setting
         self.side = side
-        self.clock = clock or JumpingClock()
+        self.clock: Clock = clock or JumpingClock()
         self.injector = Injector(plan, self.clock, most_steps=most_steps)
         if of is not None:
             self.injector.trace = PeersTrace(side, of.trace)
