@@ -16,6 +16,7 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _always, _late_writes        what must hold at all times; writes when all work is done
     _causes, _excerpt            the entries that findings are about; the part of a trace that is shown
     _blind, _made_again          changes that a write has destroyed; things outside that were made again
+    _steady                      reconciles that write something else for no reason
     _report                      what is printed
     _page, _story_file           a story as a page, with the parts in `_page_parts.py`; the file it is written to
     _shrink                      the search for the simplest plan that refutes

@@ -25,6 +25,7 @@ from headway.testing.simulation._reference import Refuted, long_enough, patient,
 from headway.testing.simulation._run import run
 from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._slots import without_slots
+from headway.testing.simulation._steady import unsteady
 from headway.testing.simulation._trace import Committed, Step
 from headway.testing.simulation.faults import Plan
 
@@ -242,15 +243,19 @@ class Measure:
         if len(plan) and self._changes_what_is_deleted(result):
             self._deleted.append(str(plan))
             return list(result.findings)
-        return [*self._overwritten(plan, result), *self._judged(plan, result), *self._made_again(plan, result)]
+        return [*self._overwritten(plan, result), *self._judged(plan, result), *self._momentary(plan, result)]
 
-    def _made_again(self, plan: Plan, result: Result) -> list[Finding]:
-        """Return findings about things outside that the program made again, if nothing but the timing is to blame."""
-        if not len(plan) or not all(isinstance(each, _ONLY_TIMING) for each in plan):
-            return []
-        if not made_again(result, self.references, self._allowed):
+    def _momentary(self, plan: Plan, result: Result) -> list[Finding]:
+        """Return findings about what was wrong for a moment, and that the program has corrected since."""
+        if not len(plan) or any(isinstance(each, faults.Restore | faults.WallJump | faults.ClockJump) for each in plan):
             return []
         paces = [of for _, of in self.paces]
+        if unsteady(result, self.references):
+            return unsteady(result, [*self.references, *self._patient, *paces, self.twin])
+        # If nothing but the timing is to blame.
+        only_timing = all(isinstance(each, _ONLY_TIMING) for each in plan)
+        if not only_timing or not made_again(result, self.references, self._allowed):
+            return []
         return made_again(result, [*self.references, *self._patient, *paces, self.twin], self._allowed)
 
     def _changes_what_is_deleted(self, result: Result) -> bool:

@@ -150,7 +150,12 @@ class Reconciled:
 
 @dataclasses.dataclass(slots=True)
 class Step:
-    """A call made by a function of the program, and its outcome. ``revision`` is 0 unless it changed something."""
+    """A call made by a function of the program, and its outcome.
+
+    Attributes:
+        revision: the revision of the change that it has made; 0 if it changed nothing.
+        answer: what it has told the program: the reply of the world outside, or the versions that were read.
+    """
 
     at: float
     number: int
@@ -161,6 +166,7 @@ class Step:
     write: bool
     outcome: str = "under way"
     revision: int = 0
+    answer: str = dataclasses.field(default="", repr=False)
 
     def __str__(self) -> str:
         where = named(self.kind, self.key) if self.key[2] else f"{self.kind[1]}s" if self.kind[1] else ""
