@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ _STEPS_ALLOWED = 2000
 _STORE_GOES_BACK = (Restore, PeerRestored, PeerRolledBack)
 _ROUNDS = 5
 """How often a program may do something at a time of its own, and wait again, before it should be quiet."""
+_NEW_OBJECTS = 50_000
+"""The number of new objects after which the garbage collector looks at them."""
 _NOTHING_WAITS = 10.0
 """The seconds of the quiet time if no function of the program waits for a time: what Headway does by itself shows."""
 _TASK_STEPS = 1_000_000
@@ -66,7 +69,7 @@ def run(
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
     findings: list[Finding] = []
-    with _deterministic(plan.seed, draw), own_clocks(*setting.owners):
+    with _deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
         world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look)
         run_it = partial(_live, world, setting, findings, rival, more)
         trio.run(run_it, clock=world.clock, instruments=[_Spinning(world.injector)])
@@ -303,6 +306,18 @@ class _Spinning(trio.abc.Instrument):
         if self._tasks > _TASK_STEPS:
             self._tasks = 0
             self._injector.give_up(f"tasks have run {_TASK_STEPS} steps while no time passed, and there is no end")
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """Let Python's garbage collector look at more new objects at a time. A run makes many, and soon ends."""
+    before = gc.get_threshold()
+    if 0 < before[0] < _NEW_OBJECTS:
+        gc.set_threshold(_NEW_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextmanager
