@@ -172,9 +172,12 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
 
 
 def _quiet_time(world: World, setting: Setting, quiet: float) -> float:
-    """Return the seconds of the quiet time. They are few if no function of the program waits for a time."""
+    """Return the seconds of the quiet time. They are few if no function of the program waits for a time.
+
+    A function that runs beside the controllers may fail, and its process then waits for its next life.
+    """
     wait = longest_wait(world.processes)
-    if not wait and not setting.peers:
+    if not wait and not setting.peers and not setting.beside:
         return min(quiet, _NOTHING_WAITS)
     return max(quiet, wait) if setting.long else quiet
 
