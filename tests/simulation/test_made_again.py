@@ -18,7 +18,9 @@ def _result(*states: dict[str, Any]) -> simulation.Result:
     return simulation.Result(trace, {}, {}, None, ())
 
 
-ONE, NONE, TWO = {"disks": {"a": 10}}, {"disks": {}}, {"disks": {"b": 10}}
+ONE: dict[str, Any] = {"disks": {"a": 10}}
+NONE: dict[str, Any] = {"disks": {}}
+TWO: dict[str, Any] = {"disks": {"b": 10}}
 
 
 @pytest.mark.parametrize(

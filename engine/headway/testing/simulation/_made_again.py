@@ -1,7 +1,7 @@
-"""Things in the world outside that were there, were gone and are there again. Pure.
+"""Things in the world outside that a program has removed and made again. Pure.
 
-A program that corrects itself may end as it should although it has removed what it had no reason to remove: a disk is
-there again, but empty. Without faults nothing is removed then, or as many things are.
+A program that corrects itself may end as it should, although it has removed a thing by mistake: the disk exists
+again, but it is empty. Without faults, nothing is removed and made again, or just as much.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Thing = tuple[str, Hashable]
 
 
 def things_in(state: Any) -> frozenset[Thing]:
-    """Return what the parts of a state contain: the keys of mappings, and the values of lists and sets."""
+    """Return the contents of the parts of a state: the keys of mappings, and the values of lists and sets."""
     if not isinstance(state, Mapping):
         return frozenset()
     found: set[Thing] = set()
@@ -55,7 +55,7 @@ def _by_part(things: Iterable[Thing]) -> Counter[str]:
 
 
 def _again(trace: Trace) -> list[Thing]:
-    """Return the things that came back, once for each time. What was there at the start is not the program's."""
+    """Return the things that came back, once for each time. Those that existed at the start are not the program's."""
     if not trace.outside:
         return []
     seen: set[Thing] = set()

@@ -1,4 +1,4 @@
-"""The order in which plans are tried: each kind of plan gets a fair share, however short the time is. Pure."""
+"""The order of the plans that are tried: each kind of plan gets a fair share, however short the time is. Pure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _SHARES = {
 }
 """The number of plans of a kind in a turn, if it is not one. The kinds that find most bugs have more."""
 _SHARE_AT_A_PACE = 0.5
-"""The number for a fault at another pace of the users, of which there are many kinds."""
+"""The same for a fault at another pace of the users. There are many such kinds."""
 
 
 def in_fair_turns(plans: Iterable[Plan], first: Trace, settled: Trace) -> list[Plan]:
-    """Return plans in turns of all kinds, those of a kind in an order in which the first ones differ most.
+    """Return plans in turns of all kinds, and within a kind the plans that differ most first.
 
     Args:
         first: the run from which the numbers in the plans are taken.
@@ -92,5 +92,5 @@ class _Places:
 
 
 def _sort_of(step: Step) -> object:
-    """Return what a call has in common with those that the same lines of the program make for other keys."""
+    """Return a value that is equal for the calls that the same lines of the program make for several keys."""
     return (step.by.controller, step.by.function, step.method.partition("(")[0], step.kind, step.write)

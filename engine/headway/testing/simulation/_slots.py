@@ -1,4 +1,4 @@
-"""What a program makes for a time of the clock, such as a mail for each full hour. Pure.
+"""The things that a program makes for a time of the clock, such as a mail for each full hour. Pure.
 
 If a clock jumps forward, no program can make what was due in between at its time. It may skip it, or make it late, all
 at once or for the last time only. So things that differ only by such a time count as one. A thing that is made twice
