@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 import headway
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Happened, Reconcile, Step, Trace, faults
+from headway.testing.simulation._order import in_fair_turns
 from headway.testing.simulation._plans import merges, pairs, single_faults
 
 _VALUES = {
@@ -141,12 +143,35 @@ def test_omitted_restores_are_reported() -> None:
     assert left_out["enough restores are tried"] == [faults.Restore(9, 1), faults.Restore(10, 1)]
 
 
-def test_kinds_of_faults_alternate() -> None:
-    planned, _ = single_faults(_trace((True, 2), (True, 3), (True, 4)), {TEAM, ACCOUNT})
-    sorts = len({each.name for each in planned})
-    assert len({each.name for each in planned[:sorts]}) == sorts
-    assert planned[sorts : sorts + 2] == [faults.CrashAfter(2), faults.CrashAfter(3)]
-    assert len(planned) == len(set(planned))
+def test_kinds_of_plans_take_turns_and_those_that_find_most_come_more_often() -> None:
+    trace = _trace((True, 2), (True, 3), (True, 4))
+    planned, _ = single_faults(trace, {TEAM, ACCOUNT})
+    found = in_fair_turns(map(simulation.Plan, planned), trace, trace)
+    kinds = {each.name for each in planned}
+    assert sorted(map(str, found)) == sorted(str(simulation.Plan(each)) for each in planned)
+    # Two turns, because some kinds come in every other one.
+    turns = max(next(at for at, plan in enumerate(found) if plan[0].name == kind) for kind in kinds)
+    counts = Counter(plan[0].name for plan in found[: turns + 1])
+    assert set(counts) == kinds
+    assert counts["crash_after"] == 3
+    assert counts["conflict"] == 2
+    assert counts["server_restart"] == 1
+
+
+def test_calls_of_another_sort_come_first_then_the_last_ones() -> None:
+    trace = Trace()
+    by = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "started", 1, {})
+    other = Reconcile(0.0, "p1", "others", TEAM, CORE, "started", 1, {})
+    for number, each in enumerate((by, by, by, by, other), 1):
+        trace.add(Step(0.0, number, each, "write", ACCOUNT, ADA, True, "done", number))
+    crashes = [simulation.Plan(faults.CrashBefore(number)) for number in range(1, 6)]
+    assert [plan[0].step for plan in in_fair_turns(crashes, trace, trace)] == [1, 5, 4, 2, 3]
+
+
+def test_plans_of_several_faults_keep_their_order() -> None:
+    trace = _trace((True, 2), (True, 3), (True, 4))
+    found = [simulation.Plan(faults.HandOver(one), faults.HandOver(2)) for one in (3, 1, 2)]
+    assert in_fair_turns(found, trace, trace) == found
 
 
 def test_crashes_at_checkpoints_are_a_reported_sample() -> None:

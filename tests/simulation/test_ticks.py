@@ -1,15 +1,17 @@
-"""Changes of users that fall into what a program does by its own clock."""
+"""What a program does by its own clock, and changes of users or calls of a reconcile that meet it."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 import headway
 from headway import field
 from headway.testing import simulation
-from headway.testing.simulation._plans import ticks
 from headway.testing.simulation._run import run
 from headway.testing.simulation._setting import Setting
+from headway.testing.simulation._tick_plans import changes_in_ticks, does_by_the_clock, ticks_during_calls
 
 
 @headway.message
@@ -19,6 +21,11 @@ class Machine:
 
 @headway.message
 class Policy:
+    note: str = field(1)
+
+
+@headway.message
+class Sweep:
     note: str = field(1)
 
 
@@ -39,6 +46,10 @@ class Cloud:
 types = headway.App("cloud")
 MACHINE = types.type("cloud", "v1", "Machine", Machine)
 POLICY = types.type("cloud", "v1", "Policy", Policy)
+SWEEP = types.type("cloud", "v1", "Sweep", Sweep)
+
+
+NONE = simulation.Plan()
 
 
 def sweeping(*, cloud_first: bool) -> simulation.MakeApp:
@@ -85,12 +96,14 @@ def test_sweep_that_lists_the_cloud_first_passes() -> None:
         assert simulation.explore(sweeping(cloud_first=True), scenario, outside=Cloud, plan=plan).runs
 
 
-def test_ticks_are_planned_only_for_programs_that_call_by_their_clock() -> None:
-    """The last change comes first, in each of the first calls."""
-    setting = Setting(app=sweeping(cloud_first=True), scenario=scenario, outside=Cloud)
-    trace = run(setting, simulation.Plan()).trace
-    assert [str(each) for each in ticks(trace, 2)] == [f"change_in_tick(2, {call})" for call in (1, 2, 3)]
-    assert ticks(run(Setting(app=types_alone(), scenario=scenario), simulation.Plan()).trace, 2) == []
+def test_ticks_are_planned_only_for_programs_that_do_something_by_their_clock() -> None:
+    assert does_by_the_clock(run(Setting(app=sweeping(cloud_first=True), scenario=scenario, outside=Cloud), NONE))
+    # It writes after the restart at the end, but not by its clock.
+    assert not does_by_the_clock(run(Setting(app=types_alone(), scenario=scenario), NONE))
+
+
+def test_last_change_falls_into_each_of_the_first_calls() -> None:
+    assert [str(each) for each in changes_in_ticks(2)] == [f"change_in_tick(2, {call})" for call in (1, 2, 3)]
 
 
 def types_alone() -> headway.App:
@@ -101,7 +114,62 @@ def types_alone() -> headway.App:
     async def machines(rt: headway.Runtime, request: headway.Request[Machine]) -> None:
         machine = rt.resource(request)
         if machine is not None:
-            async with rt.conditions(machine) as conditions:
-                conditions.set("Ready", True)
+            await rt.client.apply(POLICY.new(machine.name, Policy()))
 
     return app
+
+
+def provisioning(*, by_policy: bool) -> simulation.MakeApp:
+    """Return a program that makes machines and records them as policies, and removes what is not recorded."""
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("cloud")
+        app.registry = types.registry
+
+        @app.controller(manages=MACHINE, watches=[headway.watch(POLICY, headway.mappers.same_name())])
+        async def machines(rt: headway.Runtime, request: headway.Request[Machine]) -> None:
+            machine = rt.resource(request)
+            if machine is not None:
+                await process.outside.ensure(machine.name, machine.data.image)
+                await rt.client.apply(POLICY.new(machine.name, Policy()))
+
+        @app.timer(SWEEP, every=60)
+        async def sweep(rt: headway.Runtime, _: headway.Resource[Sweep]) -> None:
+            for name in await process.outside.names():
+                record: headway.ResourceType[Any] = POLICY if by_policy else MACHINE
+                if await rt.strong.get(record, name) is None:
+                    await process.outside.terminate(name)
+
+        return app
+
+    return make
+
+
+async def provisioned(world: simulation.World) -> None:
+    await world.client.apply(SWEEP.new("all", Sweep()))
+    await world.client.apply(MACHINE.new("a", Machine(image="linux")))
+    await world.wait_idle()
+
+
+def test_tick_between_two_calls_of_a_reconcile_is_found() -> None:
+    """The sweep removes a machine that is made, but not recorded yet. The program makes it again, without its data."""
+    app = provisioning(by_policy=True)
+    with pytest.raises(
+        simulation.Refuted, match=r"outside\.machines: a was removed and made again; without faults: never"
+    ):
+        simulation.explore(app, provisioned, outside=Cloud, plan="tick_during(2, 2)")
+
+
+def test_sweep_by_what_is_there_first_passes() -> None:
+    for plan in ("tick_during(2, 1)", "tick_during(2, 2)"):
+        explored = simulation.explore(provisioning(by_policy=False), provisioned, outside=Cloud, plan=plan)
+        assert explored.struck
+        assert explored.runs
+
+
+def test_ticks_fall_between_two_calls_of_a_reconcile_first() -> None:
+    setting = Setting(app=provisioning(by_policy=False), scenario=provisioned, outside=Cloud)
+    planned = [str(each) for each in ticks_during_calls(run(setting, simulation.Plan.parse("settled()")))]
+    # The third call writes after the others of its reconcile; the first call of all is the sweep's own.
+    assert planned[0] == "tick_during(2, 3)"
+    assert planned[-2:] == ["tick_during(2, 1)", "tick_during(1, 1)"]

@@ -8,17 +8,20 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _fault_base, faults, _trace  the faults of a plan; what happened in a run
     _peer_faults                 the faults of peerings
     _oracles, _contents          what is wrong with a run by itself; the fields of its resources
-    _times                       the times in them, which differ from run to run
+    _times, _slots               the times in them, which differ from run to run; what is made for each time
     _allowed, _compared          what may differ between two runs; what does
     _plans, _schedules           the faults and schedules to try
+    _tick_plans, _order          what the program does by its own clock; the order in which plans are tried
     _peer_oracles, _peer_plans   the rules of peerings; the faults of peerings to try
     _always, _late_writes        what must hold at all times; writes when all work is done
     _causes, _excerpt            the entries that findings are about; the part of a trace that is shown
-    _blind                       changes that a write has destroyed
+    _blind, _made_again          changes that a write has destroyed; things outside that were made again
+    _steady                      reconciles that write something else for no reason
     _report                      what is printed
     _page, _story_file           a story as a page, with the parts in `_page_parts.py`; the file it is written to
     _shrink                      the search for the simplest plan that refutes
     _injector                    when each fault strikes
+    _jumping                     Trio's clock, which jumps while no task can run
     _clocks, _virtual_time       the clocks that the program sees
     _own_modules                 how its modules get them
     _wire, _store, _server       what the processes are connected to

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from trio.testing import MockClock
-
 from headway.base import WALL
 from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._jumping import Clock
 
 START = 1_772_619_630
 """The wall clock at the start of a run, in seconds since 1970: 2026-03-04 10:20:30 UTC."""
@@ -42,7 +41,7 @@ class Clocks:
     def __init__(
         self,
         injector: Injector,
-        clock: MockClock,
+        clock: Clock,
         process: Callable[[], tuple[str, int] | None],
         *,
         start: int = START,

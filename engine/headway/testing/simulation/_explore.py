@@ -21,6 +21,7 @@ from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._causes import located
 from headway.testing.simulation._measure import Measure
 from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._order import in_fair_turns
 from headway.testing.simulation._peer import Peer
 from headway.testing.simulation._peer_plans import peer_faults
 from headway.testing.simulation._plans import (
@@ -30,17 +31,17 @@ from headway.testing.simulation._plans import (
     interims,
     merges,
     single_faults,
-    ticks,
 )
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._process import Beside, MakeApp
 from headway.testing.simulation._reference import Refuted, noted, reference
 from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
-from headway.testing.simulation._schedules import calls_before_a_change, in_turns, slow_calls
+from headway.testing.simulation._schedules import calls_before_a_change, slow_calls
 from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._shrink import Refutation, simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
+from headway.testing.simulation._tick_plans import changes_in_ticks, does_by_the_clock, ticks_during_calls
 from headway.testing.simulation._world import Invariant, Scenario
 from headway.testing.simulation.faults import (
     FAULTS,
@@ -56,6 +57,7 @@ from headway.testing.simulation.faults import (
     Relay,
     Replaced,
     Restore,
+    TickDuring,
 )
 
 
@@ -295,16 +297,17 @@ def _plans(
         for each in at_another_pace(pace, result.trace, first.trace, kinds, processes)
         if all(fault.name not in without for fault in each)
     ]
-    turns = [each for pair in zip_longest(slower, paced) for each in pair if each is not None]
-    if ChangeInTick.name not in without:
-        turns = [*ticks(first.trace, len(first.asked)), *turns]
-    plans = in_turns([Plan(each) for each in singles], turns)
+    by_the_clock: list[Plan] = []
+    if does_by_the_clock(first):
+        by_the_clock += [] if TickDuring.name in without else ticks_during_calls(measure.settled)
+        by_the_clock += [] if ChangeInTick.name in without else changes_in_ticks(len(first.asked))
+    leading: list[Plan] = []
     if processes > 1 and HandOver.name not in without:
-        # After the first of each kind of fault, so that they are tried when the time is short.
-        kinds_of_faults = len({fault.name for plan in plans for fault in plan})
-        relay = [Plan(Relay())] if Relay.name not in without and len(first.asked) > 1 else []
-        visits = [] if Interim.name in without else interims(len(first.asked))
-        plans[kinds_of_faults:kinds_of_faults] = [*relay, *visits, *handovers(first.trace)]
+        leading += [Plan(Relay())] if Relay.name not in without and len(first.asked) > 1 else []
+        leading += [] if Interim.name in without else interims(len(first.asked))
+        leading += handovers(first.trace)
+    found = [*map(Plan, singles), *leading, *by_the_clock, *slower, *paced]
+    plans = in_fair_turns(found, first.trace, measure.settled.trace)
     skipped = {why: of for why, of in measure.skipped.items() if any(each.name != Hurried.name for each in of)}
     return [*plans, *pairs_of(singles, pairs)], {**pruned, **skipped}
 

@@ -93,6 +93,19 @@ class ChangeInTick(Fault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TickDuring(Fault):
+    """A call of a reconcile, after a change of the users, is slow until the program has done what it does by its clock.
+
+    The users make the change when a timer, a daemon or a requeue is due in a few seconds.
+    """
+
+    name = "tick_during"
+    # The number of the users' change, and the number of the call, counted from that change.
+    change: int
+    call: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hurried(Fault):
     """Users never wait until work is done."""
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from trio.testing import MockClock
 
 from headway.resource import Key, Kind
 from headway.testing.simulation import faults
+from headway.testing.simulation._jumping import Clock
 from headway.testing.simulation._trace import Happened, Reconcile, Step, Trace
 
 
@@ -39,7 +39,7 @@ class Injector:
 
     nursery: trio.Nursery
 
-    def __init__(self, plan: faults.Plan, clock: MockClock, *, most_steps: int) -> None:
+    def __init__(self, plan: faults.Plan, clock: Clock, *, most_steps: int) -> None:
         self.clock = clock
         self.trace = Trace()
         self.struck: list[faults.Fault] = []

@@ -27,6 +27,8 @@ from headway.testing.simulation._wire import ListCall, Wire, WireBroken, WireStr
 
 _WRITES = {"Write": "write", "WriteStatus": "write the status of", "Delete": "delete"}
 _READS = {"Read": "read", "List": "list", "ListByOwner": "list what belongs to"}
+_LONGEST_ANSWER = 2000
+"""The number of characters of an answer that are kept."""
 Call = Callable[[], Awaitable[Any]]
 
 
@@ -217,6 +219,8 @@ class Link(Wire):
         with self._injector.doing(step):
             reply = await self.through(call)
         step.outcome = "done"
+        if not step.write or not step.kind[1]:
+            step.answer = _answer(reply, outside=not step.kind[1])
         if step.revision:
             step.by.saw(step.kind, step.key, step.revision, "written")
         return reply
@@ -292,6 +296,17 @@ class Link(Wire):
 
     def _note_delivered(self, kind: Kind, what: str, revision: int) -> None:
         self._injector.trace.add(Delivered(trio.current_time(), self._process, kind, what, revision))
+
+
+def _answer(reply: Any, *, outside: bool) -> str:
+    """Return what a reply tells: the versions of resources, or a text of any other value."""
+    if outside:
+        return repr(reply)[:_LONGEST_ANSWER]
+    items = reply if isinstance(reply, list) else [reply]
+    found = [each.resource for each in items if getattr(each, "resource", None) is not None]
+    found += [change.resource for each in items if isinstance(each, Changes) for change in each.changes]
+    found += [each for item in items for each in getattr(item, "resources", ())]
+    return " ".join(f"{resource_id(each.id)} {each.version}" for each in found if each.id is not None)
 
 
 def _failure(error: Exception) -> str:

@@ -18,11 +18,14 @@ from headway.testing.simulation._blind import overwrites
 from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
 from headway.testing.simulation._late import Late
+from headway.testing.simulation._made_again import made_again
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._pace import DELETED
 from headway.testing.simulation._reference import Refuted, long_enough, patient, reference
 from headway.testing.simulation._run import run
 from headway.testing.simulation._setting import Setting
+from headway.testing.simulation._slots import without_slots
+from headway.testing.simulation._steady import unsteady
 from headway.testing.simulation._trace import Committed, Step
 from headway.testing.simulation.faults import Plan
 
@@ -30,6 +33,8 @@ _SEEDS = 3
 """The number of runs without faults in which users are as fast as the scenario, each with another order of tasks."""
 _SAID = 4
 """The number of differences that a refutation lists."""
+_ONLY_TIMING = (*faults.SCHEDULES, faults.ChangeInTick, faults.TickDuring)
+"""The faults under which every call is done once and answered, and no process dies."""
 _AT_ANY_PACE = frozenset(("again", "orphans", "deletion", "self-trigger", "fight"))
 """The oracles that hold however fast users are, even if the end depends on that."""
 
@@ -238,7 +243,20 @@ class Measure:
         if len(plan) and self._changes_what_is_deleted(result):
             self._deleted.append(str(plan))
             return list(result.findings)
-        return [*self._overwritten(plan, result), *self._judged(plan, result)]
+        return [*self._overwritten(plan, result), *self._judged(plan, result), *self._momentary(plan, result)]
+
+    def _momentary(self, plan: Plan, result: Result) -> list[Finding]:
+        """Return findings about what was wrong for a moment, and that the program has corrected since."""
+        if not len(plan) or any(isinstance(each, faults.Restore | faults.WallJump | faults.ClockJump) for each in plan):
+            return []
+        paces = [of for _, of in self.paces]
+        if unsteady(result, self.references):
+            return unsteady(result, [*self.references, *self._patient, *paces, self.twin])
+        # If nothing but the timing is to blame.
+        only_timing = all(isinstance(each, _ONLY_TIMING) for each in plan)
+        if not only_timing or not made_again(result, self.references, self._allowed):
+            return []
+        return made_again(result, [*self.references, *self._patient, *paces, self.twin], self._allowed)
 
     def _changes_what_is_deleted(self, result: Result) -> bool:
         """Return True if users have changed a resource that is being deleted, and did not do so in the first run."""
@@ -295,7 +313,14 @@ class Measure:
                 return True
         if result.findings:
             return False
+        if any(faults.jumps_forward(each) for each in plan):
+            return not self._compared_without_slots(result, rights, allowed)
         return not self._compared_late(result, rights, counts=counts, allowed=allowed)
+
+    def _compared_without_slots(self, result: Result, rights: list[Result], allowed: Allowed) -> list[Finding]:
+        """Compare a run whose clock has jumped forward, where things for a time of the clock may be skipped or late."""
+        later = [*self._patient, *self._late.later(result)]
+        return compared(*without_slots(result, [*rights, *later]), counts=True, allowed=allowed, slow=self._late.slow)
 
     def _is_repeated(self, plan: Plan, fault: faults.StepFault, result: Result) -> bool:
         """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""

@@ -22,6 +22,8 @@ _HELD = 10.0
 """The number of seconds that a call waits at most for the users' next change."""
 _AFTERWARDS = 1.0
 """The number of seconds that a call waits after that change, while everything else reacts to it."""
+_BEFORE_A_TICK = 5.0
+"""The number of seconds between a change of the users and the tick that falls into its handling."""
 _LONGEST_TICK = 3700.0
 """The number of seconds for which users wait for a call that the program makes by its own clock."""
 _EARLY = 3
@@ -41,11 +43,13 @@ class Pace:
             leads, otherwise it suspends the others.
         restore: restores the store's backup of a revision.
         begin_runs: lets each controller begin a new run in the process that leads.
+        next_wait: returns the seconds until the program does something by its own clock, or 0 if it does nothing.
     """
 
     lead: Callable[[int, bool], Awaitable[None]]
     restore: Callable[[int], Awaitable[None]]
     begin_runs: Callable[[], Awaitable[None]]
+    next_wait: Callable[[], float]
 
     def __init__(self, injector: Injector, plan: faults.Plan) -> None:
         self._injector = injector
@@ -56,6 +60,9 @@ class Pace:
             if isinstance(each, faults.NewRun) or (isinstance(each, faults.Restore) and not each.step)
         ]
         self._ticks = {each.change: each for each in plan if isinstance(each, faults.ChangeInTick)}
+        self._during_ticks = {each.change: each for each in plan if isinstance(each, faults.TickDuring)}
+        # The time when the program does something by its own clock, if a call is slow until then.
+        self._tick_at: float | None = None
         self._during = any(isinstance(each, faults.ChangeDuring) for each in plan)
         self._relays = any(isinstance(each, faults.Relay) for each in plan)
         # The process that leads from a change of the users on, by the number of changes before it.
@@ -85,7 +92,11 @@ class Pace:
         self._injector.changed(sys.maxsize)
 
     async def hold(self) -> None:
-        """Hold a call until users have made their next change and everything else has reacted to it."""
+        """Hold a call until users have made their next change, or a tick has come, and everything has reacted to it."""
+        if self._tick_at is not None:
+            at, self._tick_at = self._tick_at, None
+            await trio.sleep_until(max(at, trio.current_time()) + _AFTERWARDS)
+            return
         self._begun.set()
         with trio.move_on_after(_HELD):
             await self._changed.wait()
@@ -96,11 +107,20 @@ class Pace:
         tick = self._ticks.pop(len(self.asked) + 1, None)
         if tick is not None and not self._over:
             await idle()
+        if tick is not None and not self._over and 0 < self.next_wait() <= _LONGEST_TICK:
             self._injector.strike(tick)
             self._injector.hold_call(tick.call)
             with trio.move_on_after(_LONGEST_TICK):
                 await self._begun.wait()
             self._injector.hold_call(0)
+        during = self._during_ticks.pop(len(self.asked) + 1, None)
+        if during is not None and not self._over:
+            await idle()
+            if wait := self.next_wait():
+                self._injector.strike(during)
+                self._tick_at = trio.current_time() + wait
+                await trio.sleep(max(wait - _BEFORE_A_TICK, 0.0))
+                self._injector.hold_call(during.call)
         turn = len(self.asked) if self._relays else self._turns.get(len(self.asked))
         if turn is not None and not self._over:
             await self.lead(turn, not self.asked)

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from headway.testing.simulation import faults
-from headway.testing.simulation._trace import Committed, Happened, Step, Trace
+from headway.testing.simulation._trace import OVER, Committed, Happened, Step, Trace
 from headway.testing.simulation.faults import Fault, Plan
 
 _BEHINDS_A_STEP = 3
@@ -17,9 +17,6 @@ LeftOut = defaultdict[str, list[Fault]]
 _RESTORES = 8
 _IDLE_RESTORES = 3
 _NEW_RUNS = 6
-_TICKS = 9
-_CALLS = 3
-"""The number of calls by the clock into which the same change falls, each in a plan of its own."""
 _LATE = 45.0
 """A number of seconds longer than most callers of the world outside wait for an answer."""
 _AT_A_PACE = 8
@@ -45,10 +42,10 @@ _FORWARD = 3600.0
 def single_faults(
     trace: Trace, kinds: set[tuple[str, str]], processes: int = 1
 ) -> tuple[list[Fault], dict[str, list[Fault]]]:
-    """Return the faults to try alone, simplest first, and the ones left out, by reason."""
+    """Return the faults to try alone, by kind, and the ones left out, by reason."""
     left_out: LeftOut = defaultdict(list)
     steps = steps_of_the_scenario(trace)
-    by_name: dict[str, list[Fault]] = {}
+    found: list[Fault] = []
     for fault in (
         *_of_steps(steps, left_out),
         *_of_changes(trace, steps, kinds, left_out),
@@ -62,13 +59,7 @@ def single_faults(
         if processes == 1 and isinstance(fault, faults.HandOver):
             left_out["there is only one process"].append(fault)
             continue
-        by_name.setdefault(fault.name, []).append(fault)
-    # The kinds take turns, so that every kind has been tried when the time is up. After the first turn come the crashes
-    # after every write, which find most.
-    first = [of_a_sort.pop(0) for of_a_sort in by_name.values()]
-    crashes = by_name.pop(faults.CrashAfter.name, [])
-    turns = itertools.zip_longest(*by_name.values())
-    found = [*first, *crashes, *(fault for turn in turns for fault in turn if fault is not None)]
+        found.append(fault)
     return found, {why: pruned for why, pruned in left_out.items() if pruned}
 
 
@@ -115,20 +106,6 @@ def interims(changes: int) -> list[Plan]:
         for away in range(2, changes - length + 1)
     ]
     return found[:_INTERIMS]
-
-
-def ticks(trace: Trace, changes: int) -> list[Plan]:
-    """Return plans in which a change of the users falls into a call that the program makes by its own clock.
-
-    Calls in the quiet time after the scenario show that the program makes such calls. The last change comes first,
-    because nothing after it hides what it has met.
-    """
-    if len(trace.steps) == len(steps_of_the_scenario(trace)):
-        return []
-    found = [
-        Plan(faults.ChangeInTick(change, call)) for change in range(changes, 1, -1) for call in range(1, _CALLS + 1)
-    ]
-    return found[:_TICKS]
 
 
 def at_another_pace(
@@ -192,7 +169,7 @@ def steps_of_the_scenario(trace: Trace) -> list[Step]:
     """Return the steps before the end of the scenario: later ones get no faults."""
     steps: list[Step] = []
     for entry in trace.entries:
-        if isinstance(entry, Happened) and entry.text.startswith("the scenario is over"):
+        if isinstance(entry, Happened) and entry.text.startswith(OVER):
             break
         if isinstance(entry, Step):
             steps.append(entry)

@@ -21,6 +21,7 @@ from headway.run import ControllerStatus
 from headway.testing.simulation._beside import Besides
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
+from headway.testing.simulation._made_again import things_in
 from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._readers import Readers
 from headway.testing.simulation._tasks import all_tasks
@@ -92,7 +93,7 @@ class Process:
         beside: Sequence[Beside] = (),
     ) -> None:
         self._injector = injector
-        self._watch_outside = outside if watches_outside else None
+        self._real_outside, self._watches_outside = outside, watches_outside
         self._besides = Besides(beside, injector)
         self._readers = Readers()
         self.name = name
@@ -277,9 +278,14 @@ class Process:
             self.kill()
 
     def note_outside(self, call: str) -> None:
-        """Record the state of the world outside after a call, if a check of ``always`` may look at it."""
-        if self._watch_outside is not None:
-            self._injector.trace.add(OutsideChanged(trio.current_time(), call, copy.deepcopy(self._watch_outside)))
+        """Record what the world outside contains after a call, and its state if a check of ``always`` looks at it."""
+        injector = self._injector
+        if not injector.healed:
+            there = things_in(outside_state(self._real_outside))
+            if not injector.trace.outside or there != injector.trace.outside[-1]:
+                injector.trace.outside.append(there)
+        if self._watches_outside:
+            injector.trace.add(OutsideChanged(trio.current_time(), call, copy.deepcopy(self._real_outside)))
 
     def _report(self, event: object) -> None:
         if self.life:
@@ -309,6 +315,12 @@ class OutsideUnreachable(ConnectionError):
 
     A program catches it as a `ConnectionError`. An exception that the object itself raises is passed on unchanged.
     """
+
+
+def outside_state(outside: object) -> Any:
+    """Return the state that a world outside reports, or else its attributes."""
+    state = getattr(outside, "state", None)
+    return state() if callable(state) else getattr(outside, "__dict__", None)
 
 
 class Outside:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +25,10 @@ from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._late_writes import late_writes
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._own_modules import own_clocks
+from headway.testing.simulation._process import outside_state
 from headway.testing.simulation._rival import Rival
 from headway.testing.simulation._setting import Setting
-from headway.testing.simulation._trace import Trace
+from headway.testing.simulation._trace import OVER, Trace
 from headway.testing.simulation._waits import longest_wait
 from headway.testing.simulation._world import GivenUp, World
 from headway.testing.simulation.faults import HOME, AtPeer, PeerRestored, PeerRolledBack, Plan, Restore
@@ -35,6 +37,10 @@ _STEPS_ALLOWED = 2000
 _STORE_GOES_BACK = (Restore, PeerRestored, PeerRolledBack)
 _ROUNDS = 5
 """How often a program may do something at a time of its own, and wait again, before it should be quiet."""
+_NEW_OBJECTS = 50_000
+"""The number of new objects after which the garbage collector looks at them."""
+_NOTHING_WAITS = 10.0
+"""The seconds of the quiet time if no function of the program waits for a time: what Headway does by itself shows."""
 _TASK_STEPS = 1_000_000
 """The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
 
@@ -63,7 +69,7 @@ def run(
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
     findings: list[Finding] = []
-    with _deterministic(plan.seed, draw), own_clocks(*setting.owners):
+    with _deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
         world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look)
         run_it = partial(_live, world, setting, findings, rival, more)
         trio.run(run_it, clock=world.clock, instruments=[_Spinning(world.injector)])
@@ -121,7 +127,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
         GivenUp: if the world does not become idle.
     """
     for each in world.everyone:
-        each.injector.note("the scenario is over; no more faults")
+        each.injector.note(f"{OVER}; no more faults")
         each.injector.heal()
         each.release()
     world.network.heal()
@@ -135,7 +141,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     writes, outside = _writes(world), _outside(world)
     if setting.quiet is not None:
         due = world.scheduled()
-        await world.sleep(max(setting.quiet, longest_wait(world.processes)) if setting.long else setting.quiet)
+        await world.sleep(_quiet_time(world, setting, setting.quiet))
         await world.wait_idle()
         _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s {after}", due)
         writes = _writes(world)
@@ -163,6 +169,17 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     took = trio.current_time() - before
     if took > 10:
         findings.append(Finding("shutdown", f"the processes took {took:.0f} s to end"))
+
+
+def _quiet_time(world: World, setting: Setting, quiet: float) -> float:
+    """Return the seconds of the quiet time. They are few if no function of the program waits for a time.
+
+    A function that runs beside the controllers may fail, and its process then waits for its next life.
+    """
+    wait = longest_wait(world.processes)
+    if not wait and not setting.peers and not setting.beside:
+        return min(quiet, _NOTHING_WAITS)
+    return max(quiet, wait) if setting.long else quiet
 
 
 async def _let_timers_end(world: World, quiet: float) -> str:
@@ -271,8 +288,7 @@ def _self_trigger(key: str, event: events.SelfTriggered, trace: Trace) -> Findin
 
 def _outside(world: World) -> Any:
     """Return the state that the outside world reports."""
-    state = getattr(world.outside, "state", None)
-    return copy.deepcopy(state() if callable(state) else getattr(world.outside, "__dict__", None))
+    return copy.deepcopy(outside_state(world.outside))
 
 
 class _Spinning(trio.abc.Instrument):
@@ -293,6 +309,18 @@ class _Spinning(trio.abc.Instrument):
         if self._tasks > _TASK_STEPS:
             self._tasks = 0
             self._injector.give_up(f"tasks have run {_TASK_STEPS} steps while no time passed, and there is no end")
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """Let Python's garbage collector look at more new objects at a time. A run makes many, and soon ends."""
+    before = gc.get_threshold()
+    if 0 < before[0] < _NEW_OBJECTS:
+        gc.set_threshold(_NEW_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextmanager

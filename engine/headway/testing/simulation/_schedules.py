@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
-
 from headway.testing.simulation import faults
 from headway.testing.simulation._oracles import Result
 from headway.testing.simulation._plans import LeftOut, steps_of_the_scenario
-
-_APART = 3
-"""Of the plans, every third one is a schedule, until all of these have been tried."""
 
 
 def slow_calls(first: Result, left_out: LeftOut) -> list[faults.Fault]:
@@ -30,9 +24,3 @@ def calls_before_a_change(settled: Result) -> list[faults.Fault]:
     """Return the calls before the users' last change, in the run whose users wait after each change."""
     last = settled.asked[-1][0] if settled.asked else 0
     return [faults.ChangeDuring(each.number) for each in settled.trace.steps if each.number <= last]
-
-
-def in_turns(found: Sequence[faults.Plan], schedules: Sequence[faults.Plan]) -> list[faults.Plan]:
-    """Return plans with faults and with schedules in turns, so that some of each are tried before the time is up."""
-    others = [found[at : at + _APART - 1] for at in range(0, len(found), _APART - 1)]
-    return [each for some, one in zip_longest(others, schedules) for each in (*(some or ()), *([one] if one else ()))]

@@ -36,6 +36,7 @@ _SIMPLEST_FIRST: tuple[type[Fault], ...] = (
     faults.Hide,
     faults.Replaced,
     faults.ChangeInTick,
+    faults.TickDuring,
     faults.NewRun,
     faults.HandOver,
     faults.LeaseLost,

@@ -24,6 +24,10 @@ _TOKEN = re.compile(
     rf"|{_OF_DAY}|{_NUMBER}"
 )
 _CLOCK = re.compile(_OF_DAY)
+_A_TIME = "(time)"
+_SERIES = re.compile(r"(['\"]?\(time\)['\"]?)(?:, \1)+")
+_NEAR = 3600.0
+"""The number of seconds before and after a run within which a time is one of the run's."""
 _DAY = 86_400.0
 _YEAR = 365 * _DAY
 _UNITS = ((1.0, 20 * _YEAR), (1e3, 20 * _YEAR), (1e6, 20 * _YEAR), (1e9, 20 * _YEAR), (1 / 60, _YEAR))
@@ -72,6 +76,16 @@ def aligned(result: Result, rights: Sequence[Result], other: Result | None = Non
         if outside == each.outside:
             break
     return dataclasses.replace(result, end=end, contents=contents, counts=counts, outside=outside)
+
+
+def masked(text: str, span: tuple[float, float]) -> str:
+    """Return a text with one word for each series of different times near a span of the wall clock."""
+    aligner = Aligner(span, span)
+    times = [token for token in _TOKEN.findall(text) if aligner.is_near(token)]
+    if not times:
+        return text
+    made = _TOKEN.sub(lambda found: _A_TIME if found[0] in times else found[0], text)
+    return _SERIES.sub(r"\1", made) if len(set(times)) == len(times) else made
 
 
 def _text_of(text: str, place: Place, wall: tuple[float, float], rights: Sequence[Result], other: Result | None) -> str:
@@ -220,6 +234,13 @@ class Aligner:
             return False
         numbers = [_number(each) for each in (got, right, other)]
         return None not in numbers and self._are_near(numbers[0] or 0.0, numbers[1] or 0.0)
+
+    def is_near(self, token: str) -> bool:
+        """Return True if a token is a time of the runs, or of the hour before or after them."""
+        time = self._time(token)
+        if time is not None:
+            return self._low - _NEAR <= time <= self._high + _NEAR
+        return _CLOCK.fullmatch(token) is not None and self._is_of_day(token)
 
     def _is_of_day(self, token: str) -> bool:
         """Return True if a time of the day is within the run, with a tolerance of one minute."""

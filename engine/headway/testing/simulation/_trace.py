@@ -6,10 +6,13 @@ Times are virtual seconds since the start of the run.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
 from headway.resource import Key, Kind, Within, pb
 
+OVER = "the scenario is over"
+"""The beginning of the entry that ends the scenario in a trace."""
 _EVERYTHING = Within()
 
 
@@ -147,7 +150,12 @@ class Reconciled:
 
 @dataclasses.dataclass(slots=True)
 class Step:
-    """A call made by a function of the program, and its outcome. ``revision`` is 0 unless it changed something."""
+    """A call made by a function of the program, and its outcome.
+
+    Attributes:
+        revision: the revision of the change that it has made; 0 if it changed nothing.
+        answer: what it has told the program: the reply of the world outside, or the versions that were read.
+    """
 
     at: float
     number: int
@@ -158,6 +166,7 @@ class Step:
     write: bool
     outcome: str = "under way"
     revision: int = 0
+    answer: str = dataclasses.field(default="", repr=False)
 
     def __str__(self) -> str:
         where = named(self.kind, self.key) if self.key[2] else f"{self.kind[1]}s" if self.kind[1] else ""
@@ -204,6 +213,7 @@ class Trace:
         checkpoints: the checkpoints worth a crash, by process and number: each is the first one after a message between
             the process and the server that is not a step.
         upgrades: the processes that were upgraded, by name, each with the number of steps begun before.
+        outside: what the world outside contains, at the start and after each call that has changed that.
         looks: the number of steps begun before each look of the program at the wall clock.
         events: the events that engines reported.
     """
@@ -215,6 +225,7 @@ class Trace:
         self.reconciles: list[Reconcile] = []
         self.checkpoints: list[tuple[str, int]] = []
         self.upgrades: list[tuple[str, int]] = []
+        self.outside: list[frozenset[tuple[str, Hashable]]] = []
         self.looks: list[int] = []
         self.events: list[Any] = []
 

@@ -19,10 +19,19 @@ def longest_wait(processes: Iterable[Process]) -> float:
 
     A requeue or a timer waits in a queue. A daemon, a source and a delay in memory wait in a task of the program.
     """
+    return max(_waits(processes), default=0.0)
+
+
+def next_wait(processes: Iterable[Process]) -> float:
+    """Return the seconds until the next thing that the program waits for, or 0 if there is nothing."""
+    return min(_waits(processes), default=0.0)
+
+
+def _waits(processes: Iterable[Process]) -> list[float]:
     alive = {each for each in processes if each.life}
     now = trio.current_time()
     due = [*_of_tasks(alive), *(due for process in alive for due in process.due())]
-    return max((each - now for each in due if 0 < each - now <= LONGEST), default=0.0)
+    return [each - now for each in due if 0 < each - now <= LONGEST]
 
 
 def _of_tasks(alive: set[Process]) -> Iterator[float]:

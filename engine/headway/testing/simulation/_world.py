@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, cast
 
 import trio
-from trio.testing import MockClock
 
 from headway.client import Client
 from headway.controller import App
@@ -20,6 +19,7 @@ from headway.testing.simulation._clocks import LOOK, Clocks
 from headway.testing.simulation._free_shards import FreeShards
 from headway.testing.simulation._injector import GivenUp as GivenUp
 from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._jumping import Clock, JumpingClock
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Finding, Scheduled
 from headway.testing.simulation._pace import Pace, PacedClient
@@ -33,12 +33,12 @@ from headway.testing.simulation._store import SimulatedStore
 from headway.testing.simulation._streams import Streams
 from headway.testing.simulation._trace import PeersTrace, Trace
 from headway.testing.simulation._upgrade import Upgrades, merged
+from headway.testing.simulation._waits import next_wait
 from headway.testing.simulation.faults import HOME
 
 Scenario = Callable[["World"], Awaitable[None]]
 Invariant = Callable[["World"], Awaitable[None] | None]
 """A check of the end state that raises AssertionError if something is wrong."""
-
 
 _SUSPENDED = 40.0
 """The number of seconds for which a former leader is suspended: longer than its lease lasts."""
@@ -55,8 +55,7 @@ class World:
     Attributes:
         outside: the outside world, without faults.
         processes: the processes that run the controllers.
-        clock: the virtual clock.
-        clocks: the clocks that the program sees.
+        clock, clocks: Trio's clock, and those that the program sees.
         pace: the pace of the users.
         injector: applies the faults.
         trace: everything that has happened.
@@ -80,7 +79,7 @@ class World:
         *,
         most_steps: int = 2000,
         patient: bool = False,
-        clock: MockClock | None = None,
+        clock: Clock | None = None,
         rival: Rival[World] | None = None,
         look: int = LOOK,
         side: str = HOME,
@@ -88,7 +87,7 @@ class World:
     ) -> None:
         self._setting = setting
         self.side = side
-        self.clock = clock or MockClock(autojump_threshold=0)
+        self.clock: Clock = clock or JumpingClock()
         self.injector = Injector(plan, self.clock, most_steps=most_steps)
         if of is not None:
             self.injector.trace = PeersTrace(side, of.trace)
@@ -100,6 +99,7 @@ class World:
         self.pace = Pace(self.injector, plan)
         self.pace.lead, self.pace.restore = self._lead_in_turn, self.restore
         self.pace.begin_runs = lambda: self.server.store.begin_terms()
+        self.pace.next_wait = lambda: next_wait(self.processes)
         self.injector.during_change = self.pace.hold
         if rival is not None:
             self.injector.before_reconcile = partial(rival.before_reconcile, self)

@@ -32,6 +32,7 @@ from headway.testing.simulation._fault_base import Settled as Settled
 from headway.testing.simulation._fault_base import Slow as Slow
 from headway.testing.simulation._fault_base import Spaced as Spaced
 from headway.testing.simulation._fault_base import StepFault as StepFault
+from headway.testing.simulation._fault_base import TickDuring as TickDuring
 from headway.testing.simulation._peer_faults import HOME as HOME
 from headway.testing.simulation._peer_faults import MESSAGE_FAULTS as MESSAGE_FAULTS
 from headway.testing.simulation._peer_faults import AtPeer as AtPeer
@@ -270,6 +271,11 @@ class WallJump(Fault):
     seconds: float = -600.0
 
 
+def jumps_forward(fault: Fault) -> bool:
+    """Return True if a clock shows a later time afterwards than it would have."""
+    return isinstance(fault, ClockJump | WallJump) and fault.seconds > 0
+
+
 STEP_FAULTS: tuple[type[StepFault], ...] = (
     CrashBefore,
     CrashAfter,
@@ -297,6 +303,7 @@ FAULTS: tuple[type[Fault], ...] = (
     CrashAt,
     NewRun,
     ChangeInTick,
+    TickDuring,
     Relay,
     Interim,
     WallJump,

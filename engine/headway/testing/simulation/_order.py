@@ -1,0 +1,96 @@
+"""The order of the plans that are tried: each kind of plan gets a fair share, however short the time is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headway.testing.simulation import faults
+from headway.testing.simulation._trace import Step, Trace
+from headway.testing.simulation.faults import Plan
+
+_PACES = (faults.Spaced, faults.Settled, faults.Hurried)
+_SHARES = {
+    "crash_after": 4,
+    "change_during": 3,
+    "relay": 3,
+    "interim": 3,
+    "commit_late": 2,
+    "commit_last": 2,
+    "crash_at": 2,
+    "tick_during": 2,
+    "wall_jump": 2,
+    "stall": 0.5,
+    "hide": 0.5,
+    "drop": 0.5,
+    "repeat": 0.5,
+    "history_lost": 0.5,
+    "server_restart": 0.5,
+}
+"""The number of plans of a kind in a turn, if it is not one. The kinds that find most bugs have more."""
+_SHARE_AT_A_PACE = 0.5
+"""The same for a fault at another pace of the users. There are many such kinds."""
+
+
+def in_fair_turns(plans: Iterable[Plan], first: Trace, settled: Trace) -> list[Plan]:
+    """Return plans in turns of all kinds, and within a kind the plans that differ most first.
+
+    Args:
+        first: the run from which the numbers in the plans are taken.
+        settled: the run from which those of `ChangeDuring` are taken.
+    """
+    kinds: dict[str, list[Plan]] = {}
+    for plan in plans:
+        kinds.setdefault(_kind(plan), []).append(plan)
+    places = _Places(first, settled)
+    ordered: list[tuple[float, int, Plan]] = []
+    for at, (kind, mine) in enumerate(kinds.items()):
+        share = _SHARE_AT_A_PACE if isinstance(mine[0][0], _PACES) else _SHARES.get(kind, 1)
+        ordered += [((number + 1) / share, at, plan) for number, plan in enumerate(places.unlike_first(mine))]
+    return [plan for _, _, plan in sorted(ordered, key=lambda each: each[:2])]
+
+
+def _kind(plan: Plan) -> str:
+    """Return the names of a plan's faults."""
+    return "; ".join(
+        f"{each.side}: {each.fault.name}" if isinstance(each, faults.AtPeer) else each.name for each in plan
+    )
+
+
+class _Places:
+    """The calls and changes of a run, to see which faults strike a similar one."""
+
+    def __init__(self, first: Trace, settled: Trace) -> None:
+        self._steps = {each.number: each for each in first.steps}
+        self._settled = {each.number: each for each in settled.steps}
+        self._commits = {each.revision: each for each in first.commits}
+
+    def unlike_first(self, plans: Sequence[Plan]) -> list[Plan]:
+        """Return plans of one kind: for each sort of call or change the first one, then each last one, then the rest.
+
+        Nothing comes after the last one that could hide what it has done.
+        """
+        sorts: dict[object, list[Plan]] = {}
+        for plan in plans:
+            sorts.setdefault(self._sort(plan), []).append(plan)
+        ranks: dict[int, tuple[int, int]] = {}
+        for number, (sort, mine) in enumerate(sorts.items()):
+            first_and_last = mine if sort is None else [*mine[:1], *mine[:0:-1][:1], *mine[1:-1]]
+            ranks |= {id(plan): (rank, number) for rank, plan in enumerate(first_and_last)}
+        return sorted(plans, key=lambda plan: ranks[id(plan)])
+
+    def _sort(self, plan: Plan) -> object:
+        fault: Any = plan[0] if len(plan) == 1 else None
+        steps = self._settled if isinstance(fault, faults.ChangeDuring) else self._steps
+        if isinstance(fault, faults.StepFault) and fault.step in steps:
+            # Faults of one kind may also differ by how long they last.
+            return (_sort_of(steps[fault.step]), getattr(fault, "seconds", 0.0))
+        if isinstance(fault, faults.ChangeFault) and fault.revision in self._commits:
+            commit = self._commits[fault.revision]
+            return (commit.kind, commit.what, commit.by)
+        return None
+
+
+def _sort_of(step: Step) -> object:
+    """Return a value that is equal for the calls that the same lines of the program make for several keys."""
+    return (step.by.controller, step.by.function, step.method.partition("(")[0], step.kind, step.write)

@@ -1,0 +1,53 @@
+"""Things in the world outside that are removed and made again."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from headway.testing import simulation
+from headway.testing.simulation._allowed import Allowed
+from headway.testing.simulation._made_again import made_again, things_in
+
+
+def _result(*states: dict[str, Any]) -> simulation.Result:
+    trace = simulation.Trace()
+    trace.outside = [things_in(each) for each in states]
+    return simulation.Result(trace, {}, {}, None, ())
+
+
+ONE: dict[str, Any] = {"disks": {"a": 10}}
+NONE: dict[str, Any] = {"disks": {}}
+TWO: dict[str, Any] = {"disks": {"b": 10}}
+
+
+@pytest.mark.parametrize(
+    ("states", "rights", "count"),
+    [
+        ((NONE, ONE, NONE, ONE), [(NONE, ONE)], 1),
+        ((NONE, ONE, NONE), [(NONE, ONE)], 0),
+        # What was there at the start does not count: a pool gives its values back.
+        ((ONE, NONE, ONE), [(ONE, NONE)], 0),
+        # Another one is made again without faults.
+        ((NONE, ONE, NONE, ONE), [(NONE, ONE), (NONE, TWO, NONE, TWO)], 0),
+        (({"log": []}, {"log": ["x"]}, {"log": []}, {"log": ["x"]}), [({"log": []},)], 1),
+        # The value of a key may change.
+        ((NONE, {"disks": {"a": 1}}, {"disks": {"a": 2}}, {"disks": {"a": 1}}), [(NONE, ONE)], 0),
+    ],
+)
+def test_what_comes_back_more_often_than_without_faults_is_found(states: Any, rights: Any, count: int) -> None:
+    found = made_again(_result(*states), [_result(*each) for each in rights], Allowed())
+    assert len(found) == count
+
+
+def test_what_may_differ_is_not_compared() -> None:
+    result, right = _result(NONE, ONE, NONE, ONE), _result(NONE, ONE)
+    assert made_again(result, [right], Allowed(frozenset({"outside.disks"}))) == []
+    assert made_again(result, [right], Allowed(frozenset({"order(outside.disks)"}))) == []
+    assert made_again(result, [right], dataclasses.replace(Allowed(), random_outside=True)) == []
+
+
+def test_state_without_parts_contains_nothing() -> None:
+    assert things_in(None) == things_in(["a"]) == things_in({"total": 5}) == frozenset()

@@ -1,0 +1,111 @@
+"""What a program makes for each time of the clock, such as a digest for every ten minutes, if a clock jumps forward."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import Any
+
+import pytest
+
+import headway
+from headway import field
+from headway.testing import simulation
+from headway.testing.simulation._slots import without_slots
+from headway.testing.simulation._times import masked
+
+SPAN = (1_772_619_630.0, 1_772_619_630.0 + 3600)
+"""From 10:20:30 to 11:20:30 on 2026-03-04."""
+
+
+@headway.message
+class Digest:
+    to: str = field(1)
+
+
+class Mailer:
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    async def send(self, line: str) -> None:
+        self.sent.append(line)
+
+
+types = headway.App("mail")
+DIGEST = types.type("mail", "v1", "Digest", Digest)
+
+
+def mailing(*, once: bool) -> simulation.MakeApp:
+    """Return a program that mails at every full ten minutes and skips what it has missed."""
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("mail")
+        app.registry = types.registry
+
+        @app.controller(manages=DIGEST)
+        async def digests(rt: headway.Runtime, request: headway.Request[Digest]) -> headway.RequeueAfter | None:
+            digest = rt.resource(request)
+            if digest is None:
+                return None
+            now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+            slot = now.replace(minute=now.minute - now.minute % 10, second=0, microsecond=0)
+            last = digest.metadata.get("last", "")
+            if last and slot.isoformat() > last:
+                line = f"{digest.data.to} {slot:%H:%M}"
+                if line not in process.outside.sent:
+                    await process.outside.send(line)
+                if not once and slot - datetime.datetime.fromisoformat(last) > datetime.timedelta(minutes=30):
+                    await process.outside.send(line)  # for one that was missed, but under the name of this one
+            if slot.isoformat() > last:
+                digest.metadata["last"] = slot.isoformat()
+                await rt.client.write(digest)
+            return headway.requeue_after((slot + datetime.timedelta(minutes=10) - now).total_seconds() + 1.0)
+
+        return app
+
+    return make
+
+
+async def a_while(world: simulation.World) -> None:
+    await world.client.apply(DIGEST.new("daily", Digest(to="ada")))
+    await world.wait_idle()
+    await world.sleep(14 * 60)
+    await world.wait_idle()
+
+
+def test_times_that_a_jump_forward_skips_are_not_asked_for() -> None:
+    explored = simulation.explore(mailing(once=True), a_while, outside=Mailer, quiet=None, plan="wall_jump(2, 3600.0)")
+    assert explored.struck
+    assert explored.runs
+
+
+def test_mail_that_is_sent_twice_for_one_time_is_found_after_a_jump() -> None:
+    with pytest.raises(simulation.Refuted, match="the outside world is"):
+        simulation.explore(mailing(once=False), a_while, outside=Mailer, quiet=None, plan="wall_jump(2, 3600.0)")
+
+
+def _result(outside: Any) -> simulation.Result:
+    return dataclasses.replace(simulation.Result(simulation.Trace(), {}, {}, None, ()), outside=outside, wall=SPAN)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        (["ada 10:30"], ["ada 11:10", "ada 11:20"], True),
+        (["ada 10:30"], ["ada 11:20", "ada 11:20"], False),
+        (["ada 10:30"], ["bob 10:30"], False),
+        ({"2026-03-04T10:30": 1}, {"2026-03-04T10:30": 1, "2026-03-04T10:40": 1}, True),
+        ({"2026-03-04T10:30": 1}, {"2026-03-04T10:30": 2}, False),
+        ([5, 5], [5], False),
+        ({1_772_620_200}, {1_772_620_800, 1_772_621_400}, True),
+    ],
+)
+def test_things_that_differ_by_a_time_count_as_one(one: Any, other: Any, alike: bool) -> None:
+    mine, (right,) = without_slots(_result({"sent": one}), [_result({"sent": other})])
+    assert (mine.outside == right.outside) is alike
+
+
+def test_series_of_different_times_is_one_word() -> None:
+    assert masked("['10:30', '10:40'] of 5", SPAN) == "['(time)'] of 5"
+    assert masked("['10:30', '10:30']", SPAN) == "['(time)', '(time)']"
+    assert masked("5 and 2019-01-01", SPAN) == "5 and 2019-01-01"
