@@ -22,7 +22,7 @@ from headway.page._whys import SharedWhys
 from headway.resource import Registry
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import Backend
-from headway.why import ObserveHost
+from headway.why import Failing, ObserveHost, failing_of, to_wall
 
 LOOK, ELSEWHERE, STUCK = "page: look", "page: other processes", "page: what is stuck"
 """The paths under which failures are reported."""
@@ -36,16 +36,18 @@ class Seen(NamedTuple):
     """A controller at the last look.
 
     Attributes:
-        now: the time of the look on Trio's clock.
         state: its numbers, as `headway top` shows them, under the names of the app and the controller.
         priming: the progress of each of its types while it is priming.
+        failing: the newest failures, those of mappers first.
+        mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
     """
 
     supervisor: Supervisor
     status: ControllerStatus
     state: ControllerState
     priming: list[dict[str, Any]]
-    now: float
+    failing: Sequence[Failing]
+    mapping_failed: int
 
 
 class PageHost:
@@ -155,8 +157,12 @@ class PageHost:
             if name in self.seen and now > self._time:
                 state.rates_since(self.seen[name].state, now - self._time)
         self.at, self._time = wall_time(), now
+        wall = to_wall()
         self.seen = {
-            name: Seen(found[name], status, states[name], self._priming.bars(name, status, now), now)
+            name: Seen(
+                *(found[name], status, states[name], self._priming.bars(name, status, now)),
+                *failing_of(found[name], status, wall),
+            )
             for name, status in statuses.items()
         }
         if self.ring.is_due(now):

@@ -47,7 +47,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
             for each in types
             if each.name in visible.known and each.scope is not Scope.UNDEFINED
         ],
-        "failing": failing(seen),
+        "failing": failing(host, seen, visible),
         "elsewhere": [_elsewhere(each, type) for each, type in _others(host, visible)],
         # The number would tell other callers of controllers that they may not see.
         "elsewhereMore": host.others.more if visible.observed == visible.known else 0,
@@ -65,9 +65,7 @@ def stuck(found: StuckList, visible: Visible) -> dict[str, Any]:
             {
                 "controller": each.controller,
                 "process": bounded(each.process, _LONGEST),
-                "resource": {
-                    name: bounded(value, _LONGEST) for name, value in dataclasses.asdict(each.resource or Ref()).items()
-                },
+                "resource": _ref(each.resource),
                 "state": bounded(each.state, _LONGEST),
                 "since": each.since,
                 "attempt": each.attempt,
@@ -117,6 +115,7 @@ def _elsewhere(other: Other, type: TypeName) -> dict[str, Any]:
         "scheduled": now.scheduled,
         "notDone": now.not_done,
         "unmapped": now.unmapped,
+        "mappingFailed": now.mapping_failed,
         "oldest": round(now.oldest, 1),
         "lag": now.lag,
         "restarts": now.restarts,
@@ -157,6 +156,7 @@ def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict
         "scheduled": state.scheduled,
         "notDone": state.not_done,
         "unmapped": status.unmapped,
+        "mappingFailed": seen.mapping_failed,
         "oldest": round(state.oldest, 1),
         "lag": state.lag,
         "restarts": state.restarts,
@@ -178,25 +178,35 @@ def _type(type: ResourceType[Any], seen: Iterable[Seen], visible: Visible) -> di
     }
 
 
-def failing(seen: dict[str, Seen]) -> list[dict[str, Any]]:
-    """Return the resources whose last reconcile did not succeed, the newest first."""
-    newest = heapq.nlargest(
-        FAILING,
-        ((each.at, name, each) for name, one in seen.items() for each in one.status.not_done),
-        key=lambda entry: entry[0],
-    )
+def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[dict[str, Any]]:
+    """Return what fails in all processes, the newest first, of the types that the caller may observe."""
+    found = [(name, "", each) for name, one in seen.items() for each in one.failing]
+    found += [
+        (each.of.name, each.of.process, failure)
+        for each, _ in _others(host, visible)
+        if each.of.now is not None and not each.of.gone
+        for failure in each.of.now.failing[: 2 * FAILING]
+    ]
+    observed = {str(each) for each in visible.observed}
+    found = [entry for entry in found if entry[2].resource is not None and entry[2].resource.type in observed]
     return [
         {
             "controller": name,
-            "resource": dataclasses.asdict(Ref.of(each.id.type, each.id.key)),
-            "outcome": each.outcome,
+            # Empty for the server's own process, which alone can be asked to retry.
+            "process": bounded(process, _LONGEST),
+            "resource": _ref(each.resource),
+            "outcome": bounded(each.outcome, _LONGEST),
             "error": bounded(each.error, _LONGEST),
             "attempts": each.attempts,
-            "ago": round(seen[name].now - at, 1),
-            "until": None if each.until is None else round(each.until - seen[name].now, 1),
+            "at": each.at,
+            "until": each.until or None,
         }
-        for at, name, each in newest
+        for name, process, each in heapq.nlargest(FAILING, found, key=lambda entry: entry[2].at)
     ]
+
+
+def _ref(resource: Ref | None) -> dict[str, str]:
+    return {name: bounded(value, _LONGEST) for name, value in dataclasses.asdict(resource or Ref()).items()}
 
 
 def picture(graph: Graph, visible: Visible, elsewhere: Mapping[str, str]) -> dict[str, Any]:

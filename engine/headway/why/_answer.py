@@ -1,4 +1,4 @@
-"""The answers to "why is this not done?" and "what is stuck?" as values. No I/O.
+"""The answer to "why is this not done?" as values. No I/O.
 
 Each class has a message of the same name and fields in ``headway.observe.v1``. Times are seconds since 1970; 0 is
 unknown. Texts and sequences are empty where there is nothing to say.
@@ -305,71 +305,6 @@ class Why:
         return dataclasses.asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class StuckItem:
-    """Work that has been owed since ``since``. If ``resource`` has no name, it is the whole controller."""
-
-    controller: str = ""
-    process: str = ""
-    resource: Ref | None = None
-    state: str = ""
-    since: float = 0.0
-    attempt: int = 0
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StuckList:
-    """The work that has been owed for long, the oldest first. ``more`` counts what was left out."""
-
-    at: float = 0.0
-    items: tuple[StuckItem, ...] = ()
-    more: int = 0
-    unreachable: tuple[str, ...] = ()
-
-    def sentences(self) -> list[str]:
-        """Return the list for people, one line each."""
-        from headway.why._sentences import stuck_sentences
-
-        return stuck_sentences(self)
-
-    def as_object(self) -> dict[str, Any]:
-        """Return the list as a JSON object."""
-        return dataclasses.asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerNow:
-    """The numbers of a controller in one process, without the text of any error.
-
-    Attributes:
-        seconds: the time since it entered its phase.
-        ready: True while it is reconciling.
-        leader: the process that runs the controller while this one is on standby.
-        cause: a short reason why it is not reconciling; empty if it is.
-        types: the number of its types, of which ``primed`` are primed.
-        reconciles: the number of its reconciles in this process, of which ``failures`` failed.
-    """
-
-    name: str = ""
-    process: str = ""
-    phase: str = ""
-    seconds: float = 0.0
-    ready: bool = False
-    paused: bool = False
-    pause_reason: str = ""
-    leader: str = ""
-    cause: str = ""
-    queued: int = 0
-    running: int = 0
-    resting: int = 0
-    scheduled: int = 0
-    not_done: int = 0
-    unmapped: int = 0
-    restarts: int = 0
-    lag: int = 0
-    types: int = 0
-    primed: int = 0
-    reconciles: int = 0
-    failures: int = 0
-    oldest: float = 0.0
+def short_name(function: str) -> str:
+    """Return the name by which people know a function: its own one, if it is local to another function."""
+    return function.rpartition("<locals>.")[2]

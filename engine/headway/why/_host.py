@@ -21,20 +21,8 @@ from headway.base import wall_time
 from headway.journal import Journal, Written
 from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
-from headway.why._answer import (
-    Cause,
-    Condition,
-    ControllerNow,
-    ControllerWhy,
-    Finalizer,
-    Gone,
-    PastEvent,
-    PastWrite,
-    Ref,
-    Stored,
-    StuckList,
-    Why,
-)
+from headway.why._answer import Cause, Condition, ControllerWhy, Finalizer, Gone, PastEvent, PastWrite, Ref, Stored, Why
+from headway.why._lists import ControllerNow, StuckList
 from headway.why._local import STUCK, controllers_why, stuck_here, to_wall
 from headway.why._wire import from_message
 

@@ -22,12 +22,12 @@ from headway.why._answer import (
     PastReconcile,
     PrimingType,
     Ref,
-    StuckItem,
-    StuckList,
     Touched,
     TurnedAwayChange,
     UnmappedChange,
+    short_name,
 )
+from headway.why._lists import StuckItem, StuckList
 
 RECONCILES = 10
 """The number of past reconciles of a key in an answer."""
@@ -329,7 +329,7 @@ def _stuck_of(supervisor: Supervisor, now: float, longer_than: float, wall: Wall
             state="unmapped",
             since=wall(each.since),
             attempt=each.failures,
-            error=f"{each.function}: {each.error}",
+            error=f"{short_name(each.function)}: {each.error}",
         )
         for each in pending.unmapped
     ]

@@ -13,12 +13,12 @@ from headway.why._answer import (
     PastReconcile,
     Ref,
     Stored,
-    StuckItem,
-    StuckList,
     TurnedAwayChange,
     UnmappedChange,
     Why,
+    short_name,
 )
+from headway.why._lists import StuckItem, StuckList
 
 _WITH_ERROR_OF_RUN = ("starting", "priming", "resting", "standby", "ended")
 """The states in which the error is that of the last run."""
@@ -262,13 +262,12 @@ def _cause(cause: Cause) -> str:
 def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
     # A resource that was there before the run began has no revision here.
     at = f", at revision {change.revision}" if change.revision else ""
-    # A function that is local to another one is known by its own name.
-    function = change.function.rpartition("<locals>.")[2]
     when = _when(change.since, now)
     often = f"once, at {when}" if change.failures == 1 else f"{change.failures} times since {when}"
     may = "; the change may concern this resource" if role == "manages" else ""
     yield (
-        f"The function {function} raised for {_named(change.resource)}{at}. It has raised {often}{may}. "
+        f"The function {short_name(change.function)} raised for {_named(change.resource)}{at}. "
+        f"It has raised {often}{may}. "
         f"The next attempt is at {_when(change.until, now)}."
     )
     yield f"  {change.error}"

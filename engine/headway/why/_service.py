@@ -14,8 +14,9 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.protobuf import decode
 from headway.resource import Registry, ResourceId, TypeName, quoted, type_name
 from headway.service import AccessChecks, Permissions, admit_id, check_text, denied, invalid, unary_handlers
-from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, StuckList, Touched, Why
+from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why
 from headway.why._host import Busy, ObserveHost
+from headway.why._lists import StuckList
 from headway.why._wire import to_message
 
 OBSERVE_SERVICE = "headway.observe.v1.ObserveService"

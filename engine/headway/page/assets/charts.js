@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { POINTS } from "./live.js";
-import { controllerLink, count, kind, rate, typeLink } from "./text.js";
+import { controllerLink, count, kind, rate, typeLink, unmappedText } from "./text.js";
 
 function line(values, width, height, top) {
   const step = width / (POINTS - 1);
@@ -48,7 +48,7 @@ export function tone(controller) {
   if (["priming", "starting"].includes(controller.phase)) return "warn";
   if (controller.phase === "standby") return "quiet";
   if (!controller.ready) return "bad";
-  if (controller.notDone || controller.failures) return "bad";
+  if (controller.notDone || controller.failures || controller.mappingFailed) return "bad";
   return "good";
 }
 
@@ -95,7 +95,7 @@ function controllerBox(graph, box, of) {
   const x = box.x + 30, y = box.y;
   const state = of ? stateText(of) : "not running";
   const numbers = of && !of.gone && of.answers !== false ? `${rate(of.rate)}   ${of.queued ? count(of.queued) + " queued" : of.rate ? "" : "idle"}${of.lag ? "   lag " + count(of.lag) : ""}` : "";
-  const bad = of && (of.failures || of.notDone) ? `${rate(of.failures)} failed, ${count(of.notDone)} not done` : "";
+  const bad = of && !of.gone ? [of.notDone && `${count(of.notDone)} not done`, of.mappingFailed && unmappedText(of.mappingFailed)].filter(Boolean).join(", ") : "";
   return boxed(graph, box, controllerLink(box.name), `Controller ${box.name}: ${state}. ${numbers} ${bad}`, "controller " + (of ? tone(of) : "quiet"), graph.boxHeight / 2,
     h("circle", { class: "dot", cx: box.x + 17, cy: y + 20, r: 5 }),
     h("text", { class: "name", x, y: y + 24 }, cut(box.name, 23)),

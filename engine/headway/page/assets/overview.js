@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { live } from "./live.js";
 import { byName, chart, picture, sparkline, stateText, tone } from "./charts.js";
-import { controllerLink, count, kind, moment, named, rate, resourceLink, seconds, typeLink } from "./text.js";
+import { controllerLink, count, kind, moment, named, rate, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
 import { pauseButtons, retryButton } from "./actions.js";
 
 /** Return the content of the overview. */
@@ -16,7 +16,7 @@ export function overview() {
     stale(),
     summary(everywhere.filter((each) => !each.gone && each.answers !== false)),
     priming(live.controllers),
-    failing(live.failing, live.controllers.reduce((total, each) => total + each.notDone, 0)),
+    failing(live.failing, everywhere),
     stuck(live.stuck),
     live.graph && live.graph.boxes.length > 0 && h("section", { "aria-labelledby": "graph-title" },
       h("h2", { id: "graph-title" }, "Graph"),
@@ -46,16 +46,22 @@ function elsewhere(controllers) {
 }
 
 function summary(controllers) {
+  const mine = byName(controllers.filter((each) => !each.own)).size;
   const unready = controllers.filter((each) => !each.ready && each.phase !== "standby").length;
   const paused = controllers.filter((each) => each.paused !== null).length;
   const sum = (field) => controllers.reduce((total, each) => total + (each[field] || 0), 0);
-  const failed = sum("failures");
+  const failing = controllers.filter((each) => each.notDone || each.mappingFailed).length;
+  const [state, toned] = failing ? [`${failing} failing`, "bad"] : unready ? [`${unready} not ready`, "warn"] : paused ? [`${paused} paused`, "warn"] : ["all ready", "good"];
+  const [wrong, unmapped] = [sum("notDone"), sum("mappingFailed")];
+  // A rate that rounds to nothing says nothing.
+  const failed = sum("failures") >= 0.05 ? `${rate(sum("failures"))} failed` : "";
+  const below = [unmapped > 0 && `${count(unmapped)} of them not mapped`, failed].filter(Boolean).join(", ");
   return h("dl", { class: "tiles" },
-    tile("Controllers", count(byName(controllers).size), paused ? `${paused} paused` : unready ? `${unready} not ready` : "all ready", unready || paused ? "warn" : "good"),
+    tile("Controllers", count(mine), state, toned),
+    tile("Failing", count(wrong + unmapped), below || (wrong + unmapped ? "retried later" : "nothing"), wrong + unmapped ? "bad" : "good"),
     tile("Reconciles", rate(sum("rate")), `${count(sum("running"))} running`),
-    tile("Failed", rate(failed), `${count(sum("notDone"))} not done`, failed || sum("notDone") ? "bad" : ""),
     tile("Queued", count(sum("queued")), `${count(sum("resting"))} backing off`),
-    tile("Lag", count(Math.max(0, ...controllers.map((each) => each.lag))), "revisions, at most"));
+    tile("Lag", count(Math.max(0, ...controllers.map((each) => each.lag))), "revisions, of the slowest"));
 }
 
 function tile(name, value, below, toned = "") {
@@ -87,23 +93,28 @@ export function bars(types) {
 
 const SHOWN = 6;
 
-/** Return the list of failing resources, of which `all` is the number. */
-export function failing(entries, all) {
+/** Return the list of failing resources and unmapped changes of these controllers. */
+export function failing(entries, controllers) {
   if (!entries.length) return null;
   const more = entries.slice(SHOWN);
+  const all = controllers.reduce((total, each) => total + (each.gone ? 0 : each.notDone + (each.mappingFailed || 0)), 0);
   return h("section", { class: "failing", "aria-labelledby": "failing-title" },
-    h("h2", { id: "failing-title" }, "Failing", h("small", null, ` ${count(all)} not done`)),
+    h("h2", { id: "failing-title" }, "Failing", h("small", null, count(Math.max(all, entries.length)))),
     h("ul", null, entries.slice(0, SHOWN).map(failure)),
     more.length > 0 && h("details", null, h("summary", null, `${more.length} more${all > entries.length ? ` of ${count(all)}` : ""}`), h("ul", null, more.map(failure))));
 }
 
 function failure(each) {
-  const again = each.until === null ? "waits for a change" : each.until > 0 ? `again in ${seconds(each.until)}` : "again now";
-  return h("li", { key: each.controller + resourceLink(each.resource) },
+  const unmapped = each.outcome === "unmapped";
+  const again = each.until === null ? "waits for a change" : each.until > live.at ? `again in ${seconds(each.until - live.at)}` : "again now";
+  const times = each.attempts === 1 ? "once" : `${count(each.attempts)} times`;
+  const ago = `${seconds(Math.max(0, live.at - each.at))} ago`;
+  const what = each.outcome === "slowed" ? `slowed, ${ago}` : unmapped ? `its change is not mapped: failed ${times}, first ${ago}` : `failed ${times}, last ${ago}`;
+  return h("li", { key: each.controller + each.process + each.outcome + resourceLink(each.resource) },
     h("a", { href: resourceLink(each.resource) }, h("span", { class: "kind" }, kind(each.resource.type)), " ", named(each.resource)),
     h("span", { class: "error" }, each.error),
-    h("span", { class: "meta" }, `${each.controller}, attempt ${each.attempts}, ${seconds(Math.max(0, each.ago))} ago, ${again}`),
-    retryButton(each.controller, each.resource));
+    h("span", { class: "meta" }, h("a", { href: controllerLink(each.controller) }, each.controller), `${each.process && ` (${each.process})`}, ${what}, ${again}`),
+    !each.process && !unmapped && retryButton(each.controller, each.resource));
 }
 
 /** Return the work that has been owed for longer than a minute, as `headway why --stuck` lists it. */
@@ -119,7 +130,7 @@ function stuck(list) {
 
 function stuckItem(each) {
   const { resource } = each;
-  const attempt = each.attempt > 1 ? `, attempt ${count(each.attempt)}` : "";
+  const attempt = each.attempt < 2 ? "" : each.state === "unmapped" ? `, failed ${count(each.attempt)} times` : `, for attempt ${count(each.attempt)}`;
   return h("li", { key: `${each.controller} ${each.process} ${each.state} ${resourceLink(resource)}` },
     resource.name ? h("a", { href: resourceLink(resource) }, h("span", { class: "kind" }, kind(resource.type)), " ", named(resource)) : h("a", { href: controllerLink(each.controller) }, each.controller),
     h("span", { class: "error" }, each.error),
@@ -134,7 +145,7 @@ function table(controllers, here = true) {
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Controller"), h("th", { scope: "col" }, "State"), h("th", { scope: "col" }, here ? "15 minutes" : "Process"), HEADS.map(([head]) => h("th", { scope: "col", class: "number" }, head)))),
     h("tbody", null, controllers.map((each) => h("tr", { key: here ? each.name : `${each.name} ${each.process}`, class: tone(each) },
       h("th", { scope: "row" }, h("a", { href: controllerLink(each.name) }, each.name)),
-      h("td", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(each), each.gone && h("small", null, `since ${moment(each.gone)}`), each.problem && h("small", null, each.problem)),
+      h("td", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(each), each.gone && h("small", null, `since ${moment(each.gone)}`), each.mappingFailed > 0 && h("small", null, unmappedText(each.mappingFailed)), each.problem && h("small", null, each.problem)),
       here ? h("td", { class: "sparks" }, sparkline(live.history.get(each.name) || [], each.name)) : h("td", { class: "process", "data-label": "Process" }, each.process),
       cell("Rate", rate(each.rate)), cell("Failed", rate(each.failures), each.failures > 0), cell("Queued", count(each.queued)), cell("Running", count(each.running)),
       cell("Backing off", count(each.resting)), cell("Not done", count(each.notDone), each.notDone > 0), cell("Oldest", each.oldest ? seconds(each.oldest) : "–"), cell("Lag", count(each.lag)))))));
@@ -153,6 +164,7 @@ export function controllerView(name) {
       h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview"), " / "),
       h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
       h("p", { class: "actions" }, h("a", { class: "button", href: typeLink(others[0].manages) }, "Resources of " + kind(others[0].manages)), pauseButtons(byName(others).get(name))),
+      failing(live.failing.filter((each) => each.controller === name), others),
       elsewhere(others),
     ];
   }
@@ -164,11 +176,12 @@ export function controllerView(name) {
     stale(),
     h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", ` for ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
     of.problem && h("p", { class: "problem" }, `It ${of.problem}.`),
+    of.mappingFailed > 0 && h("p", { class: "problem" }, `${unmappedText(of.mappingFailed)}, because a mapper or predicate raised: it may concern any ${kind(of.manages)}.`),
     h("p", { class: "actions" }, of.manages && h("a", { class: "button", href: typeLink(of.manages) }, "Resources of " + kind(of.manages)), pauseButtons(of)),
+    failing(live.failing.filter((each) => each.controller === name), [of, ...others]),
     of.priming.length > 0 && h("section", { class: "priming" }, h("h2", null, "Priming"), bars(of.priming)),
     h("div", { class: "charts" }, chart(points, "rate", "Reconciles a second", rate), chart(points, "failures", "Failed a second", rate), chart(points, "queued", "Queued", count), chart(points, "lag", "Lag in revisions", count)),
-    h("dl", { class: "facts" }, [["Queued", count(of.queued)], ["Running", count(of.running)], ["Backing off", count(of.resting)], ["Scheduled", count(of.scheduled)], ["Not done", count(of.notDone)], ["Not yet mapped", count(of.unmapped)], ["Oldest ready key", of.oldest ? seconds(of.oldest) : "–"], ["Process", of.process]].map(([head, text]) => h("div", null, h("dt", null, head), h("dd", null, text)))),
-    failing(live.failing.filter((each) => each.controller === name), of.notDone),
+    h("dl", { class: "facts" }, [["Queued", count(of.queued)], ["Running", count(of.running)], ["Backing off", count(of.resting)], ["Scheduled", count(of.scheduled)], ["Not done", count(of.notDone), of.notDone > 0], ["Not yet mapped", count(of.unmapped), of.mappingFailed > 0], ["Oldest ready key", of.oldest ? seconds(of.oldest) : "–"], ["Process", of.process]].map(([head, text, bad]) => h("div", null, h("dt", null, head), h("dd", { class: bad ? "bad" : null }, text)))),
     elsewhere(others),
   ];
 }

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { ask, learn } from "./api.js";
-import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
+import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
 import { badge } from "./resources.js";
 import { deleteButton, editButton, retryButton } from "./actions.js";
 
@@ -90,7 +90,7 @@ export class Resource {
     return h("p", { key: "badges", class: "badges" },
       !shown.resource && shown.mayRead && h("span", { key: "absent", class: "badge warn" }, "not stored"),
       states.map((each) => link(each, tone(each, states), stateText(each))),
-      concerned.map((each) => link(each, "warn", unmapped(each))),
+      concerned.map((each) => link(each, "warn", unmappedText(each.unmapped))),
       shown.resource && h("span", { key: "version", class: "meta" }, `version ${shown.resource.version}`));
   }
 
@@ -183,11 +183,7 @@ function tone(it, all) {
 
 function stateText(it) {
   const held = it.state === "standby" && it.holder ? `, ${it.holder} holds the lease` : "";
-  return (it.paused ? "paused" : it.state) + held + (it.unmapped ? `, ${unmapped(it)}` : "");
-}
-
-function unmapped(it) {
-  return it.unmapped === 1 ? "a change not mapped" : `${count(it.unmapped)} changes not mapped`;
+  return (it.paused ? "paused" : it.state) + held + (it.unmapped ? `, ${unmappedText(it.unmapped)}` : "");
 }
 
 /** Return the entries of an event resource, the newest first; any other content as it is. */

@@ -12,6 +12,7 @@ __all__ = (
     "Condition",
     "ControllerNow",
     "ControllerWhy",
+    "Failing",
     "Finalizer",
     "Gone",
     "LeftOut",
@@ -183,6 +184,16 @@ class ControllerNow(betterproto2.Message):
 
     oldest: "float" = betterproto2.field(22, betterproto2.TYPE_DOUBLE)
 
+    failing: "list[Failing]" = betterproto2.field(23, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The newest failures, those of mappers first; at most 20.
+    """
+
+    mapping_failed: "int" = betterproto2.field(24, betterproto2.TYPE_UINT64)
+    """
+    How many resources have a change whose mapper raised.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "ControllerNow", ControllerNow)
 
@@ -299,6 +310,41 @@ class ControllerWhy(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.observe.v1", "ControllerWhy", ControllerWhy)
+
+
+@dataclass(eq=False, repr=False)
+class Failing(betterproto2.Message):
+    """
+    A resource whose last reconcile did not succeed, or whose change could not be
+    mapped.
+    """
+
+    resource: "Ref | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+
+    outcome: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    failed, permanent, slowed or unmapped.
+    """
+
+    error: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    attempts: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
+    """
+    How many consecutive failures.
+    """
+
+    at: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
+    """
+    Of the last attempt; of an unmapped change, of the first failure.
+    """
+
+    until: "float" = betterproto2.field(6, betterproto2.TYPE_DOUBLE)
+    """
+    Of the next attempt; 0 when it waits for a change.
+    """
+
+
+default_message_pool.register_message("headway.observe.v1", "Failing", Failing)
 
 
 @dataclass(eq=False, repr=False)
