@@ -311,9 +311,10 @@ class Run:
         await call_back(self._report, definition, "on_start", self._runtime)
         triggers, journal = self._self_triggers, self._journal
         outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
-        reconcile, notes_reads = self._ownership.reconciler(definition.reconcile), journal is not None
+        reconcile, cached = self._ownership.reconciler(definition.reconcile), self._caches.find
         worker = self._worker = Worker(
-            definition, reconcile, self._runtime, run.queue, outcomes, report, triggers, notes_reads=notes_reads
+            *(definition, reconcile, self._runtime, run.queue, outcomes, report, triggers),
+            cached=None if journal is None else cached,
         )
         assert self.keys is not None
         self.keys.worker = worker
