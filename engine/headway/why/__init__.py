@@ -9,6 +9,7 @@ from headway.why._answer import Condition as Condition
 from headway.why._answer import ControllerWhy as ControllerWhy
 from headway.why._answer import Finalizer as Finalizer
 from headway.why._answer import Gone as Gone
+from headway.why._answer import LeaseNow as LeaseNow
 from headway.why._answer import LeftOut as LeftOut
 from headway.why._answer import PastEvent as PastEvent
 from headway.why._answer import PastReconcile as PastReconcile
@@ -25,10 +26,12 @@ from headway.why._host import Elsewhere as Elsewhere
 from headway.why._host import ObserveHost as ObserveHost
 from headway.why._lists import ControllerNow as ControllerNow
 from headway.why._lists import Failing as Failing
+from headway.why._lists import Standby as Standby
 from headway.why._lists import StuckItem as StuckItem
 from headway.why._lists import StuckList as StuckList
 from headway.why._local import to_wall as to_wall
 from headway.why._now import failing_of as failing_of
+from headway.why._sentences import attempts_text as attempts_text
 from headway.why._sentences import reconcile_texts as reconcile_texts
 from headway.why._service import ATTEND as ATTEND
 from headway.why._service import OBSERVE_SERVICE as OBSERVE_SERVICE

@@ -96,7 +96,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A resource, index or type that a reconcile has read or written, and how."""
+    """A resource, index or type that a reconcile has read or written, and how.
+
+    Attributes:
+        revision: the revision that a write has committed, or the version of a resource that was read from the cache.
+            The latter is 0 if the resource was absent, or if no reconcile of the worker had failed for long.
+    """
 
     how: str = ""
     resource: Ref | None = None
@@ -105,13 +110,18 @@ class Touched:
     def __str__(self) -> str:
         what = "" if self.resource is None else str(self.resource)
         if self.how == "get":
-            return what
+            return f"{what} at version {self.revision}" if self.revision else what
         return f"{what} by {self.how}"
 
 
 @dataclass(frozen=True, slots=True)
 class PastReconcile:
-    """A reconcile that ended at ``at``. ``outcome`` is done, requeue, failed or permanent."""
+    """A reconcile that ended at ``at``. ``outcome`` is done, requeue, failed or permanent.
+
+    Attributes:
+        alike: the number of failures alike in a row that it stands for, of which it is the last.
+        first_at, first_attempt, first_seconds: when the first of them ended, its attempt and its duration.
+    """
 
     at: float = 0.0
     outcome: str = ""
@@ -123,6 +133,10 @@ class PastReconcile:
     writes: tuple[Touched, ...] = ()
     error: str = ""
     traceback: str = ""
+    alike: int = 1
+    first_at: float = 0.0
+    first_attempt: int = 0
+    first_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +186,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseNow:
+    """A lease as the server knows it.
+
+    Attributes:
+        holder: the process that holds it; empty if none does now.
+        since: the time since which the holder has held it.
+        renewed, until: when the holder renewed it last, and when it ends without a renewal.
+        connected: True if this server asks the holder, or is itself the holder.
+    """
+
+    name: str = ""
+    holder: str = ""
+    since: float = 0.0
+    renewed: float = 0.0
+    until: float = 0.0
+    connected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerWhy:
     """The state of the resource in one controller, in one process.
 
@@ -197,6 +230,7 @@ class ControllerWhy:
         restarts: the number of runs that have ended before, and ``restart_error`` why the last one did.
         events_lost: the number of events of the controller that this process could not store.
         events_error, events_lost_at: why and when the last one was lost.
+        lease: the lease that a controller on standby waits for; None if the asked process does not know it.
     """
 
     name: str = ""
@@ -232,6 +266,7 @@ class ControllerWhy:
     workers: int = 0
     restarts: int = 0
     restart_error: str = ""
+    lease: LeaseNow | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from headway.why._answer import Ref
+from headway.why._answer import LeaseNow, Ref
 
 
 @dataclass(frozen=True, slots=True)
 class StuckItem:
-    """Work that has been owed since ``since``. If ``resource`` has no name, it is the whole controller."""
+    """Work that has been pending since ``since``. If ``resource`` has no name, it is the whole controller."""
 
     controller: str = ""
     process: str = ""
@@ -26,13 +26,30 @@ class StuckItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Standby:
+    """A controller of a process that waits for its lease since ``since``. ``manages`` is the type that it manages."""
+
+    controller: str = ""
+    process: str = ""
+    manages: str = ""
+    since: float = 0.0
+    lease: LeaseNow | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StuckList:
-    """The work that has been owed for long, the oldest first. ``more`` counts what was left out."""
+    """The work that has been pending for long, the oldest first. ``more`` counts what was left out.
+
+    Attributes:
+        standbys: the controllers on standby whose lease a process holds that was not asked. Nothing is
+            pending for them.
+    """
 
     at: float = 0.0
     items: tuple[StuckItem, ...] = ()
     more: int = 0
     unreachable: tuple[str, ...] = ()
+    standbys: tuple[Standby, ...] = ()
 
     def sentences(self) -> list[str]:
         """Return the list for people, one line each."""

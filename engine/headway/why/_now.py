@@ -10,7 +10,8 @@ from headway.base import bounded
 from headway.run import ControllerStatus, Supervisor
 from headway.why._answer import Ref, short_name
 from headway.why._lists import ControllerNow, Failing
-from headway.why._local import Wall, to_wall
+from headway.why._local import to_wall
+from headway.why._past import Wall
 
 _LONGEST = 500
 """The number of characters of a text."""

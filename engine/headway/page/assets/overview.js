@@ -117,12 +117,12 @@ function failure(each) {
     !each.process && !unmapped && retryButton(each.controller, each.resource));
 }
 
-/** Return the work that has been owed for longer than a minute, as `headway why --stuck` lists it. */
+/** Return the work that has been pending for longer than a minute, as `headway why --stuck` lists it. */
 function stuck(list) {
   if (!list.items.length && !list.unreachable.length) return null;
   const more = list.items.slice(SHOWN);
   return h("section", { class: "failing stuck", "aria-labelledby": "stuck-title" },
-    h("h2", { id: "stuck-title" }, "Stuck", h("small", null, ` ${count(list.items.length + list.more)} owed for longer than a minute`)),
+    h("h2", { id: "stuck-title" }, "Stuck", h("small", null, ` ${count(list.items.length + list.more)} pending for longer than a minute`)),
     h("ul", null, list.items.slice(0, SHOWN).map(stuckItem)),
     more.length > 0 && h("details", null, h("summary", null, `${more.length} more${list.more ? ` of ${count(more.length + list.more)}` : ""}`), h("ul", null, more.map(stuckItem))),
     list.unreachable.length > 0 && h("p", { class: "empty" }, `Not known of processes that do not answer: ${list.unreachable.join(", ")}`));

@@ -119,7 +119,8 @@ export class Resource {
   run(each) {
     const bad = ["failed", "permanent"].includes(each.outcome);
     return h("li", { key: each.id, class: bad ? "run bad" : "run" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)),
-      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`), h("small", null, `attempt ${each.attempt}, ${seconds(each.seconds)}`),
+      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`),
+        h("small", null, each.alike > 1 ? `${each.attempts.toLowerCase()} alike, from ${moment(each.first)} on` : `attempt ${each.attempt}, ${seconds(each.seconds)}`),
         [["Because of", each.because], ["Read", each.read], ["Wrote", each.wrote]].map(([head, pieces]) => h("div", { key: head, class: "touched" }, head + ": ", pieces.map((piece, at) => (piece.ref ? link(piece, at) : piece.text)))),
         each.error && (each.traceback ? h("details", null, h("summary", { class: "error" }, each.error), h("pre", null, each.traceback)) : h("span", { class: "error" }, each.error))));
   }
