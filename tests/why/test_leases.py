@@ -129,9 +129,9 @@ async def test_processes_are_asked_for_the_types_that_the_caller_may_observe() -
     async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions:
         await anext(questions)
         for kinds in (["Team"], ["Team", "Secret"]):
-            answers = []
+            answers: list[StuckList] = []
 
-            async def ask(into: list[object] = answers) -> None:
+            async def ask(into: list[StuckList] = answers) -> None:
                 into.append(await host.stuck(60.0, {"staff.v1.Team"}))
 
             async with trio.open_nursery() as nursery:
