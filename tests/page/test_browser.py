@@ -43,7 +43,7 @@ async def test_failed_reconcile_appears_with_its_why(record_property: Callable[[
             "document.querySelector('.graph .controller.bad').getAttribute('aria-label')"
             ".startsWith('Controller shop/billing: running')"
         )
-        tiles = "[...document.querySelectorAll('.tile.bad')].map((each) => each.innerText.split('\\n').join(' '))"
+        tiles = "[...document.querySelectorAll('.tile')].map((each) => each.innerText.split('\\n').join(' '))"
         await browser.wait(f"{tiles}.some((each) => each.startsWith('Controllers') && each.includes('1 failing'))")
         await browser.wait(f"{tiles}.some((each) => each.startsWith('Failing 1'))")
         await browser.click(".failing li a")

@@ -12,7 +12,7 @@ from headway.controller import Edge, Graph, Sizes, placed
 from headway.observe import ControllerState
 from headway.page._host import PageHost, Seen
 from headway.page._others import Other
-from headway.resource import ResourceType, Scope, TypeName
+from headway.resource import ResourceType, Scope, TypeName, is_builtin
 from headway.run import Phase
 from headway.why import ControllerNow, Ref, StuckList
 
@@ -43,7 +43,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         "stale": host.stale_since,
         "controllers": [_controller(host, name, each, visible) for name, each in seen.items()],
         "types": [
-            _type(each, seen.values(), visible)
+            _type(host, each, seen.values(), visible)
             for each in types
             if each.name in visible.known and each.scope is not Scope.UNDEFINED
         ],
@@ -164,15 +164,17 @@ def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict
     }
 
 
-def _type(type: ResourceType[Any], seen: Iterable[Seen], visible: Visible) -> dict[str, Any]:
+def _type(host: PageHost, type: ResourceType[Any], seen: Iterable[Seen], visible: Visible) -> dict[str, Any]:
     made: dict[str, Any] = {"type": str(type.name), "kind": type.name.kind, "scope": type.scope.name.lower()}
+    # Headway's own types come after those of the apps.
+    made["own"] = is_builtin(type)
     if type.name not in visible.observed:
         return made
     statuses = [each for one in seen for each in one.status.types if each.type.unversioned == type.name.unversioned]
     # A part of a type says nothing about the whole.
     whole = [each for each in statuses if not each.scope and each.primed]
     return made | {
-        "resources": max((each.resources for each in whole), default=None),
+        "resources": max((each.resources for each in whole), default=host.counts.get(type.kind)),
         "undecodable": max((len(each.undecodable) for each in statuses), default=0),
         "cutOff": next((each.cut_off for each in statuses if each.cut_off), ""),
     }

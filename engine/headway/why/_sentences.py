@@ -283,7 +283,8 @@ def causes_text(causes: Iterable[Cause]) -> list[str]:
             sources = [f"{each.resource}{_through(each)}" for each in started if each.resource is not None]
             start = _CAUSES["started"]
             texts.append(f"{start}, from {' and '.join(sources)}" if sources else start)
-    return [each for each in texts if each]
+    # The same reason may come again and again.
+    return [*dict.fromkeys(each for each in texts if each)]
 
 
 def _through(cause: Cause) -> str:

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { live } from "./live.js";
-import { byName, chart, picture, sparkline, stateText, tone } from "./charts.js";
+import { byName, chart, markAlone, picture, sparkline, stateText, tone } from "./charts.js";
 import { controllerLink, count, kind, moment, named, rate, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
 import { pauseButtons, retryButton } from "./actions.js";
 
@@ -11,6 +11,7 @@ export function overview() {
   const mine = live.controllers.filter((each) => !each.own);
   const own = live.controllers.filter((each) => each.own);
   const everywhere = [...live.controllers, ...live.elsewhere];
+  markAlone(everywhere);
   return [
     h("h1", { class: "hidden" }, "Overview"),
     stale(),
@@ -20,7 +21,8 @@ export function overview() {
     stuck(live.stuck),
     live.graph && live.graph.boxes.length > 0 && h("section", { "aria-labelledby": "graph-title" },
       h("h2", { id: "graph-title" }, "Graph"),
-      h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "The graph, which scrolls" }, picture(live.graph, everywhere, live.types)),
+      h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "The graph, which scrolls", onscroll: (event) => hint(event.target) }, picture(live.graph, everywhere, live.types)),
+      h("p", { class: "hint", "aria-hidden": "true" }, "Scroll the graph sideways to see all of it."),
       h("p", { class: "legend", "aria-hidden": "true" }, h("span", { class: "triggers" }, "a change triggers"), h("span", { class: "reads" }, "reads"), h("span", { class: "writes" }, "writes"))),
     h("section", { "aria-labelledby": "controllers-title" },
       h("h2", { id: "controllers-title" }, "Controllers"),
@@ -28,6 +30,23 @@ export function overview() {
       elsewhere(live.elsewhere),
       own.length > 0 && h("details", { class: "own" }, h("summary", null, `Headway’s own (${own.length})`), table(own))),
   ];
+}
+
+/** Show whether a graph is wider than the page. One that has just been drawn begins at what is wrong in it. */
+export function fit(main) {
+  const scroller = main.querySelector(".scroller");
+  if (!scroller) return;
+  const wrong = scroller.querySelector(".box.bad") || scroller.querySelector(".box.warn");
+  if (!scroller.dataset.drawn && wrong) scroller.scrollLeft = wrong.getBoundingClientRect().right - scroller.getBoundingClientRect().right + 12;
+  scroller.dataset.drawn = "yes";
+  hint(scroller);
+}
+
+function hint(scroller) {
+  const left = scroller.scrollWidth - scroller.clientWidth;
+  scroller.classList.toggle("wider", left > 4);
+  scroller.classList.toggle("to-the-left", scroller.scrollLeft > 4);
+  scroller.classList.toggle("to-the-right", scroller.scrollLeft < left - 4);
 }
 
 /** Return a mark that the numbers are old, if the server fails to look. */
@@ -42,6 +61,7 @@ function elsewhere(controllers) {
   return h("section", { class: "elsewhere", "aria-labelledby": "elsewhere-title" },
     h("h3", { id: "elsewhere-title" }, "In other processes"),
     table(controllers, false),
+    h("p", { class: "meta" }, "They are asked only while somebody watches, so they have no history here. Only their own process can retry what fails in them."),
     live.elsewhereMore > 0 && h("p", { class: "empty" }, `${count(live.elsewhereMore)} more are not shown.`));
 }
 
@@ -51,7 +71,8 @@ function summary(controllers) {
   const paused = controllers.filter((each) => each.paused !== null).length;
   const sum = (field) => controllers.reduce((total, each) => total + (each[field] || 0), 0);
   const failing = controllers.filter((each) => each.notDone || each.mappingFailed).length;
-  const [state, toned] = failing ? [`${failing} failing`, "bad"] : unready ? [`${unready} not ready`, "warn"] : paused ? [`${paused} paused`, "warn"] : ["all ready", "good"];
+  const idle = [...byName(controllers).values()].filter((each) => each.phase === "standby").length;
+  const [state, toned] = failing ? [`${failing} failing`, "wrong"] : idle ? [`${idle} standing by`, "warn"] : unready ? [`${unready} not ready`, "warn"] : paused ? [`${paused} paused`, "warn"] : ["all ready", "good"];
   const [wrong, unmapped] = [sum("notDone"), sum("mappingFailed")];
   // A rate that rounds to nothing says nothing.
   const failed = sum("failures") >= 0.05 ? `${rate(sum("failures"))} failed` : "";
@@ -61,7 +82,7 @@ function summary(controllers) {
     tile("Failing", count(wrong + unmapped), below || (wrong + unmapped ? "retried later" : "nothing"), wrong + unmapped ? "bad" : "good"),
     tile("Reconciles", rate(sum("rate")), `${count(sum("running"))} running`),
     tile("Queued", count(sum("queued")), `${count(sum("resting"))} backing off`),
-    tile("Lag", count(Math.max(0, ...controllers.map((each) => each.lag))), "revisions, of the slowest"));
+    tile("Lag", count(Math.max(0, ...controllers.map((each) => each.lag))), "revisions behind"));
 }
 
 function tile(name, value, below, toned = "") {
@@ -109,7 +130,7 @@ function failure(each) {
   const again = each.until === null ? "waits for a change" : each.until > live.at ? `again in ${seconds(each.until - live.at)}` : "again now";
   const times = each.attempts === 1 ? "once" : `${count(each.attempts)} times`;
   const ago = `${seconds(Math.max(0, live.at - each.at))} ago`;
-  const what = each.outcome === "slowed" ? `slowed, ${ago}` : unmapped ? `its change is not mapped: failed ${times}, first ${ago}` : `failed ${times}, last ${ago}`;
+  const what = each.outcome === "slowed" ? `slowed, ${ago}` : unmapped ? `its change has not been mapped for ${seconds(Math.max(0, live.at - each.at))}, failed ${times}` : `failed ${times}, last ${ago}`;
   return h("li", { key: each.controller + each.process + each.outcome + resourceLink(each.resource) },
     h("a", { href: resourceLink(each.resource) }, h("span", { class: "kind" }, kind(each.resource.type)), " ", named(each.resource)),
     h("span", { class: "error" }, each.error),
@@ -145,7 +166,7 @@ function table(controllers, here = true) {
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Controller"), h("th", { scope: "col" }, "State"), h("th", { scope: "col" }, here ? "15 minutes" : "Process"), HEADS.map(([head]) => h("th", { scope: "col", class: "number" }, head)))),
     h("tbody", null, controllers.map((each) => h("tr", { key: here ? each.name : `${each.name} ${each.process}`, class: tone(each) },
       h("th", { scope: "row" }, h("a", { href: controllerLink(each.name) }, each.name)),
-      h("td", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(each), each.gone && h("small", null, `since ${moment(each.gone)}`), each.mappingFailed > 0 && h("small", null, unmappedText(each.mappingFailed)), each.problem && h("small", null, each.problem)),
+      h("td", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(each), each.phase === "standby" && each.leader && h("small", null, `${each.leader} holds the lease`), each.gone && h("small", null, `since ${moment(each.gone)}`), each.mappingFailed > 0 && h("small", null, unmappedText(each.mappingFailed)), each.problem && h("small", null, each.problem)),
       here ? h("td", { class: "sparks" }, sparkline(live.history.get(each.name) || [], each.name)) : h("td", { class: "process", "data-label": "Process" }, each.process),
       cell("Rate", rate(each.rate)), cell("Failed", rate(each.failures), each.failures > 0), cell("Queued", count(each.queued)), cell("Running", count(each.running)),
       cell("Backing off", count(each.resting)), cell("Not done", count(each.notDone), each.notDone > 0), cell("Oldest", each.oldest ? seconds(each.oldest) : "–"), cell("Lag", count(each.lag)))))));
@@ -159,9 +180,10 @@ function cell(label, text, bad = false) {
 export function controllerView(name) {
   const of = live.controllers.find((each) => each.name === name);
   const others = live.elsewhere.filter((each) => each.name === name);
+  markAlone([...live.controllers, ...live.elsewhere]);
   if (!of && others.length) {
     return [
-      h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview"), " / "),
+      h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview")),
       h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
       h("p", { class: "actions" }, h("a", { class: "button", href: typeLink(others[0].manages) }, "Resources of " + kind(others[0].manages)), pauseButtons(byName(others).get(name))),
       failing(live.failing.filter((each) => each.controller === name), others),
@@ -171,7 +193,7 @@ export function controllerView(name) {
   if (!of) return [h("h1", null, name), h("p", { class: "empty" }, live.connected ? "No controller of this name that you may observe runs for this server." : "Connecting…")];
   const points = live.history.get(name) || [];
   return [
-    h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview"), " / "),
+    h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview")),
     h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
     stale(),
     h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", ` for ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
@@ -181,7 +203,8 @@ export function controllerView(name) {
     failing(live.failing.filter((each) => each.controller === name), [of, ...others]),
     of.priming.length > 0 && h("section", { class: "priming" }, h("h2", null, "Priming"), bars(of.priming)),
     h("div", { class: "charts" }, chart(points, "rate", "Reconciles a second", rate), chart(points, "failures", "Failed a second", rate), chart(points, "queued", "Queued", count), chart(points, "lag", "Lag in revisions", count)),
-    h("dl", { class: "facts" }, [["Queued", count(of.queued)], ["Running", count(of.running)], ["Backing off", count(of.resting)], ["Scheduled", count(of.scheduled)], ["Not done", count(of.notDone), of.notDone > 0], ["Not yet mapped", count(of.unmapped), of.mappingFailed > 0], ["Oldest ready key", of.oldest ? seconds(of.oldest) : "–"], ["Process", of.process]].map(([head, text, bad]) => h("div", null, h("dt", null, head), h("dd", { class: bad ? "bad" : null }, text)))),
+    h("section", { "aria-labelledby": "numbers-title" }, h("h2", { id: "numbers-title" }, "Now"),
+      h("dl", { class: "facts" }, [["Running", count(of.running)], ["Backing off", count(of.resting)], ["Scheduled", count(of.scheduled)], ["Not done", count(of.notDone), of.notDone > 0], ["Not yet mapped", count(of.unmapped), of.mappingFailed > 0], ["Oldest ready key", of.oldest ? seconds(of.oldest) : "–"], ["Process", of.process]].map(([head, text, bad]) => h("div", null, h("dt", null, head), h("dd", { class: bad ? "bad" : null }, text))))),
     elsewhere(others),
   ];
 }
