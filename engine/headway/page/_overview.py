@@ -173,8 +173,10 @@ def _type(host: PageHost, type: ResourceType[Any], seen: Iterable[Seen], visible
     statuses = [each for one in seen for each in one.status.types if each.type.unversioned == type.name.unversioned]
     # A part of a type says nothing about the whole.
     whole = [each for each in statuses if not each.scope and each.primed]
+    # A count of the store is a little older than a cache.
+    counted = None if host.counts is None else host.counts.get(type.kind, 0)
     return made | {
-        "resources": max((each.resources for each in whole), default=host.counts.get(type.kind)),
+        "resources": max((each.resources for each in whole), default=counted),
         "undecodable": max((len(each.undecodable) for each in statuses), default=0),
         "cutOff": next((each.cut_off for each in statuses if each.cut_off), ""),
     }
