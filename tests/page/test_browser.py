@@ -26,7 +26,7 @@ async def test_failed_reconcile_appears_with_its_why(record_property: Callable[[
     """It appears by itself, in every part of the overview, and one click away is the error with its line."""
     async with opened() as (running, browser):
         await browser.wait("document.querySelectorAll('.controllers tbody tr').length >= 3")
-        await browser.wait("document.querySelector('.connection').innerText.includes('live')")
+        await browser.wait("document.querySelector('.connection')?.innerText.includes('live')")
         # The page's own clock says when it has shown the failure.
         await browser.evaluate(
             "void new MutationObserver(() => { if (document.querySelector('.failing')) window.shownAt ??= Date.now() })"
@@ -247,8 +247,8 @@ async def test_page_comes_back_after_its_server() -> None:
         async with open_shop() as running:
             address = running.address
             await browser.open(f"http://{address}/")
-            await browser.wait("document.querySelector('.connection').innerText.includes('live')")
-        await browser.wait("document.querySelector('.connection').innerText.includes('not connected')")
+            await browser.wait("document.querySelector('.connection')?.innerText.includes('live')")
+        await browser.wait("document.querySelector('.connection')?.innerText.includes('not connected')")
         async with headway.open_engine(
             "memory:", shop.app, http=address, insecure=True, report=headway.events.ignore
         ) as engine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 import headway
@@ -9,6 +11,7 @@ from headway.client import LeaseClient
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService
 from headway.storage import MemoryBackend
+from headway.why import ControllerWhy
 from tests.cli.broken import mapper_that_raises, write_that_conflicts
 from tests.helpers.browser import PATIENCE
 from tests.helpers.why_programs import Account, Team, broken_app, part, told
@@ -129,6 +132,10 @@ async def test_standby_that_nobody_stands_in_for_is_amber_on_the_overview() -> N
         assert "tile good: Failing\n0\nnothing" in tiles
 
 
+def is_later(attempt: int, it: ControllerWhy) -> bool:
+    return it.attempt > attempt
+
+
 async def test_failures_alike_are_one_entry_of_the_timeline_beside_the_last_success() -> None:
     """Opened, it stays so while more of them come."""
     app = write_that_conflicts()
@@ -144,7 +151,7 @@ async def test_failures_alike_are_one_entry_of_the_timeline_beside_the_last_succ
         for _ in range(3):
             before = part(await running.engine.why(team.id("core"))).attempt
             supervisor.retry(("default", "default", "core"))
-            await told(running.engine, team.id("core"), "waiting", also=lambda each, last=before: each.attempt > last)
+            await told(running.engine, team.id("core"), "waiting", also=partial(is_later, before))
         await browser.wait("document.querySelector('.timeline .run.bad small').innerText.startsWith('attempts 1 to ')")
         runs = "[...document.querySelectorAll('.timeline .run')].map((each) => each.className)"
         assert await browser.evaluate(runs) == ["run bad", "run"]

@@ -17,7 +17,7 @@ from headway.errors import Unavailable
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService
 from headway.storage import CurrentLease, MemoryBackend
-from headway.why import OBSERVE_SERVICE, ControllerWhy, LeaseNow, ObserveHost, Standby, StuckList, _host, _local
+from headway.why import OBSERVE_SERVICE, ControllerWhy, LeaseNow, ObserveHost, Ref, Standby, StuckList, _host, _local
 from headway.why._leases import Leases
 from tests.helpers.why_programs import Account, Parts, Team, part, told
 from tests.why.test_workers import ATTEND, attend, channel_to, fail, guarded, nothing, rule, stuck
@@ -146,7 +146,7 @@ async def test_processes_are_asked_for_the_types_that_the_caller_may_observe() -
                 answer = observe_pb.AnswerRequest(number=question.number, stuck=stuck_)
                 await channel.unary(f"/{OBSERVE_SERVICE}/Answer", answer, observe_pb.AnswerResponse)
             [found] = answers
-            assert [each.resource.type for each in found.items] == ["staff.v1.Team"]
+            assert [each.resource for each in found.items] == [Ref("staff.v1.Team")]
             assert found.more == (7 if kinds == ["Team"] else 0)
 
 

@@ -158,7 +158,7 @@ function stuckItem(each) {
     h("span", { class: "meta" }, `${each.controller} (${each.process}), ${each.state} since ${moment(each.since)}${attempt}`));
 }
 
-const HEADS = [["Rate", "rate"], ["Failed", "failures"], ["Queued", "queued"], ["Running", "running"], ["Backing off", "resting"], ["Not done", "notDone"], ["Oldest", "oldest"], ["Lag", "lag"]];
+const HEADS = [["Rate", "rate"], ["Failed", "failures"], ["Queued", "queued"], ["Running", "running"], ["Backing off", "resting"], ["Not done", "notDone"], ["Oldest queued", "oldest"], ["Lag", "lag"]];
 
 /** Return the numbers of controllers; those of other processes have no sparklines. */
 function table(controllers, here = true) {
@@ -169,7 +169,7 @@ function table(controllers, here = true) {
       h("td", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(each), each.phase === "standby" && each.leader && h("small", null, `${each.leader} holds the lease`), each.gone && h("small", null, `since ${moment(each.gone)}`), each.mappingFailed > 0 && h("small", null, unmappedText(each.mappingFailed)), each.problem && h("small", null, each.problem)),
       here ? h("td", { class: "sparks" }, sparkline(live.history.get(each.name) || [], each.name)) : h("td", { class: "process", "data-label": "Process" }, each.process),
       cell("Rate", rate(each.rate)), cell("Failed", rate(each.failures), each.failures > 0), cell("Queued", count(each.queued)), cell("Running", count(each.running)),
-      cell("Backing off", count(each.resting)), cell("Not done", count(each.notDone), each.notDone > 0), cell("Oldest", each.oldest ? seconds(each.oldest) : "–"), cell("Lag", count(each.lag)))))));
+      cell("Backing off", count(each.resting)), cell("Not done", count(each.notDone), each.notDone > 0), cell("Oldest queued", each.oldest ? seconds(each.oldest) : "–"), cell("Lag", count(each.lag)))))));
 }
 
 function cell(label, text, bad = false) {
