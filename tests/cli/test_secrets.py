@@ -108,7 +108,7 @@ def program() -> headway_package.App:
     async def guard(_: headway_package.Runtime, given: Resource[Vault]) -> None:
         raise RuntimeError(f"{given.data.pin} opens {given.data}") from KeyError(given.data.token)
 
-    async def knock(rt: headway_package.Runtime, _: headway_package.controller.Enqueue) -> None:
+    async def knock(rt: headway_package.Runtime, _: object) -> None:
         with trio.fail_after(PATIENCE):
             while (found := rt.cache.get(door, "front")) is None:  # noqa: ASYNC110  # a read has no event
                 await trio.sleep(0.01)

@@ -271,7 +271,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: an offer to upgrade to HTTP/2 is taken",
         "http/_http1.py",
-        "wrapper.protocol.__class__ = _Http1",
+        "value.protocol.__class__ = _Http1",
         "pass",
         _LIMITS,
         "http2",

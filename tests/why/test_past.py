@@ -138,6 +138,8 @@ async def test_worker_without_failures_records_no_versions_after_a_while(monkeyp
 
     parts.reconcile = read
     async with headway.open_engine("memory:", parts.app, report=headway.events.ignore) as engine:
+        core = await engine.client.apply(parts.team.new("core", Team()))
+        await engine.wait_idle()
         for number in range(6):
             core = await engine.client.apply(parts.team.new("core", Team(lead=str(number))))
             await engine.wait_idle()

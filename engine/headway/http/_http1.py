@@ -22,18 +22,15 @@ class Http1Server(TCPServer):
     that begins with HTTP/2 gets 505 (HTTP Version Not Supported).
     """
 
-    @property
-    def protocol(self) -> ProtocolWrapper:
-        """The protocol of the connection. Hypercorn sets it once, when the connection begins."""
-        return self._wrapper
-
-    @protocol.setter
-    def protocol(self, wrapper: ProtocolWrapper) -> None:
-        # The TLS context may have agreed on HTTP/2.
-        if not isinstance(wrapper.protocol, H11Protocol):
-            raise NotHttp1
-        wrapper.protocol.__class__ = _Http1
-        self._wrapper = wrapper
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
+        # Hypercorn makes the protocol itself, and sets it once, when the connection begins.
+        if isinstance(value, ProtocolWrapper):
+            # The TLS context may have agreed on HTTP/2.
+            if not isinstance(value.protocol, H11Protocol):
+                raise NotHttp1
+            value.protocol.__class__ = _Http1
+        super().__setattr__(name, value)
 
 
 class _Http1(H11Protocol):

@@ -333,7 +333,7 @@ class Run:
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
             sources = RunSources(definition, self._runtime, self._cache, run.mapping)
             for name in definition.sources:
-                nursery.start_soon(guarded, sources.call, name, name=f"source {name}")
+                nursery.start_soon(sources.call, name, name=f"source {name}")
             for number in range(definition.concurrency):
                 nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
 

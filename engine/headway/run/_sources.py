@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.base import repr_text
+from headway.base import guarded, repr_text
 from headway.cache import Cache
 from headway.controller import Definition, Enqueue
 from headway.errors import InvalidArgument
@@ -22,7 +22,11 @@ class RunSources:
         self._mapping = mapping
 
     async def call(self, name: str) -> None:
-        """Call a source. Its error ends the run, and must not show a secret that the source has read."""
+        """Call a source, whose error ends the run."""
+        await guarded(self._call, name)
+
+    async def _call(self, name: str) -> None:
+        # Its error must not show a secret that the source has read.
         with SecretReads(self._cache, self._definition.types).noted():
             await self._definition.sources[name](self._runtime, self._enqueue(f"source {name}"))
 
