@@ -22,8 +22,10 @@ async def serving(*names: str) -> AsyncIterator[str]:
     services = Services(ResourceService(backend, app.registry), LeaseService(backend))
     for name in names:
         assert (await LeaseClient(InProcessChannel(services)).acquire(name, "web-7", 600)).acquired
-    options = {"listen": ["127.0.0.1:0"], "insecure": True, "report": headway_package.events.ignore}
-    async with headway_package.open_engine(backend, app, **options) as engine:
+    opened = headway_package.open_engine(
+        backend, app, listen=["127.0.0.1:0"], insecure=True, report=headway_package.events.ignore
+    )
+    async with opened as engine:
         yield engine.addresses[0]
 
 
