@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+import trio
 
 import headway as headway_package
 from headway import events, field
@@ -20,7 +21,7 @@ from headway.resource import Resource
 from headway.testing import simulation
 from headway.testing.simulation._contents import contents
 from tests.cli.terminal import Terminal
-from tests.helpers.why_programs import eventually
+from tests.helpers.why_programs import PATIENCE, eventually
 
 CANARY = "canary-e7d1f0"
 FORMS = (CANARY, base64.b64encode(CANARY.encode()).decode().rstrip("="))
@@ -103,7 +104,32 @@ def program() -> headway_package.App:
             error.add_note(f"tried {found.data.old[0]}")
             raise error from KeyError(found.data.logins[0].password)
 
+    @app.daemon(vault, backoff=headway_package.Backoff(base=0.01, maximum=30))
+    async def guard(_: headway_package.Runtime, given: Resource[Vault]) -> None:
+        raise RuntimeError(f"{given.data.pin} opens {given.data}") from KeyError(given.data.token)
+
+    async def knock(rt: headway_package.Runtime, _: object) -> None:
+        with trio.fail_after(PATIENCE):
+            while (found := rt.cache.get(door, "front")) is None:  # noqa: ASYNC110  # a read has no event
+                await trio.sleep(0.01)
+        raise RuntimeError(f"nobody opens with {found.data.code}, as in {found}")
+
+    doors, knocks = trio.open_memory_channel[Resource[Door]](1)
+    doors.send_nowait(door.new("back", Door(code=CANARY)))
+
+    def no_id(each: Resource[Door]) -> headway_package.ResourceId:
+        raise ValueError(f"{each.data.code} is no id")
+
+    sources = {"knock": knock, "channel": headway_package.sources.from_channel(knocks, no_id)}
+
+    @app.controller(manages=door, sources=sources)
+    async def watchman(_: headway_package.Runtime, __: headway_package.Request[Door]) -> None: ...
+
     return app
+
+
+OF_TASKS = {events.DaemonEnded, events.RunEnded, events.SourceFailed}
+"""The events with the errors of daemons and sources."""
 
 
 class Told:
@@ -177,7 +203,7 @@ SHOWN: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 FOLLOWED = {"watch": tuple(("watch", "vault", "-o", form) for form in ("table", "yaml", "json"))}
 # These print neither a resource nor a text that a program could have written.
-WITHOUT = {"completion", "graph", "pause", "resume", "peer", "serve", "work", "token", "top"}
+WITHOUT = {"completion", "graph", "leases", "pause", "resume", "peer", "serve", "work", "token", "top"}
 # A backup and a copy are the store itself, with everything in it.
 STORES = {"backup", "restore", "store"}
 
@@ -206,7 +232,8 @@ async def test_no_output_shows_a_secret(terminal: Terminal, told: Told) -> None:
         async def diagnosed() -> bool | None:
             why = await engine.why(vault)
             found = why.controllers[0]
-            return bool(why.events and found.reconciles and found.unmapped) or None
+            kinds = {type(each) for each in told.events if not isinstance(each, events.RunEnded) or each.error}
+            return bool(why.events and found.reconciles and found.unmapped and kinds >= OF_TASKS) or None
 
         await eventually(diagnosed)
         for calls in SHOWN.values():

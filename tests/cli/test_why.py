@@ -90,7 +90,14 @@ async def test_lease_held_elsewhere_is_diagnosed(terminal: Terminal) -> None:
     async with serving(app, backend) as server:
         await terminal("apply", "-f", "-", stdin=CORE, server=server)
         told = await asked(terminal, server, "standing by", "team", "core")
+        stuck = await terminal("why", "--stuck", server=server)
     assert steady(told) == LEASE
+    # Nothing is stuck, and yet an operator should know.
+    assert (stuck.returncode, stuck.stderr) == (0, "no work has been pending for longer than 60 s\n")
+    assert steady(stuck.stdout) == (
+        "Note: controller staff/teams (server) has been standing by since TIME: process web-7 holds its lease and is "
+        "not connected to this server.\n"
+    )
 
 
 LEASE = """\
@@ -98,6 +105,9 @@ staff.v1.Team core
   It is stored at version 6, generation GENERATION.
 Controller staff/teams manages it, in process server.
   It has been standing by since TIME: process web-7 holds the lease staff/teams.
+  web-7 has held the lease since TIME, and renewed it last at TIME. Without a renewal it ends at TIME.
+  web-7 is not connected to this server. Process server does nothing for the resource until the lease ends: ask the \
+server that web-7 is connected to, or stop web-7 if nobody needs it.
 Its last writes, the newest first:
   Revision 6 at TIME: created (writer unknown).
 """
@@ -114,8 +124,8 @@ async def test_write_that_conflicts_for_ever_is_diagnosed(terminal: Terminal) ->
     assert steady(told) == CONFLICT
     assert stuck.returncode == 7
     assert re.match(
-        r"Team core: controller staff/teams \(server\) has owed work since .* \((?:< )?\d+ m?s ago\), \w+, "
-        r"attempt \d+: Conflict: Team core is stored at version \d+, not \d+; read it again\n",
+        r"Team core: controller staff/teams \(server\) has had work pending since .* \((?:< )?\d+ m?s ago\), \w+ "
+        r"for attempt \d+: Conflict: Team core is stored at version \d+, not \d+; read it again\n",
         stuck.stdout,
     )
 
@@ -128,12 +138,12 @@ Controller staff/teams manages it, in process server.
   The last error: Conflict: Team core is stored at version 8, not 7; read it again
         File "broken.py", line N, in teams
           await rt.client.write(kept)
-  It has owed this work since TIME.
+  Its work has been pending since TIME.
   Queued by: Team core changed at revision 8.
   Reconcile at TIME, attempt N, in DURATION: failed: Conflict: Team core is stored at version 8, not 7; read it \
-again. Because of: Team core changed at revision 8. Read: Team core. Wrote: nothing.
-  Reconcile at TIME, attempt N, in DURATION: done. Because of: Team core changed at revision 7. Read: Team core. \
-Wrote: nothing.
+again. Because of: Team core changed at revision 8. Read: Team core at version 8. Wrote: nothing.
+  Reconcile at TIME, attempt N, in DURATION: done. Because of: Team core changed at revision 7. Read: Team core at \
+version 7. Wrote: nothing.
 Its last writes, the newest first:
   Revision 8 at TIME: written (writer unknown).
   Revision 7 at TIME: created (writer unknown).

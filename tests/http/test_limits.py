@@ -32,13 +32,18 @@ async def raw(api: Api, data: bytes) -> bytes:
     with trio.fail_after(30):
         async with tcp(api.address) as stream:
             await stream.send_all(data)
-            answer = b""
-            try:
-                while piece := await stream.receive_some():
-                    answer += piece
-            except trio.BrokenResourceError:
-                pass
-            return answer
+            return await until_end(stream)
+
+
+async def until_end(stream: trio.SocketStream) -> bytes:
+    """Return everything that is received up to the end of the connection."""
+    answer = b""
+    try:
+        while piece := await stream.receive_some():
+            answer += piece
+    except trio.BrokenResourceError:
+        pass
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -273,10 +278,40 @@ async def test_token_is_checked_before_a_body_is_received() -> None:
         assert answer.startswith(b"HTTP/1.1 401")
 
 
-async def test_http2_and_websockets_are_not_served() -> None:
+async def test_websockets_are_not_served() -> None:
     async with serving() as api:
         answer = await raw(api, HOSTILE["websocket"].replace(b"host: a", b"host: localhost"))
         assert answer.startswith(b"HTTP/1.1 403")
+
+
+UPGRADE = b"connection: upgrade, http2-settings, close\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n"
+
+
+@pytest.mark.parametrize("upgrade", [UPGRADE, UPGRADE.replace(b"h2c", b" H2C ")])
+async def test_offer_to_upgrade_to_http2_is_declined(upgrade: bytes) -> None:
+    """The answer is that of HTTP/1.1, as for a client that did not offer it."""
+    async with serving() as api:
+        for head, code in ((GET, b"404"), (PUT.encode() + b"content-length: 2\r\n\r\n{}", b"200")):
+            answer = await raw(api, head.replace(b"host: localhost\r\n", b"host: localhost\r\n" + upgrade))
+            assert answer.startswith(b"HTTP/1.1 " + code), answer
+            assert b"HTTP/1.1 101" not in answer
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+async def test_connection_that_begins_with_http2_is_refused(pieces: int) -> None:
+    """With a status that says so, in one piece or in several, and whatever has been asked before."""
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+    async with serving() as api:
+        for before in (b"", GET):
+            with trio.fail_after(30):
+                async with tcp(api.address) as stream:
+                    for number in range(pieces):
+                        size = -(-len(preface) // pieces)
+                        piece = preface[number * size : (number + 1) * size]
+                        await stream.send_all(before + piece if number == 0 else piece)
+                    answer = await until_end(stream)
+            assert answer.count(b"HTTP/1.1 505") == 1
+            assert (b"HTTP/1.1 404" in answer) is bool(before)
 
 
 async def test_engine_takes_its_limits_from_those_of_grpc() -> None:

@@ -268,4 +268,12 @@ HTTP_MUTANTS = (
         _EXAMPLES,
         "examples",
     ),
+    Mutant(
+        "http: an offer to upgrade to HTTP/2 is taken",
+        "http/_http1.py",
+        "value.protocol.__class__ = _Http1",
+        "pass",
+        _LIMITS,
+        "http2",
+    ),
 )

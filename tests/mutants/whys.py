@@ -8,6 +8,9 @@ _JOURNAL = "journal/test_journal.py"
 _FILE = "journal/test_file.py"
 _HERE = "why/test_here.py"
 _WORKERS = "why/test_workers.py"
+_LEASES = "why/test_leases.py"
+_PAST = "why/test_past.py"
+_SECRETS = "reconcile/test_secret_reads.py"
 _FIND = "queue/test_find.py"
 
 WHY_MUTANTS = (
@@ -98,9 +101,58 @@ WHY_MUTANTS = (
     Mutant(
         "whatever is stuck is listed to everyone",
         "why/_service.py",
-        "if each.resource is not None and each.resource.type in types",
-        "",
+        "None if permissions is None else allowed)",
+        "None)",
         _WORKERS,
+    ),
+    Mutant(
+        "a process lists what is stuck of types that the caller may not observe, in the place of others",
+        "why/_local.py",
+        "managed = items if wanted else []",
+        "managed = items",
+        _LEASES,
+    ),
+    Mutant(
+        "the last success is not kept",
+        "why/_past.py",
+        "if len(found) < most or (success and not succeeded):",
+        "if len(found) < most:",
+        _PAST,
+    ),
+    Mutant(
+        "a failure does not let the versions of reads be recorded for longer",
+        "run/_worker.py",
+        "reads.renew()",
+        "pass",
+        _PAST,
+    ),
+    Mutant(
+        "a read of a view is recorded with the version of the cache",
+        "cache/_view.py",
+        "if isinstance(reads, VersionedReads):",
+        "if False:",
+        _PAST,
+    ),
+    Mutant(
+        "a daemon's error shows what it has read",
+        "controller/_daemons.py",
+        "READING.set(reads)",
+        "pass",
+        _SECRETS,
+    ),
+    Mutant(
+        "a source's error shows what it has read",
+        "run/_sources.py",
+        "with SecretReads(self._cache, self._definition.types).noted():",
+        "if True:",
+        _SECRETS,
+    ),
+    Mutant(
+        "the reads of a daemon are kept without bound",
+        "reconcile/_secret_reads.py",
+        "if len(self._kept) > MOST:",
+        "if False:",
+        _SECRETS,
     ),
     Mutant(
         "the resolution of a write is not forgotten",

@@ -119,7 +119,7 @@ async def test_unmapped_change_is_a_warning_with_a_way_to_its_controller() -> No
         crumbs = "document.querySelector('.crumbs').innerText"
         assert await browser.evaluate(crumbs) == "Resources / Team / partition default / namespace default"
         await engine.client.apply(types["Account"].new("ada", Account()))
-        await browser.wait(f"{badge}.innerText === 'staff/teams: idle, a change not mapped'")
+        await browser.wait(f"{badge}.innerText === 'staff/teams: idle, 1 change not mapped'")
         assert await browser.evaluate(f"{badge}.classList.contains('warn')")
         await browser.wait("document.querySelector('.sentences .bad')?.innerText.includes('Account ada')")
         where = "document.querySelector('.sentences a[href=\"#/controller/staff%2Fteams\"]').parentElement.innerText"
@@ -128,7 +128,7 @@ async def test_unmapped_change_is_a_warning_with_a_way_to_its_controller() -> No
         await browser.wait(
             "document.querySelector('h1').innerText === 'Account ada' && document.querySelector('.payload')"
         )
-        await browser.wait(f"{badge}?.innerText === 'staff/teams: a change not mapped'")
+        await browser.wait(f"{badge}?.innerText === 'staff/teams: 1 change not mapped'")
         assert await browser.evaluate(facts) == "Metadata none"
         await browser.click(".badges a")
         await browser.wait("location.hash === '#/controller/staff%2Fteams' && document.querySelector('.charts')")

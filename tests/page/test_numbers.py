@@ -180,6 +180,10 @@ class BrokenSupervisor:
     def __init__(self) -> None:
         self.broken = True
 
+    def newest_unmapped(self, _: int) -> tuple[list[Any], int]:
+        """Return what could not be mapped, which is nothing."""
+        return [], 0
+
     def status(self) -> ControllerStatus:
         """Return the status, or raise."""
         if self.broken:

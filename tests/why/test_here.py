@@ -34,7 +34,7 @@ async def test_failure_is_told_with_its_traceback_and_its_cause() -> None:
         assert found.attempt >= 2
         newest = found.reconciles[0]
         assert (newest.outcome, newest.error) == ("failed", found.error)
-        assert newest.reads == (Touched("get", CORE),)
+        assert newest.reads == (Touched("get", CORE, int(core.version)),)
         assert why.stored is not None
         assert why.stored.version == core.version
         assert [(each.revision, each.verb) for each in why.writes] == [(int(core.version), "created")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from headway.why import (
@@ -10,6 +12,7 @@ from headway.why import (
     ControllerWhy,
     Finalizer,
     Gone,
+    LeaseNow,
     PastReconcile,
     PastWrite,
     PrimingType,
@@ -26,6 +29,7 @@ from headway.why import (
 NOW = 1_700_000_000.0
 CORE = Ref("staff.v1.Team", "default", "default", "core")
 ADA = Ref("staff.v1.Account", "default", "default", "ada")
+HELD = LeaseNow("staff/teams", "web-7", NOW - 60, NOW - 10, NOW + 10)
 HEAD = "Controller staff/teams manages it, in process web-1."
 
 
@@ -44,13 +48,13 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
 @pytest.mark.parametrize(
     ("controller", "lines"),
     [
-        (a_controller("idle"), ["It is idle: it owes nothing."]),
+        (a_controller("idle"), ["It is idle: nothing is pending."]),
         (a_controller("idle", since=NOW - 9), ["It has been idle since 22:13:11 (9 s ago)."]),
         (
             a_controller("queued", since=NOW - 4, owed_since=NOW - 4, attempt=1),
             [
                 "It has been queued since 22:13:16 (4 s ago), for attempt 1.",
-                "It has owed this work since 22:13:16 (4 s ago).",
+                "Its work has been pending since 22:13:16 (4 s ago).",
             ],
         ),
         (
@@ -102,7 +106,7 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
         ),
         (
             a_controller("scheduled", until=NOW + 86_400),
-            ["It asked to be reconciled again at 2023-11-15 22:13:20 (in 24 h), and owes nothing until then."],
+            ["It asked to be reconciled again at 2023-11-15 22:13:20 (in 24 h), and nothing is pending until then."],
         ),
         (
             a_controller(
@@ -118,6 +122,32 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
         (
             a_controller("standby", since=NOW - 5, holder="web-7"),
             ["It has been standing by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams."],
+        ),
+        (
+            a_controller("standby", since=NOW - 5, holder="web-7", lease=HELD),
+            [
+                "It has been standing by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams.",
+                "web-7 has held the lease since 22:12:20 (60 s ago), and renewed it last at 22:13:10 (10 s ago). "
+                "Without a renewal it ends at 22:13:30 (in 10 s).",
+                "web-7 is not connected to this server. Process web-1 does nothing for the resource until the lease "
+                "ends: ask the server that web-7 is connected to, or stop web-7 if nobody needs it.",
+            ],
+        ),
+        (
+            a_controller("standby", since=NOW - 5, holder="web-6", lease=dataclasses.replace(HELD, connected=True)),
+            [
+                "It has been standing by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams.",
+                "web-7 has held the lease since 22:12:20 (60 s ago), and renewed it last at 22:13:10 (10 s ago). "
+                "Without a renewal it ends at 22:13:30 (in 10 s).",
+                "web-7 is connected to this server, so this answer also has what web-7 does.",
+            ],
+        ),
+        (
+            a_controller("standby", since=NOW - 5, holder="web-7", lease=LeaseNow("staff/teams")),
+            [
+                "It has been standing by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams.",
+                "No process holds the lease staff/teams now. A process that waits for it acquires it soon.",
+            ],
         ),
         (
             a_controller("standby", shard=4, holder="web-7"),
@@ -149,7 +179,7 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
                 behind=4,
             ),
             [
-                "It is idle: it owes nothing.",
+                "It is idle: nothing is pending.",
                 "The function team_of raised for Account ada, at revision 8. It has raised 3 times since 22:13:00 "
                 "(20 s ago); the change may concern this resource. The next attempt is at 22:13:25 (in 5 s).",
                 "  KeyError: 'x'",
@@ -161,7 +191,7 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
         (
             a_controller("idle", turned_away=(TurnedAwayChange(NOW - 2, CORE, 9, "has_a_lead"),)),
             [
-                "It is idle: it owes nothing.",
+                "It is idle: nothing is pending.",
                 "Predicate has_a_lead turned away the change of Team core at revision 9, at 22:13:18 (2 s ago), so "
                 "nothing was queued for it.",
             ],
@@ -206,14 +236,33 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
                         (Touched("written", ADA, 10),),
                     ),
                     PastReconcile(NOW - 6, "failed", 0.0004, 0.1, 1, error="ValueError: no"),
+                    PastReconcile(
+                        *(NOW - 7, "failed", 0.0004, 0.1, 11, (), (Touched("get", CORE, 9),)),
+                        error="ValueError: no",
+                        alike=10,
+                        first_at=NOW - 300,
+                        first_attempt=2,
+                    ),
+                    PastReconcile(
+                        *(NOW - 400, "failed", 0.002, 0.1, 3),
+                        error="ValueError: no",
+                        alike=4,
+                        first_at=NOW - 420,
+                        first_attempt=2,
+                    ),
                 ),
             ),
             [
-                "It is idle: it owes nothing.",
+                "It is idle: nothing is pending.",
                 "Reconcile at 22:13:15 (5 s ago), attempt 1, in 2 ms: done. Because of: Team core changed at revision "
                 "9. Read: Team core, Account by index lead. Wrote: Account ada written at 10.",
                 "Reconcile at 22:13:14 (6 s ago), attempt 1, in < 1 ms: failed: ValueError: no. Because of: unknown. "
                 "Read: nothing. Wrote: nothing.",
+                "Attempts 2 to 11 failed alike, from 22:08:20 (5 min ago) to 22:13:13 (7 s ago): ValueError: no. The "
+                "last one took < 1 ms. Because of: unknown. Read: Team core at version 9. Wrote: nothing.",
+                # A run has ended among them, so their numbers say nothing.
+                "4 attempts failed alike, from 22:06:20 (7 min ago) to 22:06:40 (7 min ago): ValueError: no. The last "
+                "one took 2 ms. Because of: unknown. Read: nothing. Wrote: nothing.",
             ],
         ),
     ],
@@ -308,12 +357,12 @@ def test_last_writes_are_listed_with_their_writers() -> None:
     [
         (
             StuckItem("staff/teams", "web-1", CORE, "waiting", NOW - 90, 5, "ValueError: no"),
-            "Team core: controller staff/teams (web-1) has owed work since 22:11:50 (90 s ago), waiting, attempt 5: "
-            "ValueError: no",
+            "Team core: controller staff/teams (web-1) has had work pending since 22:11:50 (90 s ago), waiting for "
+            "attempt 5: ValueError: no",
         ),
         (
             StuckItem("staff/teams", "web-1", CORE, "running", NOW - 90, 1),
-            "Team core: controller staff/teams (web-1) has owed work since 22:11:50 (90 s ago), running",
+            "Team core: controller staff/teams (web-1) has had work pending since 22:11:50 (90 s ago), running",
         ),
         (
             StuckItem("staff/teams", "web-1", CORE, "given up", NOW - 90, 1, "PermanentFailure: taken"),
@@ -322,8 +371,8 @@ def test_last_writes_are_listed_with_their_writers() -> None:
         ),
         (
             StuckItem("staff/teams", "web-1", ADA, "unmapped", NOW - 90, 3, "team_of: KeyError: 1"),
-            "Account ada: controller staff/teams (web-1) could not map its change since 22:11:50 (90 s ago), attempt "
-            "3: team_of: KeyError: 1",
+            "Account ada: controller staff/teams (web-1) could not map its change, and has failed 3 times "
+            "since 22:11:50 (90 s ago): team_of: KeyError: 1",
         ),
         (
             StuckItem("staff/teams", "web-1", Ref("staff.v1.Team"), "priming", NOW - 90, 0, "staff.v1.Account"),
@@ -339,5 +388,5 @@ def test_each_stuck_item_is_one_sentence(item: StuckItem, sentence: str) -> None
 def test_what_is_left_out_is_counted() -> None:
     assert StuckList(NOW, (), 7, ("web-2",)).sentences() == [
         "7 more are not listed.",
-        "Process web-2 did not answer, so what its controllers owe is not known.",
+        "Process web-2 did not answer, so it is not known what waits for its controllers.",
     ]

@@ -10,10 +10,14 @@ import pytest
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.protobuf import decode, encode
-from headway.why import _answer, from_message
+from headway.why import _answer, _lists, from_message
 from headway.why._wire import to_message
 
-CLASSES = [each for each in vars(_answer).values() if dataclasses.is_dataclass(each) and isinstance(each, type)]
+CLASSES = [
+    each
+    for name, each in (vars(_answer) | vars(_lists)).items()
+    if dataclasses.is_dataclass(each) and isinstance(each, type) and name == each.__name__
+]
 
 
 def filled(cls: Any, depth: int = 0) -> Any:

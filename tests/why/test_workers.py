@@ -298,7 +298,7 @@ async def test_stuck_lists_only_types_that_the_caller_may_observe_everywhere() -
         assert (await stuck(channel, metadata)).sentences == []
     async with guarded(rule(["observe"], "staff.v1.Team"), reconcile=fail) as (_, channel, metadata):
         [sentence] = (await stuck(channel, metadata)).sentences
-        assert sentence.startswith("Team core: controller staff/teams (server) has owed work since ")
+        assert sentence.startswith("Team core: controller staff/teams (server) has had work pending since ")
 
 
 async def test_attending_needs_the_right_to_the_leases() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Self
 
 MOST_READS = 16
 """The number of reads, and of writes, of one reconcile that are recorded."""
@@ -13,8 +15,61 @@ READING: ContextVar[list[Any] | None] = ContextVar("headway.reading", default=No
 """What the current reconcile has read. Set once in each worker's task, if the engine has a journal.
 
 The list is flat, because a tuple for each read would be one more object for the garbage collector: a type, and then the
-key that was read or a text that says how, such as ``list``. The tasks that a reconcile starts inherit it.
+key that was read or a text that says how, such as ``list``. In `VersionedReads` the key is followed by the version that
+was read. The tasks that a reconcile starts inherit it.
 """
+
+VERSIONED = 100
+"""The number of reconciles of a worker whose reads are recorded with versions, from its start and from each failure."""
+
+
+class VersionedReads(list[Any]):
+    """A list for `READING` that also has the version of each resource that was read.
+
+    A version tells a reconcile that has kept an old copy from one that lost a race. To record it, each read looks the
+    resource up again, which would be too much while everything succeeds. So a worker has such a list for `VERSIONED`
+    reconciles after its start and after each failure.
+
+    Args:
+        find: returns the cached resource with this type and key, or None.
+        expired: called when the list has been cleared `VERSIONED` times.
+    """
+
+    __slots__ = ("_expired", "_find", "_left")
+
+    def __init__(self, find: Callable[[Any, Any], Any], expired: Callable[[], None]) -> None:
+        super().__init__()
+        self._find = find
+        self._expired = expired
+        self._left = VERSIONED
+
+    def __iadd__(self, read: Any) -> Self:  # type: ignore[misc]  # a list takes any iterable, and this one only reads
+        type, how = read
+        if isinstance(how, tuple):
+            stored = self._find(type, how)
+            if stored is not None and stored.version.isdecimal():
+                how = (*how, int(stored.version))
+        self.extend((type, how))
+        return self
+
+    def clear(self) -> None:
+        super().clear()
+        self._left -= 1
+        if self._left == 0:
+            self._expired()
+
+    def renew(self) -> None:
+        """Stay for another `VERSIONED` reconciles, because one has failed."""
+        self._left = VERSIONED + 1
+
+    @contextmanager
+    def through(self, find: Callable[[Any, Any], Any]) -> Iterator[None]:
+        """Look resources up with another function during the block, because a view is read."""
+        before, self._find = self._find, find
+        try:
+            yield
+        finally:
+            self._find = before
 
 
 def note_read(type: Any, how: object) -> None:

@@ -23,12 +23,15 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from typing_extensions import override
+
 from headway.cache._indexes import Index, IndexTable, Path, Table
 from headway.cache._projection import CachedType
-from headway.cache._reader import CacheReader, Content, Query, not_a_type
+from headway.cache._reader import CacheReader, Content, Query, R, not_a_type
+from headway.cache._reading import READING, VersionedReads
 from headway.cache._type_store import Applied, TypeStore
 from headway.errors import HeadwayError, NotPrimed, NotWatched
-from headway.resource import Key, TypeName, pb
+from headway.resource import Key, ResourceId, TypeName, pb
 
 
 class Pin:
@@ -175,6 +178,15 @@ class View(CacheReader):
     def close(self) -> None:
         """Close the view, because its block or the run has ended."""
         self._pins = None
+
+    @override
+    def get(self, type: CachedType[R], id: str | ResourceId, *, partition: str = "", namespace: str = "") -> R | None:
+        reads = READING.get()
+        if isinstance(reads, VersionedReads):
+            find = self._content(type).find
+            with reads.through(lambda _, key: find(key)):
+                return super().get(type, id, partition=partition, namespace=namespace)
+        return super().get(type, id, partition=partition, namespace=namespace)
 
     def _content(self, type: CachedType[Any]) -> Content:
         if self._pins is None:

@@ -25,6 +25,11 @@ _COMMANDS = {
     ),
     "get": ("_resources", "get", "Show one resource."),
     "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
+    "leases": (
+        "_leases",
+        "leases",
+        "Show which process holds which lease: since when, its last renewal, and when it ends without another one.",
+    ),
     "list": ("_resources", "list_", "Show all resources of a type."),
     "pause": ("_pause", "pause", "Let no process start a reconcile of a controller, until `resume`."),
     "peer": ("_peer", "peer", "Copy resources between two servers, each with its own store."),

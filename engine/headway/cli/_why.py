@@ -42,7 +42,7 @@ _arguments = combined(
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --stuck: how long the work has been owed.",
+    help="With --stuck: how long the work has been pending.",
 )
 @click.option("--watch", is_flag=True, help="Show the answer again whenever it has changed, until interrupted.")
 @details_option
@@ -120,5 +120,5 @@ def _show(answer: Why | StuckList, output: Details, *, nothing: str = "", one_li
         return
     for line in answer.sentences():
         click.echo(plain(line))
-    if nothing and not answer.sentences():
+    if nothing and isinstance(answer, StuckList) and not answer.items and not answer.unreachable:
         click.echo(nothing, err=True)

@@ -19,11 +19,11 @@ from weakref import WeakKeyDictionary
 import trio
 
 from headway.base import leaving, ordinary
-from headway.cache import Projected
+from headway.cache import READING, Projected
 from headway.controller._definition import Enqueue
 from headway.events import DaemonEnded
 from headway.queue import Backoff
-from headway.reconcile import MAPPING, RECONCILING, KeyAtWork, Request, RequeueAfter, Runtime
+from headway.reconcile import MAPPING, RECONCILING, KeyAtWork, Request, RequeueAfter, Runtime, SecretReads, redact_reads
 from headway.resource import Key, Resource, ResourceId
 
 _LASTED = 60.0
@@ -51,6 +51,7 @@ class _Host:
     def __init__(self) -> None:
         self.nursery: trio.Nursery | None = None
         self.opened = trio.Event()
+        self.reads: SecretReads | None = None
         # Invariant: at most one for each key. It is replaced only after it has ended.
         self.tasks: dict[Key, _DaemonTask] = {}
 
@@ -71,6 +72,8 @@ class Daemons:
     async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:
         """Hold the run's tasks, and cancel them while the controller is paused. This is the controller's source."""
         host = self._hosts.setdefault(rt, _Host())
+        # The run has set it for this source.
+        host.reads = reads if isinstance(reads := READING.get(), SecretReads) else None
         async with trio.open_nursery() as host.nursery:
             host.opened.set()
             while True:
@@ -109,11 +112,18 @@ class Daemons:
                 # This reconcile began before the pause.
                 task.scope.cancel()
             assert host.nursery is not None
-            host.nursery.start_soon(self._run_task, rt, resource, task, name=f"daemon {rt.controller} of {resource.id}")
+            reads = None if host.reads is None else host.reads.another()
+            name = f"daemon {rt.controller} of {resource.id}"
+            host.nursery.start_soon(self._run_task, rt, resource, task, reads, name=name)
 
-    async def _run_task(self, rt: Runtime, resource: Resource[Any] | Projected[Any], task: _DaemonTask) -> None:
-        # A reconcile started this task, but the daemon's writes are not that reconcile's.
+    async def _run_task(
+        self, rt: Runtime, resource: Resource[Any] | Projected[Any], task: _DaemonTask, reads: SecretReads | None
+    ) -> None:
+        # A reconcile started this task, but the daemon's writes and reads are not that reconcile's.
         RECONCILING.set(None)
+        READING.set(reads)
+        if reads is not None:
+            reads.keep(resource)
         MAPPING.set(KeyAtWork(resource.id.key))
         try:
             with task.scope, rt.alive(resource) as scope:
@@ -124,6 +134,7 @@ class Daemons:
             if error is None:
                 raise leaving(raised) from None
             # The function raised while it was being canceled.
+            redact_reads(error)
             rt.report(DaemonEnded(rt.controller, resource.id, error, None))
         finally:
             task.ended.set()
@@ -144,6 +155,7 @@ class Daemons:
                     failures = 0
                 delay = self._backoff.delay(failures)
                 failures += 1
+                redact_reads(error)
                 rt.report(DaemonEnded(rt.controller, id, error, delay))
             else:
                 rt.report(DaemonEnded(rt.controller, id, None, None))

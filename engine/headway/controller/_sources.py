@@ -17,7 +17,7 @@ from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed
 from headway.mapper import listed
 from headway.reconcile import Runtime
-from headway.resource import Resource, ResourceId
+from headway.resource import Resource, ResourceId, redact_error
 
 E = TypeVar("E")
 
@@ -211,6 +211,8 @@ def _enqueue_affected(
         error = ordinary(raised)
         if error is None:
             raise
+        if isinstance(event, Resource):
+            redact_error(error, [event])
         bounded(SourceFailed, controller=rt.controller, source=source, value=event, error=error)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from headway.service import (
     Versions,
     watch_encoders,
 )
-from headway.storage import Backend
+from headway.storage import Backend, CurrentLease
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
@@ -57,7 +57,10 @@ class EngineServices:
         async def read(id: ResourceId) -> pb.Resource | None:
             return (await backend.read(id.type.unversioned, id.key))[0]
 
-        self.observe = ObserveHost(read, journal)
+        async def leases(name_prefix: str) -> Sequence[CurrentLease]:
+            return (await backend.list_leases(name_prefix))[0]
+
+        self.observe = ObserveHost(read, journal, leases)
         writes = None if journal is None else journal.writes
 
         self.peerings = PeeringHost(backend, registry, report)

@@ -8,6 +8,9 @@ HYPERCORN = PrivateNames(
     "hypercorn",
     {
         "hypercorn.config:Config": None,
+        "hypercorn.protocol:ProtocolWrapper": None,
+        "hypercorn.protocol.h11:H11Protocol._check_protocol": "self event",
+        "hypercorn.protocol.h11:H11Protocol._send_error_response": "self status_code",
         "hypercorn.trio.tcp_server:TCPServer.__init__": "self app config context state stream",
         "hypercorn.trio.tcp_server:TCPServer.__await__": "self",
         "hypercorn.trio.worker_context:WorkerContext.__init__": "self max_requests",

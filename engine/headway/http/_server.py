@@ -2,7 +2,8 @@
 
 Hypercorn implements HTTP. Its public `serve` accepts connections without limit, and its accept loop logs a traceback
 for each connection for which no file descriptor is free. This module therefore accepts connections itself, and passes
-each to Hypercorn's `TCPServer`. The names of Hypercorn that it uses are in `_hypercorn.py`.
+each to Hypercorn's `TCPServer`, without HTTP/2 (`_http1.py`). The names of Hypercorn that are used are in
+`_hypercorn.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Any
 
 import trio
 from hypercorn.config import Config
-from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 
 from headway.http._address import host_and_port
 from headway.http._bounds import Bounds
+from headway.http._http1 import Http1Server
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -127,7 +128,7 @@ class HttpServer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._close_late, connection)
                 with connection.scope:
-                    await TCPServer(app, self._config, self._context, ConnectionState({}), stream)
+                    await Http1Server(app, self._config, self._context, ConnectionState({}), stream)
                 nursery.cancel_scope.cancel()
         except* Exception:  # noqa: BLE001
             # Some bytes make Hypercorn raise, such as a request in a WebSocket. This must only end their connection.

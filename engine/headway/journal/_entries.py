@@ -25,7 +25,8 @@ class Ran(NamedTuple):
         outcome: done, requeue, failed, permanent or slowed.
         waited: the time for which the key was ready before.
         reasons: the reasons, each as (what, type, key, revision).
-        reads: what it read, each as (type, key or a text that says how); only the first 16.
+        reads: what it read, each as (type, key or a text that says how); only the first 16. A key may
+            have a fourth part, the version that was read.
         writes: its acknowledged writes; only the first 16.
         error: the class and message of its error, or an empty text.
         traceback: the program's own frames of the error.

@@ -133,9 +133,11 @@ def as_object(controller: str, entry: Entry, wall: Callable[[float], float]) -> 
 
 
 def read_text(read: tuple[Any, ...]) -> str:
-    """Return a read of a reconcile as text, such as ``Team core`` or ``Account by index lead``."""
+    """Return a read of a reconcile as text, such as ``Team core at version 7`` or ``Account by index lead``."""
     type, what = read
-    return f"{type.kind} {key_text(what)}" if isinstance(what, tuple) else f"{type.kind} by {what}"
+    if not isinstance(what, tuple):
+        return f"{type.kind} by {what}"
+    return f"{type.kind} {key_text(what[:3])}" + "".join(f" at version {version}" for version in what[3:])
 
 
 def reason_text(reason: tuple[Any, ...]) -> str:

@@ -15,7 +15,7 @@ from headway.http import Exchange, resource_object
 from headway.page._service import WHY
 from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id, type_name
 from headway.service import RESOURCE_SERVICE
-from headway.why import PastReconcile, Ref, Why, from_message, reconcile_texts
+from headway.why import PastReconcile, Ref, Why, attempts_text, from_message, reconcile_texts
 
 OWNED = 200
 """The number of owned resources, and of events, that are shown."""
@@ -133,12 +133,15 @@ def timeline(why: Why) -> list[dict[str, Any]]:
         entries += [
             {
                 # The time differs a little from answer to answer, as two clocks do. These are as they were recorded.
-                "id": f"run {controller.name} {controller.process} {each.attempt} {each.seconds} {each.waited}",
+                "id": f"run {controller.name} {controller.process} {each.first_attempt} {each.first_seconds}",
                 "at": each.at,
                 "what": "run",
                 "controller": controller.name,
                 "outcome": each.outcome,
                 "attempt": each.attempt,
+                "alike": each.alike,
+                "attempts": attempts_text(each),
+                "first": each.first_at,
                 "seconds": each.seconds,
                 "error": each.error,
                 "traceback": each.traceback,

@@ -19,15 +19,18 @@ from headway.page._priming import PrimingTimes
 from headway.page._ring import INTERVAL, Ring
 from headway.page._search import Cursors
 from headway.page._whys import SharedWhys
-from headway.resource import Registry
+from headway.resource import Kind, Registry
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import Backend
-from headway.why import ObserveHost
+from headway.why import Failing, ObserveHost, failing_of, to_wall
 
 LOOK, ELSEWHERE, STUCK = "page: look", "page: other processes", "page: what is stuck"
+COUNTS = "page: numbers of resources"
 """The paths under which failures are reported."""
 _REPORTED = 60.0
 """The time between two reports of one failure, in seconds."""
+COUNTED = 10.0
+"""The time between two counts of the store's resources while somebody watches, in seconds."""
 TICK = 1.0
 """The time between two looks while somebody watches, in seconds."""
 
@@ -36,16 +39,18 @@ class Seen(NamedTuple):
     """A controller at the last look.
 
     Attributes:
-        now: the time of the look on Trio's clock.
         state: its numbers, as `headway top` shows them, under the names of the app and the controller.
         priming: the progress of each of its types while it is priming.
+        failing: the newest failures, those of mappers first.
+        mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
     """
 
     supervisor: Supervisor
     status: ControllerStatus
     state: ControllerState
     priming: list[dict[str, Any]]
-    now: float
+    failing: Sequence[Failing]
+    mapping_failed: int
 
 
 class PageHost:
@@ -59,6 +64,7 @@ class PageHost:
 
     Attributes:
         graph: the controllers and types of the apps.
+        counts: the number of stored resources of each kind; None if the store has not counted them.
         ring: the numbers of the last 15 minutes.
         seen: the controllers at the last look, by name.
         others: the controllers of other processes, and what is stuck.
@@ -80,6 +86,7 @@ class PageHost:
         report: Report = ignore,
     ) -> None:
         self.graph: Graph = graph(*apps)
+        self.counts: Mapping[Kind, int] | None = None
         self.observe = observe
         self.registry = registry
         self.backend = backend
@@ -108,6 +115,7 @@ class PageHost:
             nursery.start_soon(self._look_on)
             nursery.start_soon(self._while_watched, ELSEWHERE, self.others.ask, ASKED)
             nursery.start_soon(self._while_watched, STUCK, self.others.ask_stuck, STUCK_ASKED)
+            nursery.start_soon(self._while_watched, COUNTS, self._count, COUNTED)
 
     async def _look_on(self) -> NoReturn:
         while True:
@@ -155,8 +163,12 @@ class PageHost:
             if name in self.seen and now > self._time:
                 state.rates_since(self.seen[name].state, now - self._time)
         self.at, self._time = wall_time(), now
+        wall = to_wall()
         self.seen = {
-            name: Seen(found[name], status, states[name], self._priming.bars(name, status, now), now)
+            name: Seen(
+                *(found[name], status, states[name], self._priming.bars(name, status, now)),
+                *failing_of(found[name], status, wall),
+            )
             for name, status in statuses.items()
         }
         if self.ring.is_due(now):
@@ -190,4 +202,4 @@ class PageHost:
         count = getattr(self.backend, "count_kinds", None)
         if count is not None:
             with suppress(HeadwayError):
-                self._priming.totals = await count()
+                self.counts = self._priming.totals = await count()

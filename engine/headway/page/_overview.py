@@ -12,7 +12,7 @@ from headway.controller import Edge, Graph, Sizes, placed
 from headway.observe import ControllerState
 from headway.page._host import PageHost, Seen
 from headway.page._others import Other
-from headway.resource import ResourceType, Scope, TypeName
+from headway.resource import ResourceType, Scope, TypeName, is_builtin
 from headway.run import Phase
 from headway.why import ControllerNow, Ref, StuckList
 
@@ -43,11 +43,11 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         "stale": host.stale_since,
         "controllers": [_controller(host, name, each, visible) for name, each in seen.items()],
         "types": [
-            _type(each, seen.values(), visible)
+            _type(host, each, seen.values(), visible)
             for each in types
             if each.name in visible.known and each.scope is not Scope.UNDEFINED
         ],
-        "failing": failing(seen),
+        "failing": failing(host, seen, visible),
         "elsewhere": [_elsewhere(each, type) for each, type in _others(host, visible)],
         # The number would tell other callers of controllers that they may not see.
         "elsewhereMore": host.others.more if visible.observed == visible.known else 0,
@@ -65,9 +65,7 @@ def stuck(found: StuckList, visible: Visible) -> dict[str, Any]:
             {
                 "controller": each.controller,
                 "process": bounded(each.process, _LONGEST),
-                "resource": {
-                    name: bounded(value, _LONGEST) for name, value in dataclasses.asdict(each.resource or Ref()).items()
-                },
+                "resource": _ref(each.resource),
                 "state": bounded(each.state, _LONGEST),
                 "since": each.since,
                 "attempt": each.attempt,
@@ -117,6 +115,7 @@ def _elsewhere(other: Other, type: TypeName) -> dict[str, Any]:
         "scheduled": now.scheduled,
         "notDone": now.not_done,
         "unmapped": now.unmapped,
+        "mappingFailed": now.mapping_failed,
         "oldest": round(now.oldest, 1),
         "lag": now.lag,
         "restarts": now.restarts,
@@ -157,6 +156,7 @@ def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict
         "scheduled": state.scheduled,
         "notDone": state.not_done,
         "unmapped": status.unmapped,
+        "mappingFailed": seen.mapping_failed,
         "oldest": round(state.oldest, 1),
         "lag": state.lag,
         "restarts": state.restarts,
@@ -164,39 +164,53 @@ def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict
     }
 
 
-def _type(type: ResourceType[Any], seen: Iterable[Seen], visible: Visible) -> dict[str, Any]:
+def _type(host: PageHost, type: ResourceType[Any], seen: Iterable[Seen], visible: Visible) -> dict[str, Any]:
     made: dict[str, Any] = {"type": str(type.name), "kind": type.name.kind, "scope": type.scope.name.lower()}
+    # Headway's own types come after those of the apps.
+    made["own"] = is_builtin(type)
     if type.name not in visible.observed:
         return made
     statuses = [each for one in seen for each in one.status.types if each.type.unversioned == type.name.unversioned]
     # A part of a type says nothing about the whole.
     whole = [each for each in statuses if not each.scope and each.primed]
+    # A count of the store is a little older than a cache.
+    counted = None if host.counts is None else host.counts.get(type.kind, 0)
     return made | {
-        "resources": max((each.resources for each in whole), default=None),
+        "resources": max((each.resources for each in whole), default=counted),
         "undecodable": max((len(each.undecodable) for each in statuses), default=0),
         "cutOff": next((each.cut_off for each in statuses if each.cut_off), ""),
     }
 
 
-def failing(seen: dict[str, Seen]) -> list[dict[str, Any]]:
-    """Return the resources whose last reconcile did not succeed, the newest first."""
-    newest = heapq.nlargest(
-        FAILING,
-        ((each.at, name, each) for name, one in seen.items() for each in one.status.not_done),
-        key=lambda entry: entry[0],
-    )
+def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[dict[str, Any]]:
+    """Return what fails in all processes, the newest first, of the types that the caller may observe."""
+    found = [(name, "", each) for name, one in seen.items() for each in one.failing]
+    found += [
+        (each.of.name, each.of.process, failure)
+        for each, _ in _others(host, visible)
+        if each.of.now is not None and not each.of.gone
+        for failure in each.of.now.failing[: 2 * FAILING]
+    ]
+    observed = {str(each) for each in visible.observed}
+    found = [entry for entry in found if entry[2].resource is not None and entry[2].resource.type in observed]
     return [
         {
             "controller": name,
-            "resource": dataclasses.asdict(Ref.of(each.id.type, each.id.key)),
-            "outcome": each.outcome,
+            # Empty for the server's own process, which alone can be asked to retry.
+            "process": bounded(process, _LONGEST),
+            "resource": _ref(each.resource),
+            "outcome": bounded(each.outcome, _LONGEST),
             "error": bounded(each.error, _LONGEST),
             "attempts": each.attempts,
-            "ago": round(seen[name].now - at, 1),
-            "until": None if each.until is None else round(each.until - seen[name].now, 1),
+            "at": each.at,
+            "until": each.until or None,
         }
-        for at, name, each in newest
+        for name, process, each in heapq.nlargest(FAILING, found, key=lambda entry: entry[2].at)
     ]
+
+
+def _ref(resource: Ref | None) -> dict[str, str]:
+    return {name: bounded(value, _LONGEST) for name, value in dataclasses.asdict(resource or Ref()).items()}
 
 
 def picture(graph: Graph, visible: Visible, elsewhere: Mapping[str, str]) -> dict[str, Any]:

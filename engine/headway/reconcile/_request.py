@@ -98,7 +98,7 @@ class Reconciling(KeyAtWork):
 
     Attributes:
         dequeued: the key as it was dequeued, with its attempt and reasons; None before the first.
-        reads: what it has read, for the journal (`cache.READING`). It stays the same list for all keys of a worker.
+        reads: what it has read, for the journal (`cache.READING`). All keys of a worker share the list.
         writes: its first acknowledged writes, for the journal.
     """
 

@@ -122,6 +122,10 @@ class RunKeys:
             if table.failed
         ]
 
+    def newest_unmapped(self, most: int) -> tuple[list[Unmapped], int]:
+        """Return at most so many of the resources whose mapping failed, the newest failures first, and their number."""
+        return self._mapping.retries.newest_unmapped(most)
+
     def retry(self, key: Key) -> bool:
         """Enqueue a key for an operator, whatever delay it has. Return False for a key of another process."""
         here = self.status(key).here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -40,6 +41,19 @@ class Unmapped(NamedTuple):
     due: float
 
 
+def _unmapped(failed: FailedChanges) -> Unmapped:
+    return Unmapped(
+        failed.type,
+        failed.changes[0].key,
+        failed.changes[-1].revision,
+        failed.function,
+        failed.error,
+        failed.failures,
+        failed.since,
+        failed.due,
+    )
+
+
 class MappingRetries:
     """The changes in a map queue whose mapping has failed, with their retries."""
 
@@ -61,20 +75,13 @@ class MappingRetries:
 
     def unmapped(self) -> list[Unmapped]:
         """Return the resources whose mapping failed, those that have waited longest first."""
-        found = [
-            Unmapped(
-                each.type,
-                each.changes[0].key,
-                each.changes[-1].revision,
-                each.function,
-                each.error,
-                each.failures,
-                each.since,
-                each.due,
-            )
-            for each in self._changes.failed()
-        ]
-        return sorted(found, key=lambda each: each.since)
+        return sorted(map(_unmapped, self._changes.failed()), key=lambda each: each.since)
+
+    def newest_unmapped(self, most: int) -> tuple[list[Unmapped], int]:
+        """Return at most so many of the resources whose mapping failed, the newest failures first, and their number."""
+        failed = self._changes.failed()
+        newest = heapq.nlargest(most, failed, key=lambda each: each.since)
+        return list(map(_unmapped, newest)), len(failed)
 
     def keep(self, item: MapItem, raised: BaseException) -> None:
         """Keep a change whose mapping raised this, for a retry. Raise it again if it has to end the run."""

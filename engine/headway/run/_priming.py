@@ -28,7 +28,7 @@ from headway.client import client_error
 from headway.controller import Definition
 from headway.errors import PermissionDenied, PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
-from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, resource_key
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, pb, resource_key
 from headway.rpc import Channel
 from headway.service import open_watch_list
 
@@ -68,6 +68,10 @@ class RunCaches:
         self._report = report
         self._bounded = bounded
         self._stall_limit = stall_limit
+
+    def find(self, type: TypeName, key: Key) -> pb.Resource | None:
+        """Return the cached resource of a type that is primed, or None."""
+        return self.subscriptions[type].find(key) if type in self.subscriptions else None
 
     def check_store(self) -> None:
         """Raise if a type's store is known to be rolled back. This opens no stream."""

@@ -27,16 +27,16 @@ from functools import partial
 
 import trio
 
-from headway.base import BoundedReport, guarded, of_controller, only_error, repr_text, stack_text
+from headway.base import BoundedReport, guarded, of_controller, only_error, stack_text
 from headway.cache import Cache, Informers
 from headway.client import Client, HeldLease, LeaseClient, RunFence
-from headway.controller import Enqueue, GrowingDefinition
-from headway.errors import Closed, EngineBug, InvalidArgument
+from headway.controller import GrowingDefinition
+from headway.errors import Closed, EngineBug
 from headway.events import Report, RunStarted, WatchAdded
 from headway.journal import ControllerJournal
-from headway.mapper import Watch, ids_of, watch_name
+from headway.mapper import Watch, watch_name
 from headway.reconcile import Declared, Lifetimes, Pausing, Reason, RecordEvent, Runtime, ignore_event
-from headway.resource import Key, Registry, ResourceId
+from headway.resource import Key, Registry
 from headway.rpc import Channel
 from headway.run._callbacks import call_back
 from headway.run._change_mapper import ChangeMapper
@@ -49,6 +49,7 @@ from headway.run._own_writes import SelfTriggers
 from headway.run._ownership import Ownership, PrimedRun
 from headway.run._pauses import Pauses, apply_pause
 from headway.run._priming import STALL_LIMIT, Deletions, RunCaches
+from headway.run._sources import RunSources
 from headway.run._status import ControllerStatus, Phase, Results, type_statuses
 from headway.run._worker import Worker
 
@@ -311,9 +312,10 @@ class Run:
         await call_back(self._report, definition, "on_start", self._runtime)
         triggers, journal = self._self_triggers, self._journal
         outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
-        reconcile, notes_reads = self._ownership.reconciler(definition.reconcile), journal is not None
+        reconcile, cached = self._ownership.reconciler(definition.reconcile), self._caches.find
         worker = self._worker = Worker(
-            definition, reconcile, self._runtime, run.queue, outcomes, report, triggers, notes_reads=notes_reads
+            *(definition, reconcile, self._runtime, run.queue, outcomes, report, triggers),
+            cached=None if journal is None else cached,
         )
         assert self.keys is not None
         self.keys.worker = worker
@@ -329,9 +331,9 @@ class Run:
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
             nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
-            for name, source in definition.sources.items():
-                enqueue = self._enqueue(run.mapping, f"source {name}")
-                nursery.start_soon(guarded, source, self._runtime, enqueue, name=f"source {name}")
+            sources = RunSources(definition, self._runtime, self._cache, run.mapping)
+            for name in definition.sources:
+                nursery.start_soon(sources.call, name, name=f"source {name}")
             for number in range(definition.concurrency):
                 nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
 
@@ -383,18 +385,3 @@ class Run:
         """True if the controller is paused, none of its reconciles is running, and keys are pending."""
         running = self._worker is not None and self._worker.running()
         return self._pausing.reason is not None and not running and not self._ownership.queue.is_idle()
-
-    def _enqueue(self, mapping: RunMapping, what: str) -> Enqueue:
-        reason, manages = Reason(what), self.definition.manages
-
-        def enqueue(id: ResourceId) -> None:
-            keys, problems = ids_of([id], manages)
-            if problems:
-                raise InvalidArgument(
-                    f"{what} enqueued {repr_text(id)}; {problems[0]}: enqueue ids of {manages.name}, as from "
-                    f"TYPE.id(name)"
-                )
-            for key in keys:
-                mapping.mapper.add(key, reason)
-
-        return enqueue

@@ -21,6 +21,7 @@ from headway.resource import Key
 from headway.run._events import ControllerEvents
 from headway.run._keys import KeyStatus, LeftOutOf
 from headway.run._leading import Leading
+from headway.run._mapping_retries import Unmapped
 from headway.run._owed import Owed
 from headway.run._pauses import Pauses
 from headway.run._run import Run
@@ -185,6 +186,10 @@ class Supervisor:
     def left_out(self) -> list[LeftOutOf]:
         """Return the indexes of the current run that lack resources, because their function raised."""
         return [] if self.run is None or self.run.keys is None else self.run.keys.left_out()
+
+    def newest_unmapped(self, most: int) -> tuple[list[Unmapped], int]:
+        """Return at most so many of the resources whose mapping failed, the newest failures first, and their number."""
+        return ([], 0) if self.run is None or self.run.keys is None else self.run.keys.newest_unmapped(most)
 
     def retry(self, key: Key) -> bool:
         """Enqueue a key now, whatever delay it has. Return False if no run here reconciles it."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import trio
 
 from headway.base import leaves, leaving, of_controller, only_error, ordinary, repr_text, stack_text
-from headway.cache import READING
+from headway.cache import READING, VersionedReads
 from headway.controller import Definition, Reconciler
 from headway.errors import InvalidResult, ReconcileTimeout
 from headway.events import ReconcileSlow, Report
 from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import RECONCILING, Reason, Reconciling, Request, RequeueAfter, Runtime, trace_id_of
-from headway.resource import Key, Resource, ResourceId, redact_error, secret_types
+from headway.resource import Key, Resource, ResourceId, TypeName, pb, redact_error, secret_types
 from headway.run._outcomes import Outcomes
 from headway.run._own_writes import SelfTriggers
 
@@ -30,7 +30,7 @@ class Worker:
     """The workers of one run. Each of them calls `work`.
 
     Args:
-        notes_reads: True to note what each reconcile reads from the cache, for the journal.
+        cached: returns a cached resource, to note what each reconcile reads, for the journal; None without a journal.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Worker:
         report: Report,
         self_triggers: SelfTriggers,
         *,
-        notes_reads: bool,
+        cached: Callable[[TypeName, Key], pb.Resource | None] | None,
     ) -> None:
         self._definition = definition
         self._reconcile = reconcile
@@ -53,7 +53,7 @@ class Worker:
         self._outcomes = outcomes
         self._report = report
         self._self_triggers = self_triggers
-        self._notes_reads = notes_reads
+        self._cached = cached
         # The types with secret fields, by name. Most controllers have none.
         self._secret = secret_types(definition.types)
         self._started: dict[Key, float] = {}
@@ -65,11 +65,28 @@ class Worker:
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
         self._tasks[trio.lowlevel.current_task()] = reconciling
-        if self._notes_reads:
-            READING.set(reconciling.reads)
+        self._note_versions(reconciling)
         dequeued = await self._queue.dequeue()
         while dequeued is not None:
             dequeued = await self._work_on(dequeued, reconciling)
+
+    def _note_versions(self, reconciling: Reconciling) -> None:
+        """Note the versions of what the worker reads, for a number of reconciles. Called in the task of the worker."""
+        cached, reads = self._cached, reconciling.reads
+        if cached is None:
+            return
+        if isinstance(reads, VersionedReads):
+            reads.renew()
+            return
+
+        def without_versions() -> None:
+            reconciling.reads = []
+            READING.set(reconciling.reads)
+
+        reconciling.reads = versioned = VersionedReads(cached, without_versions)
+        # What the reconcile has read so far.
+        versioned.extend(reads)
+        READING.set(versioned)
 
     async def _work_on(
         self, dequeued: Dequeued[Key, Reason] | None, reconciling: Reconciling
@@ -161,6 +178,8 @@ class Worker:
             error = ordinary(raised)
             if error is None:
                 raise
+            if (reconciling := RECONCILING.get()) is not None:
+                self._note_versions(reconciling)
             return None, error
         finally:
             del self._started[key]
@@ -219,7 +238,7 @@ class Worker:
         for name, key in [(self._type, id.key), *zip(reads[::2], reads[1::2], strict=True)]:
             type = self._secret.get(name)
             if type is not None and isinstance(key, tuple):
-                partition, namespace, of = key
+                partition, namespace, of = key[:3]
                 found = self._runtime.cache.get(type, type.id(of, partition=partition, namespace=namespace))
                 if found is not None:
                     yield found

@@ -1,4 +1,4 @@
-"""The answers to "why is this not done?" and "what is stuck?" as values. No I/O.
+"""The answer to "why is this not done?" as values. No I/O.
 
 Each class has a message of the same name and fields in ``headway.observe.v1``. Times are seconds since 1970; 0 is
 unknown. Texts and sequences are empty where there is nothing to say.
@@ -96,7 +96,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A resource, index or type that a reconcile has read or written, and how."""
+    """A resource, index or type that a reconcile has read or written, and how.
+
+    Attributes:
+        revision: the revision that a write has committed, or the version of a resource that was read from the cache.
+            The latter is 0 if the resource was absent, or if no reconcile of the worker had failed for long.
+    """
 
     how: str = ""
     resource: Ref | None = None
@@ -105,13 +110,18 @@ class Touched:
     def __str__(self) -> str:
         what = "" if self.resource is None else str(self.resource)
         if self.how == "get":
-            return what
+            return f"{what} at version {self.revision}" if self.revision else what
         return f"{what} by {self.how}"
 
 
 @dataclass(frozen=True, slots=True)
 class PastReconcile:
-    """A reconcile that ended at ``at``. ``outcome`` is done, requeue, failed or permanent."""
+    """A reconcile that ended at ``at``. ``outcome`` is done, requeue, failed or permanent.
+
+    Attributes:
+        alike: the number of failures alike in a row that it stands for, of which it is the last.
+        first_at, first_attempt, first_seconds: when the first of them ended, its attempt and its duration.
+    """
 
     at: float = 0.0
     outcome: str = ""
@@ -123,6 +133,10 @@ class PastReconcile:
     writes: tuple[Touched, ...] = ()
     error: str = ""
     traceback: str = ""
+    alike: int = 1
+    first_at: float = 0.0
+    first_attempt: int = 0
+    first_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +186,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseNow:
+    """A lease as the server knows it.
+
+    Attributes:
+        holder: the process that holds it; empty if none does now.
+        since: the time since which the holder has held it.
+        renewed, until: when the holder renewed it last, and when it ends without a renewal.
+        connected: True if this server asks the holder, or is itself the holder.
+    """
+
+    name: str = ""
+    holder: str = ""
+    since: float = 0.0
+    renewed: float = 0.0
+    until: float = 0.0
+    connected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerWhy:
     """The state of the resource in one controller, in one process.
 
@@ -197,6 +230,7 @@ class ControllerWhy:
         restarts: the number of runs that have ended before, and ``restart_error`` why the last one did.
         events_lost: the number of events of the controller that this process could not store.
         events_error, events_lost_at: why and when the last one was lost.
+        lease: the lease that a controller on standby waits for; None if the asked process does not know it.
     """
 
     name: str = ""
@@ -232,6 +266,7 @@ class ControllerWhy:
     workers: int = 0
     restarts: int = 0
     restart_error: str = ""
+    lease: LeaseNow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,71 +340,6 @@ class Why:
         return dataclasses.asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class StuckItem:
-    """Work that has been owed since ``since``. If ``resource`` has no name, it is the whole controller."""
-
-    controller: str = ""
-    process: str = ""
-    resource: Ref | None = None
-    state: str = ""
-    since: float = 0.0
-    attempt: int = 0
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StuckList:
-    """The work that has been owed for long, the oldest first. ``more`` counts what was left out."""
-
-    at: float = 0.0
-    items: tuple[StuckItem, ...] = ()
-    more: int = 0
-    unreachable: tuple[str, ...] = ()
-
-    def sentences(self) -> list[str]:
-        """Return the list for people, one line each."""
-        from headway.why._sentences import stuck_sentences
-
-        return stuck_sentences(self)
-
-    def as_object(self) -> dict[str, Any]:
-        """Return the list as a JSON object."""
-        return dataclasses.asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerNow:
-    """The numbers of a controller in one process, without the text of any error.
-
-    Attributes:
-        seconds: the time since it entered its phase.
-        ready: True while it is reconciling.
-        leader: the process that runs the controller while this one is on standby.
-        cause: a short reason why it is not reconciling; empty if it is.
-        types: the number of its types, of which ``primed`` are primed.
-        reconciles: the number of its reconciles in this process, of which ``failures`` failed.
-    """
-
-    name: str = ""
-    process: str = ""
-    phase: str = ""
-    seconds: float = 0.0
-    ready: bool = False
-    paused: bool = False
-    pause_reason: str = ""
-    leader: str = ""
-    cause: str = ""
-    queued: int = 0
-    running: int = 0
-    resting: int = 0
-    scheduled: int = 0
-    not_done: int = 0
-    unmapped: int = 0
-    restarts: int = 0
-    lag: int = 0
-    types: int = 0
-    primed: int = 0
-    reconciles: int = 0
-    failures: int = 0
-    oldest: float = 0.0
+def short_name(function: str) -> str:
+    """Return the name by which people know a function: its own one, if it is local to another function."""
+    return function.rpartition("<locals>.")[2]

@@ -71,7 +71,7 @@ async def _answer(channel: Channel, question: observe_pb.Question, supervisors: 
     elif question.now:
         answer.now = [to_message(each) for each in controllers_now(supervisors)]
     else:
-        answer.stuck = to_message(stuck_here(supervisors, question.longer_than))
+        answer.stuck = to_message(stuck_here(supervisors, question.longer_than, set(question.types) or None))
     # If the answer is late or lost, the server says that this process did not answer.
     with trio.move_on_after(_LATE):
         try:

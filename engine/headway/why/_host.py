@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import islice
@@ -21,20 +21,9 @@ from headway.base import wall_time
 from headway.journal import Journal, Written
 from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
-from headway.why._answer import (
-    Cause,
-    Condition,
-    ControllerNow,
-    ControllerWhy,
-    Finalizer,
-    Gone,
-    PastEvent,
-    PastWrite,
-    Ref,
-    Stored,
-    StuckList,
-    Why,
-)
+from headway.why._answer import Cause, Condition, ControllerWhy, Finalizer, Gone, PastEvent, PastWrite, Ref, Stored, Why
+from headway.why._leases import Leases, ReadLeases
+from headway.why._lists import ControllerNow, StuckItem, StuckList
 from headway.why._local import STUCK, controllers_why, stuck_here, to_wall
 from headway.why._wire import from_message
 
@@ -46,6 +35,8 @@ _QUESTIONS = 16
 _GONE_SECONDS = 3600.0
 _MOST_GONE = 200
 WRITES = 10
+STANDBYS = 100
+"""The number of controllers on standby in an answer about what is stuck."""
 _PROGRAM = "a program in the server's process"
 
 
@@ -130,14 +121,16 @@ class ObserveHost:
     Args:
         read: returns a stored resource.
         journal: the journal of this process; None without one.
+        leases: returns the leases of the store; None without a store.
 
     Attributes:
         supervisors: the controllers of the server's own process.
         names_callers: True if every caller from elsewhere has a name, so that one without is a program in this process.
     """
 
-    def __init__(self, read: ReadStored, journal: Journal | None = None) -> None:
+    def __init__(self, read: ReadStored, journal: Journal | None = None, leases: ReadLeases | None = None) -> None:
         self._read = read
+        self._read_leases = leases
         self._journal = journal
         self.supervisors: Sequence[Supervisor] = ()
         self.names_callers = False
@@ -173,29 +166,32 @@ class ObserveHost:
             at=wall_time(),
             resource=Ref.of(id.type, id.key),
             stored=None if stored is None else self._stored(stored),
-            controllers=tuple(self._with_writers(controllers)),
+            controllers=tuple(self._with_writers(await self._leases().of_parts(controllers))),
             writes=self._writes(id),
             unreachable=tuple(sorted(unreachable)),
             gone=self._gone_of(id.type.unversioned),
             events=() if stored is None else await self._events(resource_id(stored.id)),
         )
 
-    async def stuck(self, longer_than: float) -> StuckList:
-        """Return the work that has been pending for longer than this many seconds, the oldest first."""
-        lists = [stuck_here(self.supervisors, longer_than)]
+    async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
+        """Return the work of these types, or of all, that has been pending for longer than this, the oldest first."""
+        lists = [stuck_here(self.supervisors, longer_than, types)]
         unreachable = []
-        for attending, answer in await self._ask_all(lambda: observe_pb.Question(longer_than=longer_than)):
+        asked = [] if types is None else sorted(types)
+        for attending, answer in await self._ask_all(lambda: observe_pb.Question(longer_than=longer_than, types=asked)):
             if answer is None or answer.stuck is None:
                 unreachable.append(attending.process)
                 continue
-            theirs = from_message(StuckList, answer.stuck)
-            items = [replace(each, process=attending.process) for each in theirs.items]
-            lists.append(
-                replace(theirs, items=tuple(each for each in items if each.controller in attending.controllers))
-            )
+            said = _said_by(attending, from_message(StuckList, answer.stuck))
+            if types is not None and any(_type_of(item) not in types for item in said.items):
+                # An earlier version answers for all types, and so does its count.
+                said = replace(said, items=tuple(each for each in said.items if _type_of(each) in types), more=0)
+            lists.append(said)
         items = sorted((item for each in lists for item in each.items), key=lambda item: item.since)
         more = sum(each.more for each in lists) + len(items[STUCK:])
-        return StuckList(wall_time(), tuple(items[:STUCK]), more, tuple(sorted(unreachable)))
+        standbys = [each for one in lists for each in one.standbys if types is None or each.manages in types]
+        noted = await self._leases().of_standbys(standbys[:STANDBYS])
+        return StuckList(wall_time(), tuple(items[:STUCK]), more, tuple(sorted(unreachable)), noted)
 
     async def elsewhere(self, most: int) -> tuple[list[Elsewhere], int]:
         """Return the controllers of the processes that attend, and of those that are gone, and how many are left out.
@@ -276,6 +272,9 @@ class ObserveHost:
         self._ended = True
         for each in self._attending.values():
             each.end()
+
+    def _leases(self) -> Leases:
+        return Leases(self._read_leases, {*self.attending(), *(each.process for each in self.supervisors)})
 
     async def _ask_all(
         self, question: Callable[[], observe_pb.Question]
@@ -365,6 +364,18 @@ class ObserveHost:
             for (_, process), (at, controllers) in self._gone.items()
             if at > since and kind in controllers.values()
         )
+
+
+def _said_by(attending: Attending, stuck: StuckList) -> StuckList:
+    """Return what a process says of its own controllers."""
+    of, process = attending.controllers, attending.process
+    items = tuple(replace(each, process=process) for each in stuck.items if each.controller in of)
+    standbys = tuple(replace(each, process=process) for each in stuck.standbys if each.controller in of)
+    return replace(stuck, items=items, standbys=standbys)
+
+
+def _type_of(item: StuckItem) -> str:
+    return "" if item.resource is None else item.resource.type
 
 
 def _past_causes(part: ControllerWhy) -> Iterable[Cause]:

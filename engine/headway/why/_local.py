@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -10,11 +10,10 @@ from typing import Any
 import trio
 
 from headway.base import bounded, wall_time
-from headway.journal import Ran
 from headway.mapper import mapper_name
 from headway.reconcile import Reason
-from headway.resource import Key, ResourceId, TypeName
-from headway.run import ControllerStatus, KeyStatus, LostEvents, OwnWrite, Supervisor, Unmapped
+from headway.resource import Key, ResourceId
+from headway.run import ControllerStatus, KeyStatus, LostEvents, Supervisor, Unmapped
 from headway.why._answer import (
     Cause,
     ControllerWhy,
@@ -22,24 +21,18 @@ from headway.why._answer import (
     PastReconcile,
     PrimingType,
     Ref,
-    StuckItem,
-    StuckList,
-    Touched,
     TurnedAwayChange,
     UnmappedChange,
+    short_name,
 )
+from headway.why._lists import Standby, StuckItem, StuckList
+from headway.why._past import LONGEST, Wall, past_reconciles
 
-RECONCILES = 10
-"""The number of past reconciles of a key in an answer."""
 UNMAPPED = 10
 TURNED_AWAY = 3
 """The number of changes of watched types that a predicate turned away, in an answer about a managed resource."""
 STUCK = 1000
 """The number of items in an answer."""
-_LONGEST = 8_000
-"""The number of characters of a traceback in an answer."""
-
-Wall = Callable[[float], float]
 
 
 def to_wall() -> Wall:
@@ -89,7 +82,8 @@ class _Asked:
         """Return what the controller does about a resource that it manages."""
         status, key = self._supervisor.status(), self._supervisor.key_status(self._id.key)
         lost = LostEvents() if self._supervisor.events is None else self._supervisor.events.lost
-        runs = [] if self._journal is None else list(islice(self._journal.runs_of(self._id.key), RECONCILES))
+        runs = () if self._journal is None else self._journal.runs_of(self._id.key)
+        past = past_reconciles(runs, self._wall, self._cause)
         why = replace(
             self._why,
             role="manages",
@@ -97,7 +91,7 @@ class _Asked:
             left_out=tuple(self._left_out()),
             restarts=status.restarts,
             restart_error=status.error if status.restarts else "",
-            reconciles=tuple(self._reconcile(each) for each in runs),
+            reconciles=past,
             paused=status.paused is not None,
             pause_reason=status.paused or "",
             events_lost=lost.count,
@@ -113,7 +107,7 @@ class _Asked:
             unmapped_count=len(key.unmapped),
             behind=key.waiting,
         )
-        return self._in_queue(why, key, runs) if key.here else self._elsewhere(why, key)
+        return self._in_queue(why, key, past) if key.here else self._elsewhere(why, key)
 
     @property
     def _kind_and_key(self) -> tuple[tuple[str, str], Key]:
@@ -126,7 +120,7 @@ class _Asked:
         initialising = None if run is None or state != "starting" else run.initialising()
         if initialising is not None:
             since, stack = initialising
-            return replace(why, state="initialising", since=self._wall(since), stack=bounded(stack, _LONGEST))
+            return replace(why, state="initialising", since=self._wall(since), stack=bounded(stack, LONGEST))
         return replace(
             why,
             state=state,
@@ -144,14 +138,14 @@ class _Asked:
         holder = next((str(each.fields["holder"]) for each in events if each.fields["name"] == lease), "")
         return replace(why, state="standby", holder=holder)
 
-    def _in_queue(self, why: ControllerWhy, key: KeyStatus, runs: Sequence[Ran]) -> ControllerWhy:
+    def _in_queue(self, why: ControllerWhy, key: KeyStatus, past: Sequence[PastReconcile]) -> ControllerWhy:
         """Return the answer of a controller that is running here."""
         queued, not_done, wall = key.queued, key.not_done, self._wall
         if queued is None and not_done is None:
-            return replace(why, state="idle", since=wall(runs[0].at) if runs else 0.0)
+            return replace(why, state="idle", since=past[0].at if past else 0.0)
         if not_done is not None:
-            trace = runs[0].traceback if runs else ""
-            why = replace(why, error=not_done.error, traceback=bounded(trace, _LONGEST), attempt=not_done.attempts)
+            trace = past[0].traceback if past else ""
+            why = replace(why, error=not_done.error, traceback=trace, attempt=not_done.attempts)
         if queued is None:
             assert not_done is not None
             return replace(why, state="given up", since=wall(not_done.at))
@@ -164,7 +158,7 @@ class _Asked:
         if queued.state == "scheduled":
             return replace(why, state="scheduled", until=wall(queued.due))
         if key.began is not None:
-            return replace(why, state="running", since=wall(key.began), stack=bounded(key.stack, _LONGEST))
+            return replace(why, state="running", since=wall(key.began), stack=bounded(key.stack, LONGEST))
         if key.hold is not None:
             hold = key.hold
             written = None if hold.written is None else Ref.of(hold.written.type, hold.written.key)
@@ -190,7 +184,7 @@ class _Asked:
         """Return the traceback of the newest event with this name and these fields."""
         for each in () if self._journal is None else self._journal.events(event):
             if all(each.fields.get(name) == value for name, value in fields.items()):
-                return bounded(each.fields.get("traceback", ""), _LONGEST)
+                return bounded(each.fields.get("traceback", ""), LONGEST)
         return ""
 
     def _unmapped(self, changes: Sequence[Unmapped]) -> tuple[UnmappedChange, ...]:
@@ -234,21 +228,7 @@ class _Asked:
                 if each.fields["index"] == index and each.fields["type"] == name:
                     error, trace = each.fields["error"], each.fields.get("traceback", "")
                     break
-            yield LeftOut(index, len(keys), Ref.of(name, key), error, bounded(trace, _LONGEST))
-
-    def _reconcile(self, ran: Ran) -> PastReconcile:
-        return PastReconcile(
-            at=self._wall(ran.at),
-            outcome=ran.outcome,
-            seconds=ran.seconds,
-            waited=max(ran.waited, 0.0),
-            attempt=ran.attempt,
-            causes=tuple(self._cause(Reason(*each)) for each in ran.reasons),
-            reads=tuple(dict.fromkeys(_read(*each) for each in ran.reads)),
-            writes=tuple(_written(each) for each in ran.writes),
-            error=ran.error,
-            traceback=bounded(ran.traceback, _LONGEST),
-        )
+            yield LeftOut(index, len(keys), Ref.of(name, key), error, bounded(trace, LONGEST))
 
     def _cause(self, reason: Reason) -> Cause:
         if reason.type is None or reason.key is None:
@@ -256,15 +236,6 @@ class _Asked:
         own = (reason.type.unversioned, reason.key) == self._kind_and_key
         through = "" if own else self._through.get(reason.type, "")
         return Cause(reason.what, Ref.of(reason.type, reason.key), reason.revision, through)
-
-
-def _read(type: TypeName, what: Any) -> Touched:
-    return Touched("get", Ref.of(type, what)) if isinstance(what, tuple) else Touched(what, Ref(str(type)))
-
-
-def _written(write: OwnWrite) -> Touched:
-    how = f"status {write.status_key} written" if write.what == "status" else write.what
-    return Touched(how, Ref.of(write.type, write.key), write.revision)
 
 
 def priming_types(status: ControllerStatus) -> tuple[PrimingType, ...]:
@@ -278,26 +249,47 @@ def priming_types(status: ControllerStatus) -> tuple[PrimingType, ...]:
     )
 
 
-def stuck_here(supervisors: Iterable[Supervisor], longer_than: float) -> StuckList:
-    """Return what the controllers of this process have owed for longer than this many seconds, the oldest first."""
+def stuck_here(
+    supervisors: Iterable[Supervisor], longer_than: float, types: Collection[str] | None = None
+) -> StuckList:
+    """Return what the controllers of this process have owed for longer than this many seconds, the oldest first.
+
+    Args:
+        types: the types whose resources are asked about; None for all.
+    """
     wall, now = to_wall(), trio.current_time()
     items: list[StuckItem] = []
+    standbys: list[Standby] = []
     more = 0
     for each in supervisors:
-        found, left = _stuck_of(each, now, longer_than, wall)
+        found, left = _stuck_of(each, now, longer_than, wall, types)
         items += found
         more += left
+        standbys += _standby_of(each, now, wall, types)
     items.sort(key=lambda item: item.since)
-    return StuckList(wall_time(), tuple(items[:STUCK]), more + len(items[STUCK:]))
+    return StuckList(wall_time(), tuple(items[:STUCK]), more + len(items[STUCK:]), standbys=tuple(standbys))
 
 
-def _stuck_of(supervisor: Supervisor, now: float, longer_than: float, wall: Wall) -> tuple[list[StuckItem], int]:
+def _standby_of(supervisor: Supervisor, now: float, wall: Wall, types: Collection[str] | None) -> Iterator[Standby]:
+    """Yield a controller that is on standby."""
+    definition, status = supervisor.definition, supervisor.status()
+    if definition is None or status.phase != "standby":
+        return
+    manages = str(definition.manages.name)
+    if types is None or manages in types:
+        yield Standby(supervisor.fence_name, supervisor.process, manages, wall(now - status.seconds))
+
+
+def _stuck_of(
+    supervisor: Supervisor, now: float, longer_than: float, wall: Wall, types: Collection[str] | None
+) -> tuple[list[StuckItem], int]:
     status, before, definition = supervisor.status(), now - longer_than, supervisor.definition
     if definition is None:
         return [], 0
     type = definition.manages.name
+    wanted = types is None or str(type) in types
     of = StuckItem(supervisor.fence_name, supervisor.process, Ref(str(type)))
-    if status.phase in ("starting", "priming", "resting") and now - status.seconds < before:
+    if wanted and status.phase in ("starting", "priming", "resting") and now - status.seconds < before:
         since = wall(now - status.seconds)
         waits = ", ".join(f"{each.type} ({each.received} received)" for each in priming_types(status))
         initialising = supervisor.run is not None and supervisor.run.initialising() is not None
@@ -322,6 +314,8 @@ def _stuck_of(supervisor: Supervisor, now: float, longer_than: float, wall: Wall
         replace(of, resource=Ref.of(type, each.id.key), state="given up", since=wall(each.at), error=each.error)
         for each in pending.given_up
     ]
+    # What a mapper got may be of another type than the keys.
+    managed = items if wanted else []
     unmapped = [
         replace(
             of,
@@ -329,12 +323,13 @@ def _stuck_of(supervisor: Supervisor, now: float, longer_than: float, wall: Wall
             state="unmapped",
             since=wall(each.since),
             attempt=each.failures,
-            error=f"{each.function}: {each.error}",
+            error=f"{short_name(each.function)}: {each.error}",
         )
         for each in pending.unmapped
+        if types is None or str(each.type) in types
     ]
-    more = pending.total - len(pending.keys) + len(unmapped[STUCK:])
-    return items + unmapped[:STUCK], more
+    more = (pending.total - len(pending.keys) if wanted else 0) + len(unmapped[STUCK:])
+    return managed + unmapped[:STUCK], more
 
 
 def _state_of(queued: str, slowed: bool, hold: object) -> str:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
 from headway.base import bounded
-from headway.run import Supervisor
-from headway.why._answer import ControllerNow
+from headway.run import ControllerStatus, Supervisor
+from headway.why._answer import Ref, short_name
+from headway.why._lists import ControllerNow, Failing
+from headway.why._local import to_wall
+from headway.why._past import Wall
 
 _LONGEST = 500
 """The number of characters of a text."""
 _FAILURES = ("failed", "permanent")
+FAILING = 20
+"""The number of failing resources of a controller in an answer."""
 
 
 def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
@@ -19,11 +25,14 @@ def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
     # Only a server with a page asks this, and other processes do not pay for the import.
     from headway.observe import states_of
 
+    wall = to_wall()
     asked = [each for each in supervisors if each.definition is not None]
-    statuses = {each.fence_name: replace(each.status(), name=each.fence_name) for each in asked}
+    by_name = {each.fence_name: each for each in asked}
+    statuses = {name: replace(each.status(), name=name) for name, each in by_name.items()}
     found = []
     for state in states_of("", list(statuses.values())):
         status = statuses[state.name]
+        failing, mapping_failed = failing_of(by_name[state.name], status, wall)
         found.append(
             ControllerNow(
                 name=state.name,
@@ -47,6 +56,37 @@ def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
                 reconciles=sum(state.reconciles.values()),
                 failures=sum(state.reconciles.get(each, 0) for each in _FAILURES),
                 oldest=state.oldest,
+                failing=failing,
+                mapping_failed=mapping_failed,
             )
         )
     return found
+
+
+def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> tuple[tuple[Failing, ...], int]:
+    """Return what fails in a controller with this status, and how many resources have a change that is not mapped."""
+    unmapped, mapping_failed = supervisor.newest_unmapped(FAILING // 2)
+    found = [
+        Failing(
+            Ref.of(each.type, each.key),
+            "unmapped",
+            bounded(f"{short_name(each.function)}: {each.error}", _LONGEST),
+            each.failures,
+            wall(each.since),
+            wall(each.due),
+        )
+        for each in unmapped
+    ]
+    newest = heapq.nlargest(FAILING - len(found), status.not_done, key=lambda each: each.at)
+    found += [
+        Failing(
+            Ref.of(each.id.type, each.id.key),
+            each.outcome,
+            bounded(each.error, _LONGEST),
+            each.attempts,
+            wall(each.at),
+            0.0 if each.until is None else wall(each.until),
+        )
+        for each in newest
+    ]
+    return tuple(found), mapping_failed

@@ -8,17 +8,18 @@ from collections.abc import Iterable, Iterator
 from headway.why._answer import (
     Cause,
     ControllerWhy,
+    LeaseNow,
     LeftOut,
     PastEvent,
     PastReconcile,
     Ref,
     Stored,
-    StuckItem,
-    StuckList,
     TurnedAwayChange,
     UnmappedChange,
     Why,
+    short_name,
 )
+from headway.why._lists import Standby, StuckItem, StuckList
 
 _WITH_ERROR_OF_RUN = ("starting", "priming", "resting", "standby", "ended")
 """The states in which the error is that of the last run."""
@@ -62,22 +63,28 @@ def stuck_sentences(stuck: StuckList) -> list[str]:
     lines = [_stuck(each, stuck.at) for each in stuck.items]
     if stuck.more:
         lines.append(f"{stuck.more} more are not listed.")
-    lines += [f"Process {each} did not answer, so what its controllers owe is not known." for each in stuck.unreachable]
-    return lines
+    lines += [
+        f"Process {each} did not answer, so it is not known what waits for its controllers."
+        for each in stuck.unreachable
+    ]
+    return lines + [_standby(each, stuck.at) for each in stuck.standbys]
 
 
 def _stuck(item: StuckItem, now: float) -> str:
     where = f"controller {item.controller} ({item.process})"
     since = f"since {_when(item.since, now)}"
     error = f": {item.error}" if item.error else ""
-    attempt = f", attempt {item.attempt}" if item.attempt > 1 else ""
     if item.resource is None or not item.resource.name:
         return f"{where[0].upper()}{where[1:]} has been {item.state} {since}{error}"
     if item.state == "unmapped":
-        return f"{item.resource}: {where} could not map its change {since}{attempt}{error}"
+        often = "once" if item.attempt == 1 else f"{item.attempt} times"
+        return f"{item.resource}: {where} could not map its change, and has failed {often} {since}{error}"
     if item.state == "given up":
         return f"{item.resource}: {where} gave up at {_when(item.since, now)}, and waits for a change{error}"
-    return f"{item.resource}: {where} has owed work {since}, {item.state}{attempt}{error}"
+    attempt = ""
+    if item.attempt > 1:
+        attempt = f" attempt {item.attempt}" if item.state == "running" else f" for attempt {item.attempt}"
+    return f"{item.resource}: {where} has had work pending {since}, {item.state}{attempt}{error}"
 
 
 def _nobody(why: Why) -> Iterator[str]:
@@ -130,7 +137,7 @@ def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
         runs = "1 run" if it.restarts == 1 else f"{it.restarts} runs"
         yield f"{runs} before this one ended early, the last by {it.restart_error}."
     if it.owed_since:
-        yield f"It has owed this work since {_when(it.owed_since, now)}."
+        yield f"Its work has been pending since {_when(it.owed_since, now)}."
     for text in causes_text(it.causes):
         yield f"Queued by: {text}."
     for change in it.unmapped[:_SHOWN]:
@@ -154,7 +161,7 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
     since, until = _when(it.since, now), _when(it.until, now)
     error = f"The last error: {it.error}" if it.error else ""
     if it.state == "idle":
-        yield f"It has been idle since {since}." if it.since else "It is idle: it owes nothing."
+        yield f"It has been idle since {since}." if it.since else "It is idle: nothing is pending."
     elif it.state == "queued":
         yield f"It has been queued since {since}, for attempt {it.attempt}."
         if it.workers:
@@ -181,12 +188,9 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
     elif it.state == "given up":
         yield f"It gave up at {since}, and waits for a change."
     elif it.state == "scheduled":
-        yield f"It asked to be reconciled again at {until}, and owes nothing until then."
-    elif it.state == "standby" and it.shard:
-        holder = f", which process {it.holder} holds" if it.holder else ", which another process holds"
-        yield f"It stands by: the resource belongs to shard {it.shard - 1}{holder}."
+        yield f"It asked to be reconciled again at {until}, and nothing is pending until then."
     elif it.state == "standby":
-        yield f"It has been standing by since {since}: process {it.holder} holds the lease {it.name}."
+        yield from _standing_by(it, now)
     elif it.state == "priming":
         yield f"The controller has been priming since {since}, so nothing is reconciled yet."
         for each in it.priming:
@@ -209,6 +213,41 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
         yield head
         yield from _indented("\n".join(rest))
         yield from _frames(it.traceback)
+
+
+def _standing_by(it: ControllerWhy, now: float) -> Iterator[str]:
+    """Yield who holds the lease that a controller waits for, for how long, and what follows from it."""
+    lease = it.lease or LeaseNow()
+    holder = lease.holder or it.holder
+    if it.shard:
+        held = f"which process {holder} holds" if holder else "which another process holds"
+        yield f"It stands by: the resource belongs to shard {it.shard - 1}, {held}."
+    else:
+        yield f"It has been standing by since {_when(it.since, now)}: process {holder} holds the lease {it.name}."
+    if it.lease is None:
+        return
+    if not lease.holder:
+        yield f"No process holds the lease {lease.name} now. A process that waits for it acquires it soon."
+        return
+    yield (
+        f"{holder} has held the lease since {_when(lease.since, now)}, and renewed it last at "
+        f"{_when(lease.renewed, now)}. Without a renewal it ends at {_when(lease.until, now)}."
+    )
+    if lease.connected:
+        yield f"{holder} is connected to this server, so this answer also has what {holder} does."
+    else:
+        yield (
+            f"{holder} is not connected to this server. Process {it.process} does nothing for the resource until the "
+            f"lease ends: ask the server that {holder} is connected to, or stop {holder} if nobody needs it."
+        )
+
+
+def _standby(it: Standby, now: float) -> str:
+    lease = it.lease or LeaseNow()
+    why = f"process {lease.holder} holds its lease and is not connected to this server"
+    if not lease.holder:
+        why = "no process holds its lease, and it has not acquired it yet"
+    return f"Note: controller {it.controller} ({it.process}) has been standing by since {_when(it.since, now)}: {why}."
 
 
 def _indented(text: str) -> Iterator[str]:
@@ -244,7 +283,8 @@ def causes_text(causes: Iterable[Cause]) -> list[str]:
             sources = [f"{each.resource}{_through(each)}" for each in started if each.resource is not None]
             start = _CAUSES["started"]
             texts.append(f"{start}, from {' and '.join(sources)}" if sources else start)
-    return [each for each in texts if each]
+    # The same reason may come again and again.
+    return [*dict.fromkeys(each for each in texts if each)]
 
 
 def _through(cause: Cause) -> str:
@@ -262,13 +302,12 @@ def _cause(cause: Cause) -> str:
 def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
     # A resource that was there before the run began has no revision here.
     at = f", at revision {change.revision}" if change.revision else ""
-    # A function that is local to another one is known by its own name.
-    function = change.function.rpartition("<locals>.")[2]
     when = _when(change.since, now)
     often = f"once, at {when}" if change.failures == 1 else f"{change.failures} times since {when}"
     may = "; the change may concern this resource" if role == "manages" else ""
     yield (
-        f"The function {function} raised for {_named(change.resource)}{at}. It has raised {often}{may}. "
+        f"The function {short_name(change.function)} raised for {_named(change.resource)}{at}. "
+        f"It has raised {often}{may}. "
         f"The next attempt is at {_when(change.until, now)}."
     )
     yield f"  {change.error}"
@@ -302,10 +341,23 @@ def _turned_away(turned: TurnedAwayChange, now: float) -> str:
 def _reconcile(it: PastReconcile, now: float) -> str:
     causes, reads, writes = reconcile_texts(it)
     error = f": {it.error}" if it.error else ""
+    if it.alike > 1:
+        return (
+            f"{attempts_text(it)} failed alike, from {_when(it.first_at, now)} to {_when(it.at, now)}{error}. "
+            f"The last one took {_seconds(it.seconds)}. Because of: {causes}. Read: {reads}. Wrote: {writes}."
+        )
     return (
         f"Reconcile at {_when(it.at, now)}, attempt {it.attempt}, in {_seconds(it.seconds)}: {it.outcome}{error}. "
         f"Because of: {causes}. Read: {reads}. Wrote: {writes}."
     )
+
+
+def attempts_text(it: PastReconcile) -> str:
+    """Return which attempts a reconcile stands for, such as ``Attempts 2 to 11``."""
+    if it.attempt - it.first_attempt + 1 == it.alike:
+        return f"Attempts {it.first_attempt} to {it.attempt}"
+    # Each run begins with attempt 1.
+    return f"{it.alike} attempts"
 
 
 def reconcile_texts(it: PastReconcile) -> tuple[str, str, str]:

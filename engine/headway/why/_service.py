@@ -14,7 +14,7 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.protobuf import decode
 from headway.resource import Registry, ResourceId, TypeName, quoted, type_name
 from headway.service import AccessChecks, Permissions, admit_id, check_text, denied, invalid, unary_handlers
-from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, StuckList, Touched, Why
+from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why
 from headway.why._host import Busy, ObserveHost
 from headway.why._wire import to_message
 
@@ -81,16 +81,9 @@ class ObserveService:
             allowed = {str(type.name) for type in self._access.registry if permissions.may_observe_all(type.name)}
             if not allowed:
                 raise denied("permission denied: there is no type that you may observe everywhere")
-        stuck = await self._host.stuck(message.longer_than)
-        if permissions is not None:
-            stuck = self._allowed(stuck, allowed)
+        # The list is cut after it is reduced to what the caller may observe.
+        stuck = await self._host.stuck(message.longer_than, None if permissions is None else allowed)
         return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=stuck.sentences())
-
-    def _allowed(self, stuck: StuckList, types: set[str]) -> StuckList:
-        """Return the items of these types. How many more there are is known only to a caller who may observe all."""
-        items = tuple(each for each in stuck.items if each.resource is not None and each.resource.type in types)
-        everything = all(str(type.name) in types for type in self._access.registry)
-        return replace(stuck, items=items, more=stuck.more if everything else 0)
 
     async def attend(self, stream: Any) -> None:
         """Serve Attend as a grpclib handler: send questions to a process until its stream ends.

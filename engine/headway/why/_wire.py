@@ -1,4 +1,4 @@
-"""The answers as messages. Each class of `_answer.py` has a message of the same name and fields. No I/O."""
+"""The answers as messages. Each class of `_answer.py` and `_lists.py` has a message of its name and fields. No I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, TypeVar
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.why import _answer
+from headway.why import _answer, _lists
 
 T = TypeVar("T")
 
@@ -39,7 +39,8 @@ def _value(value: Any) -> Any:
         return tuple(_value(each) for each in value)
     if isinstance(value, float):
         return value if _EARLIEST <= value <= _LATEST else 0.0
-    cls = getattr(_answer, type(value).__name__, None)
+    name = type(value).__name__
+    cls = getattr(_answer, name, None) or getattr(_lists, name, None)
     if cls is None or not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
         return value
     return cls(**{each.name: _value(getattr(value, each.name)) for each in dataclasses.fields(cls)})

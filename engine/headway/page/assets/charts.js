@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { POINTS } from "./live.js";
-import { controllerLink, count, kind, rate, typeLink } from "./text.js";
+import { controllerLink, count, kind, rate, typeLink, unmappedText } from "./text.js";
 
 function line(values, width, height, top) {
   const step = width / (POINTS - 1);
@@ -13,7 +13,7 @@ function line(values, width, height, top) {
 /** Return a small chart of a controller: its rate, and in red the failures among it. */
 export function sparkline(points, name) {
   const [width, height] = [120, 26];
-  const top = Math.max(1, ...points.map((each) => each.rate));
+  const top = Math.max(...points.map((each) => each.rate), 0) || 1;
   const rates = points.map((each) => each.rate);
   const failures = points.map((each) => each.failures);
   const failed = failures.some((each) => each > 0);
@@ -29,15 +29,22 @@ export function sparkline(points, name) {
 export function chart(points, field, title, shown) {
   const [width, height] = [320, 72];
   const values = points.map((each) => each[field]);
-  const top = Math.max(1, ...values);
+  const peak = Math.max(0, ...values);
+  const drawn = values.length > 1 && (field !== "failures" || peak > 0);
   const last = values.length ? values[values.length - 1] : null;
   return h("figure", { class: "chart " + field },
     h("figcaption", null, h("span", null, title), h("strong", null, shown(last))),
-    h("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: now ${shown(last)}, at most ${shown(Math.max(0, ...values))}`, preserveAspectRatio: "none" },
+    h("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: now ${shown(last)}, peak ${shown(peak)}`, preserveAspectRatio: "none" },
       h("path", { class: "base", d: `M0,${height - 1.5}H${width}` }),
-      values.length > 1 && h("path", { class: "area", d: `${line(values, width, height, top)}L${width},${height}L${(width - (values.length - 1) * width / (POINTS - 1)).toFixed(1)},${height}Z` }),
-      values.length > 1 && h("path", { class: "line", d: line(values, width, height, top) })),
-    h("div", { class: "scale", "aria-hidden": "true" }, h("span", null, "15 min ago"), h("span", null, "at most " + shown(Math.max(0, ...values))), h("span", null, "now")));
+      drawn && h("path", { class: "area", d: `${line(values, width, height, peak || 1)}L${width},${height}L${(width - (values.length - 1) * width / (POINTS - 1)).toFixed(1)},${height}Z` }),
+      drawn && h("path", { class: "line", d: line(values, width, height, peak || 1) })),
+    h("div", { class: "scale", "aria-hidden": "true" }, h("span", null, "15 min ago"), h("span", null, "peak " + shown(peak)), h("span", null, "now")));
+}
+
+/** Mark the controllers on standby that no process here stands in for: then nobody here does their work. */
+export function markAlone(controllers) {
+  const by = byName(controllers);
+  for (const each of controllers) each.alone = each.phase === "standby" && by.get(each.name).phase === "standby";
 }
 
 /** Return the tone of a controller: good, warn, bad or quiet. */
@@ -46,9 +53,9 @@ export function tone(controller) {
   if (controller.answers === false) return "warn";
   if (controller.paused !== null) return "warn";
   if (["priming", "starting"].includes(controller.phase)) return "warn";
-  if (controller.phase === "standby") return "quiet";
+  if (controller.phase === "standby") return controller.alone ? "warn" : "quiet";
   if (!controller.ready) return "bad";
-  if (controller.notDone || controller.failures) return "bad";
+  if (controller.notDone || controller.failures || controller.mappingFailed) return "bad";
   return "good";
 }
 
@@ -94,8 +101,8 @@ function boxed(graph, box, href, label, classes, round, ...lines) {
 function controllerBox(graph, box, of) {
   const x = box.x + 30, y = box.y;
   const state = of ? stateText(of) : "not running";
-  const numbers = of && !of.gone && of.answers !== false ? `${rate(of.rate)}   ${of.queued ? count(of.queued) + " queued" : of.rate ? "" : "idle"}${of.lag ? "   lag " + count(of.lag) : ""}` : "";
-  const bad = of && (of.failures || of.notDone) ? `${rate(of.failures)} failed, ${count(of.notDone)} not done` : "";
+  const numbers = of && of.phase === "standby" && of.leader ? `${of.leader} holds the lease` : of && !of.gone && of.answers !== false ? `${rate(of.rate)}   ${of.queued ? count(of.queued) + " queued" : of.rate ? "" : "idle"}${of.lag ? "   lag " + count(of.lag) : ""}` : "";
+  const bad = of && !of.gone ? [of.notDone && `${count(of.notDone)} not done`, of.mappingFailed && unmappedText(of.mappingFailed)].filter(Boolean).join(", ") : "";
   return boxed(graph, box, controllerLink(box.name), `Controller ${box.name}: ${state}. ${numbers} ${bad}`, "controller " + (of ? tone(of) : "quiet"), graph.boxHeight / 2,
     h("circle", { class: "dot", cx: box.x + 17, cy: y + 20, r: 5 }),
     h("text", { class: "name", x, y: y + 24 }, cut(box.name, 23)),

@@ -3,7 +3,7 @@
 import { h, render, say } from "./dom.js";
 import { learn, session, signIn, signOut } from "./api.js";
 import { follow, leave, live } from "./live.js";
-import { controllerView, overview } from "./overview.js";
+import { controllerView, fit, overview } from "./overview.js";
 import { Resources } from "./resources.js";
 import { Resource } from "./resource.js";
 
@@ -51,7 +51,8 @@ function draw() {
   if (view) return render(main, view.content());
   if (place === "controller") return render(main, controllerView(rest[0] || ""));
   if (!live.graph) return render(main, h("p", { class: "empty" }, "Connecting…"));
-  return render(main, overview());
+  render(main, overview());
+  return fit(main);
 }
 
 function open() {

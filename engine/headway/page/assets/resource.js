@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { ask, learn } from "./api.js";
-import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink } from "./text.js";
+import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
 import { badge } from "./resources.js";
 import { deleteButton, editButton, retryButton } from "./actions.js";
 
@@ -90,7 +90,7 @@ export class Resource {
     return h("p", { key: "badges", class: "badges" },
       !shown.resource && shown.mayRead && h("span", { key: "absent", class: "badge warn" }, "not stored"),
       states.map((each) => link(each, tone(each, states), stateText(each))),
-      concerned.map((each) => link(each, "warn", unmapped(each))),
+      concerned.map((each) => link(each, "warn", unmappedText(each.unmapped))),
       shown.resource && h("span", { key: "version", class: "meta" }, `version ${shown.resource.version}`));
   }
 
@@ -119,7 +119,8 @@ export class Resource {
   run(each) {
     const bad = ["failed", "permanent"].includes(each.outcome);
     return h("li", { key: each.id, class: bad ? "run bad" : "run" }, h("time", { datetime: new Date(each.at * 1000).toISOString() }, moment(each.at)),
-      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`), h("small", null, `attempt ${each.attempt}, ${seconds(each.seconds)}`),
+      h("div", null, h("span", null, `${each.controller}: ${each.outcome}`),
+        h("small", null, each.alike > 1 ? `${each.attempts.toLowerCase()} alike, from ${moment(each.first)} on` : `attempt ${each.attempt}, ${seconds(each.seconds)}`),
         [["Because of", each.because], ["Read", each.read], ["Wrote", each.wrote]].map(([head, pieces]) => h("div", { key: head, class: "touched" }, head + ": ", pieces.map((piece, at) => (piece.ref ? link(piece, at) : piece.text)))),
         each.error && (each.traceback ? h("details", null, h("summary", { class: "error" }, each.error), h("pre", null, each.traceback)) : h("span", { class: "error" }, each.error))));
   }
@@ -183,11 +184,7 @@ function tone(it, all) {
 
 function stateText(it) {
   const held = it.state === "standby" && it.holder ? `, ${it.holder} holds the lease` : "";
-  return (it.paused ? "paused" : it.state) + held + (it.unmapped ? `, ${unmapped(it)}` : "");
-}
-
-function unmapped(it) {
-  return it.unmapped === 1 ? "a change not mapped" : `${count(it.unmapped)} changes not mapped`;
+  return (it.paused ? "paused" : it.state) + held + (it.unmapped ? `, ${unmappedText(it.unmapped)}` : "");
 }
 
 /** Return the entries of an event resource, the newest first; any other content as it is. */

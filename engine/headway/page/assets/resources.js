@@ -79,14 +79,15 @@ export class Resources {
   }
 
   content() {
-    const types = [...live.types].sort((a, b) => a.type.localeCompare(b.type));
+    // The app's types come first.
+    const types = [...live.types].sort((a, b) => a.own - b.own || a.type.localeCompare(b.type));
     const scope = types.find((each) => each.type === this.type)?.scope;
     return [
       h("h1", null, "Resources"),
       h("form", { class: "search", role: "search", onsubmit: (event) => { event.preventDefault(); this.search(); } },
         h("label", { class: "type" }, "Type", h("select", { id: "type", value: this.type, onchange: (event) => { location.hash = typeLink(event.target.value); } },
           h("option", { value: "", key: "" }, "Choose a type"),
-          types.map((each) => h("option", { key: each.type, value: each.type, selected: each.type === this.type }, `${each.kind} (${each.type})`)))),
+          this.options(types.filter((each) => !each.own), ""), this.options(types.filter((each) => each.own), "Headway’s own"))),
         h("label", { class: "text" }, "Name contains", h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", value: this.query.q, oninput: (event) => this.set("q", event.target.value) })),
         scope !== "cluster" && this.field("Partition", "partition"),
         scope === "namespace" && this.field("Namespace", "namespace"),
@@ -101,8 +102,15 @@ export class Resources {
     return h("label", { key: name }, label, h("input", { name, placeholder: empty, autocomplete: "off", spellcheck: "false", oninput: (event) => this.set(name, event.target.value) }));
   }
 
+  options(types, group) {
+    const made = types.map((each) => h("option", { key: each.type, value: each.type, selected: each.type === this.type }, `${each.kind} (${each.type})`));
+    return group && made.length ? h("optgroup", { key: group, label: group }, made) : made;
+  }
+
   all(types) {
-    const list = h("ul", { key: "types", class: "types" }, types.map((each) => h("li", { key: each.type }, h("a", { href: typeLink(each.type) }, h("strong", null, each.kind), h("small", null, each.type)), h("span", { class: "number" }, each.resources === null || each.resources === undefined ? "" : count(each.resources)))));
+    const listed = (some) => h("ul", { class: "types" }, some.map((each) => h("li", { key: each.type }, h("a", { href: typeLink(each.type) }, h("strong", null, each.kind), h("small", null, each.type)), h("span", { class: "number", title: each.resources === null || each.resources === undefined ? "not counted" : null }, count(each.resources)))));
+    const [mine, own] = [false, true].map((which) => types.filter((each) => each.own === which));
+    const list = h("div", { key: "types" }, mine.length > 0 && listed(mine), own.length > 0 && [h("h2", { class: "own-types" }, "Headway’s own types"), listed(own)]);
     const filled = Object.values(this.query).some(Boolean);
     const which = this.query.q ? `Choose a type to search for “${this.query.q}”.` : "Choose a type to search in.";
     return [filled && h("p", { key: "choose", class: "meta", role: "status" }, which), list];

@@ -53,3 +53,8 @@ export function named(ref) {
   const units = [ref.partition, ref.namespace].filter((each) => each && each !== "default");
   return [...units, ref.name].join("/");
 }
+
+/** Return how many resources have a change that no mapper could map. */
+export function unmappedText(number) {
+  return number === 1 ? "1 change not mapped" : `${count(number)} changes not mapped`;
+}

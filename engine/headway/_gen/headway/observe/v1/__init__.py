@@ -12,8 +12,10 @@ __all__ = (
     "Condition",
     "ControllerNow",
     "ControllerWhy",
+    "Failing",
     "Finalizer",
     "Gone",
+    "LeaseNow",
     "LeftOut",
     "PastEvent",
     "PastReconcile",
@@ -21,6 +23,7 @@ __all__ = (
     "PrimingType",
     "Question",
     "Ref",
+    "Standby",
     "Stored",
     "StuckItem",
     "StuckList",
@@ -183,6 +186,16 @@ class ControllerNow(betterproto2.Message):
 
     oldest: "float" = betterproto2.field(22, betterproto2.TYPE_DOUBLE)
 
+    failing: "list[Failing]" = betterproto2.field(23, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The newest failures, those of mappers first; at most 20.
+    """
+
+    mapping_failed: "int" = betterproto2.field(24, betterproto2.TYPE_UINT64)
+    """
+    How many resources have a change whose mapper raised.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "ControllerNow", ControllerNow)
 
@@ -297,8 +310,48 @@ class ControllerWhy(betterproto2.Message):
 
     restart_error: "str" = betterproto2.field(33, betterproto2.TYPE_STRING)
 
+    lease: "LeaseNow | None" = betterproto2.field(34, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    On standby: the lease that it waits for, as the server knows it.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "ControllerWhy", ControllerWhy)
+
+
+@dataclass(eq=False, repr=False)
+class Failing(betterproto2.Message):
+    """
+    A resource whose last reconcile did not succeed, or whose change could not be
+    mapped.
+    """
+
+    resource: "Ref | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+
+    outcome: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    failed, permanent, slowed or unmapped.
+    """
+
+    error: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    attempts: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
+    """
+    How many consecutive failures.
+    """
+
+    at: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
+    """
+    Of the last attempt; of an unmapped change, of the first failure.
+    """
+
+    until: "float" = betterproto2.field(6, betterproto2.TYPE_DOUBLE)
+    """
+    Of the next attempt; 0 when it waits for a change.
+    """
+
+
+default_message_pool.register_message("headway.observe.v1", "Failing", Failing)
 
 
 @dataclass(eq=False, repr=False)
@@ -328,6 +381,35 @@ class Gone(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.observe.v1", "Gone", Gone)
+
+
+@dataclass(eq=False, repr=False)
+class LeaseNow(betterproto2.Message):
+    """
+    A lease. The holder is empty when nobody holds it now.
+    """
+
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    holder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    since: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
+    """
+    Since when the holder has held it, when it renewed it last, and when the
+    lease ends without a renewal.
+    """
+
+    renewed: "float" = betterproto2.field(4, betterproto2.TYPE_DOUBLE)
+
+    until: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
+
+    connected: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    Whether the holder is a process that this server asks, or its own.
+    """
+
+
+default_message_pool.register_message("headway.observe.v1", "LeaseNow", LeaseNow)
 
 
 @dataclass(eq=False, repr=False)
@@ -399,6 +481,18 @@ class PastReconcile(betterproto2.Message):
 
     traceback: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
 
+    alike: "int" = betterproto2.field(11, betterproto2.TYPE_UINT32)
+    """
+    How many failures alike in a row it stands for, of which it is the last; and
+    of the first of them: when it ended, its attempt and its duration.
+    """
+
+    first_at: "float" = betterproto2.field(12, betterproto2.TYPE_DOUBLE)
+
+    first_attempt: "int" = betterproto2.field(13, betterproto2.TYPE_UINT32)
+
+    first_seconds: "float" = betterproto2.field(14, betterproto2.TYPE_DOUBLE)
+
 
 default_message_pool.register_message("headway.observe.v1", "PastReconcile", PastReconcile)
 
@@ -456,6 +550,11 @@ class Question(betterproto2.Message):
     The question is what the controllers do now. It has no `why` then.
     """
 
+    types: "list[str]" = betterproto2.field(5, betterproto2.TYPE_STRING, repeated=True)
+    """
+    What is stuck of these types only; none: of all.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "Question", Question)
 
@@ -477,6 +576,29 @@ class Ref(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.observe.v1", "Ref", Ref)
+
+
+@dataclass(eq=False, repr=False)
+class Standby(betterproto2.Message):
+    """
+    A controller of a process that waits for its lease.
+    """
+
+    controller: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    process: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    manages: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    The type that it manages.
+    """
+
+    since: "float" = betterproto2.field(4, betterproto2.TYPE_DOUBLE)
+
+    lease: "LeaseNow | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
+
+
+default_message_pool.register_message("headway.observe.v1", "Standby", Standby)
 
 
 @dataclass(eq=False, repr=False)
@@ -532,6 +654,12 @@ class StuckList(betterproto2.Message):
     """
 
     unreachable: "list[str]" = betterproto2.field(4, betterproto2.TYPE_STRING, repeated=True)
+
+    standbys: "list[Standby]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Controllers on standby whose lease a process holds that this server does not
+    ask. They owe nothing themselves.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "StuckList", StuckList)

@@ -1,0 +1,46 @@
+"""The sources of one run, which enqueue keys of the managed type."""
+
+from __future__ import annotations
+
+from headway.base import guarded, repr_text
+from headway.cache import Cache
+from headway.controller import Definition, Enqueue
+from headway.errors import InvalidArgument
+from headway.mapper import ids_of
+from headway.reconcile import Reason, Runtime, SecretReads
+from headway.resource import ResourceId
+from headway.run._mapping import RunMapping
+
+
+class RunSources:
+    """The sources of one run."""
+
+    def __init__(self, definition: Definition, runtime: Runtime, cache: Cache, mapping: RunMapping) -> None:
+        self._definition = definition
+        self._runtime = runtime
+        self._cache = cache
+        self._mapping = mapping
+
+    async def call(self, name: str) -> None:
+        """Call a source, whose error ends the run."""
+        await guarded(self._call, name)
+
+    async def _call(self, name: str) -> None:
+        # Its error must not show a secret that the source has read.
+        with SecretReads(self._cache, self._definition.types).noted():
+            await self._definition.sources[name](self._runtime, self._enqueue(f"source {name}"))
+
+    def _enqueue(self, what: str) -> Enqueue:
+        reason, manages = Reason(what), self._definition.manages
+
+        def enqueue(id: ResourceId) -> None:
+            keys, problems = ids_of([id], manages)
+            if problems:
+                raise InvalidArgument(
+                    f"{what} enqueued {repr_text(id)}; {problems[0]}: enqueue ids of {manages.name}, as from "
+                    f"TYPE.id(name)"
+                )
+            for key in keys:
+                self._mapping.mapper.add(key, reason)
+
+        return enqueue

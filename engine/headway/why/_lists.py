@@ -1,0 +1,122 @@
+"""The answers about whole processes: what is stuck, and what controllers do now, as values. No I/O.
+
+Each class has a message of the same name and fields in ``headway.observe.v1``, as those of `_answer.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from headway.why._answer import LeaseNow, Ref
+
+
+@dataclass(frozen=True, slots=True)
+class StuckItem:
+    """Work that has been pending since ``since``. If ``resource`` has no name, it is the whole controller."""
+
+    controller: str = ""
+    process: str = ""
+    resource: Ref | None = None
+    state: str = ""
+    since: float = 0.0
+    attempt: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """A controller of a process that waits for its lease since ``since``. ``manages`` is the type that it manages."""
+
+    controller: str = ""
+    process: str = ""
+    manages: str = ""
+    since: float = 0.0
+    lease: LeaseNow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StuckList:
+    """The work that has been pending for long, the oldest first. ``more`` counts what was left out.
+
+    Attributes:
+        standbys: the controllers on standby whose lease a process holds that was not asked. Nothing is
+            pending for them.
+    """
+
+    at: float = 0.0
+    items: tuple[StuckItem, ...] = ()
+    more: int = 0
+    unreachable: tuple[str, ...] = ()
+    standbys: tuple[Standby, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """Return the list for people, one line each."""
+        from headway.why._sentences import stuck_sentences
+
+        return stuck_sentences(self)
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the list as a JSON object."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A resource whose last reconcile did not succeed, or whose change could not be mapped.
+
+    Attributes:
+        outcome: ``failed``, ``permanent``, ``slowed`` or ``unmapped``.
+        attempts: the number of consecutive failures.
+        at: the time of the last attempt; of an unmapped change, of the first failure.
+        until: the time of the next attempt; 0 if it waits for a change.
+    """
+
+    resource: Ref | None = None
+    outcome: str = ""
+    error: str = ""
+    attempts: int = 0
+    at: float = 0.0
+    until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerNow:
+    """The numbers of a controller in one process, and what fails.
+
+    Attributes:
+        seconds: the time since it entered its phase.
+        ready: True while it is reconciling.
+        leader: the process that runs the controller while this one is on standby.
+        cause: a short reason why it is not reconciling; empty if it is.
+        types: the number of its types, of which ``primed`` are primed.
+        reconciles: the number of its reconciles in this process, of which ``failures`` failed.
+        failing: the newest failures, those of mappers first.
+        mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
+    """
+
+    name: str = ""
+    process: str = ""
+    phase: str = ""
+    seconds: float = 0.0
+    ready: bool = False
+    paused: bool = False
+    pause_reason: str = ""
+    leader: str = ""
+    cause: str = ""
+    queued: int = 0
+    running: int = 0
+    resting: int = 0
+    scheduled: int = 0
+    not_done: int = 0
+    unmapped: int = 0
+    restarts: int = 0
+    lag: int = 0
+    types: int = 0
+    primed: int = 0
+    reconciles: int = 0
+    failures: int = 0
+    oldest: float = 0.0
+    failing: tuple[Failing, ...] = ()
+    mapping_failed: int = 0

@@ -1,0 +1,160 @@
+"""What fails, in a real Chromium: changes that no mapper could map, and other processes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+import headway
+from headway.client import LeaseClient
+from headway.rpc import InProcessChannel, Services
+from headway.service import LeaseService, ResourceService
+from headway.storage import MemoryBackend
+from headway.why import ControllerWhy
+from tests.cli.broken import mapper_that_raises, write_that_conflicts
+from tests.helpers.browser import PATIENCE
+from tests.helpers.why_programs import Account, Team, broken_app, part, told
+from tests.page import shop
+from tests.page.opened import CONTRAST, lost_order, opened
+from tests.page.test_failing import KEY_ERROR
+from tests.why.test_workers import types_only
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
+
+TILES = "[...document.querySelectorAll('.tile')].map((each) => each.className + ': ' + each.innerText).join()"
+
+
+async def test_unmapped_change_turns_the_overview_red_and_leads_to_its_error() -> None:
+    """Its tile, the node of the graph and the row of the controller, whose page names it with a link."""
+    app = mapper_that_raises()
+    types = {each.name.kind: each for each in app.registry}
+    async with opened(app=app) as (running, browser):
+        await running.client.apply(types["Team"].new("core", Team()))
+        await browser.wait("document.querySelector('.graph .controller.good') !== null")
+        await browser.wait("document.querySelectorAll('.tile.bad, tr.bad, .failing').length === 0")
+        await running.client.apply(types["Account"].new("grace", Account()))
+        node = "document.querySelector('.graph .controller.bad')?.getAttribute('aria-label')"
+        await browser.wait(f"{node}?.includes('1 change not mapped')")
+        await browser.wait("document.querySelector('tr.bad')?.innerText.includes('1 change not mapped')")
+        tiles = await browser.evaluate(TILES)
+        assert "tile wrong: Controllers\n1\n1 failing" in tiles
+        assert "tile bad: Failing\n1\n1 of them not mapped" in tiles
+        entry = "document.querySelector('.failing li')"
+        assert KEY_ERROR in await browser.evaluate(f"{entry}.innerText")
+        assert await browser.evaluate(f"{entry}.querySelector('a').innerText") == "Account grace"
+        assert await browser.evaluate(CONTRAST) == []
+        await browser.click(".failing .meta a")
+        await browser.wait("location.hash === '#/controller/staff%2Fteams'")
+        await browser.wait("document.querySelector('.state-line.bad') !== null")
+        await browser.shows("1 change not mapped, because a mapper or predicate raised")
+        await browser.wait(f"{entry}?.innerText.includes('Account grace')")
+        await browser.click(".failing li a")
+        await browser.wait("document.querySelector('h1')?.innerText === 'Account grace'")
+
+
+async def test_failures_of_workers_are_listed_with_their_process() -> None:
+    """Without a button to retry, which reaches the server's own controllers only."""
+    app, team = broken_app()
+    async with opened(app=types_only(), listen=["127.0.0.1:0"], writes=True) as (running, browser):
+        await running.client.apply(team.new("core", Team()))
+        workers = headway.open_workers(
+            running.engine.addresses, app, process="web-1", insecure=True, report=headway.events.ignore
+        )
+        async with workers:
+            entry = "document.querySelector('.failing li')"
+            await browser.wait(f"{entry}?.innerText.includes('core has no lead')")
+            assert "staff/teams (web-1), failed" in await browser.evaluate(f"{entry}.innerText")
+            assert await browser.evaluate(f"{entry}.querySelector('button') === null")
+            await browser.wait("document.querySelector('tr.bad')?.innerText.includes('web-1')")
+
+
+async def test_graph_on_a_phone_begins_at_what_is_wrong_and_says_that_it_scrolls() -> None:
+    """The node that fails is inside the window. On a wide window nothing scrolls, and nothing says so."""
+    async with opened(width=390, height=800, phone=True) as (running, browser):
+        await browser.wait("document.querySelector('.scroller.wider') !== null")
+        await browser.shows("Scroll the graph sideways")
+        await lost_order(running)
+        await browser.goto(f"http://{running.address}/#/resources")
+        await browser.wait("document.querySelector('.types') !== null")
+        await browser.goto(f"http://{running.address}/#/")
+        inside = (
+            "(() => { const [node, all] = ['.scroller .box.bad', '.scroller']"
+            ".map((each) => document.querySelector(each)?.getBoundingClientRect());"
+            " return node && node.left >= all.left && node.right <= all.right })()"
+        )
+        await browser.wait(inside)
+        await browser.open(f"http://{running.address}/")
+        await browser.wait("document.querySelector('.scroller') !== null && !document.querySelector('.wider')")
+        assert not await browser.evaluate("document.body.innerText.includes('Scroll the graph')")
+
+
+async def test_charts_name_their_peak_and_draw_no_failures_where_there_are_none() -> None:
+    """The highest value is at the top of its chart."""
+    async with opened("/#/controller/shop%2Fbilling") as (running, browser):
+        await running.client.apply(shop.ORDER.new("fine", shop.Order(customer="ada", items=["tea"])))
+        await browser.wait("document.querySelector('.chart.rate .line') !== null")
+        scales = "[...document.querySelectorAll('.chart .scale')].map((each) => each.innerText.replace(/\\s+/g, ' '))"
+        assert all(" peak " in each for each in await browser.evaluate(scales))
+        assert await browser.evaluate("document.querySelector('.chart.failures .line') === null")
+        await browser.wait(
+            "Math.min(...document.querySelector('.chart.rate .line').getAttribute('d').match(/,[0-9.]+/g)"
+            ".map((each) => Number(each.slice(1)))) <= 1.5"
+        )
+
+
+async def test_types_of_the_apps_come_before_those_of_headway() -> None:
+    """With the number of their resources, also where no controller of the server has read them."""
+    async with opened("/#/resources", app=types_only()) as (running, browser):
+        team = broken_app()[1]
+        await running.client.apply(team.new("core", Team()))
+        await browser.wait(
+            "document.querySelector('.types li')?.innerText.replace(/\\s+/g, ' ') === 'Team staff.v1.Team 1'"
+        )
+        await browser.shows("Headway’s own types")
+        groups = "[...document.querySelectorAll('.types')].map((each) => each.querySelectorAll('li').length)"
+        assert await browser.evaluate(groups) == [1, 5]
+        assert await browser.evaluate("document.querySelector('#type optgroup').label") == "Headway’s own"
+
+
+async def test_standby_that_nobody_stands_in_for_is_amber_on_the_overview() -> None:
+    """With the process that holds the lease. Nothing else is wrong."""
+    app, backend = broken_app()[0], MemoryBackend()
+    services = Services(ResourceService(backend, app.registry), LeaseService(backend))
+    assert (await LeaseClient(InProcessChannel(services)).acquire("staff/teams", "deploy-7", 600)).acquired
+    async with opened(app=app, store=backend) as (_, browser):
+        await browser.wait("document.querySelector('.graph .controller.warn')?.innerText !== null")
+        node = "document.querySelector('.graph .controller.warn')?.getAttribute('aria-label')"
+        await browser.wait(f"{node}?.includes('deploy-7 holds the lease')")
+        await browser.wait("document.querySelector('tr.warn')?.innerText.includes('deploy-7 holds the lease')")
+        tiles = await browser.evaluate(TILES)
+        assert "tile warn: Controllers\n1\n1 standing by" in tiles
+        assert "tile good: Failing\n0\nnothing" in tiles
+
+
+def is_later(attempt: int, it: ControllerWhy) -> bool:
+    return it.attempt > attempt
+
+
+async def test_failures_alike_are_one_entry_of_the_timeline_beside_the_last_success() -> None:
+    """Opened, it stays so while more of them come."""
+    app = write_that_conflicts()
+    team = next(each for each in app.registry if each.name.kind == "Team")
+    async with opened("/#/resource/staff.v1.Team/default/default/core", app=app) as (running, browser):
+        await running.client.apply(team.new("core", Team()))
+        await running.engine.wait_idle()
+        await running.client.apply(team.new("core", Team(lead="ada")))
+        await browser.wait("document.querySelector('.timeline .run.bad summary') !== null")
+        await browser.click(".timeline .run.bad summary")
+        await browser.wait("document.querySelector('.timeline details[open]') !== null")
+        supervisor = running.engine.controllers["teams"]
+        for _ in range(3):
+            before = part(await running.engine.why(team.id("core"))).attempt
+            supervisor.retry(("default", "default", "core"))
+            await told(running.engine, team.id("core"), "waiting", also=partial(is_later, before))
+        await browser.wait("document.querySelector('.timeline .run.bad small').innerText.startsWith('attempts 1 to ')")
+        runs = "[...document.querySelectorAll('.timeline .run')].map((each) => each.className)"
+        assert await browser.evaluate(runs) == ["run bad", "run"]
+        assert await browser.evaluate("document.querySelector('.timeline details[open]') !== null")
+        told_ = await browser.evaluate("document.querySelector('.timeline .run.bad').innerText")
+        assert "Read: Team core at version" in told_

@@ -1,0 +1,76 @@
+"""What fails, on the overview: also changes that no mapper could map, and in other processes, by rights."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+import headway
+from headway.page import _host
+from tests.cli.broken import mapper_that_raises
+from tests.helpers.why_programs import Account, Team, broken_app
+from tests.page.kit import EVERYTHING, Events, open_shop, rule
+from tests.why.test_workers import types_only
+
+KEY_ERROR = "team_of: KeyError: 'team'"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the page look and ask often."""
+    for name in ("ASKED", "TICK"):
+        monkeypatch.setattr(_host, name, 0.05)
+
+
+async def failing_in(live: Events) -> list[tuple[str, str, str, str, str]]:
+    """Return the first failures that the page lists: controller, process, resource, outcome and error."""
+    state = await live.until(lambda event: event.get("failing"))
+    keys = ("controller", "process", "resource", "outcome", "error")
+    return [tuple(each[key]["name"] if key == "resource" else each[key] for key in keys) for each in state["failing"]]
+
+
+def controller(event: dict[str, Any], name: str = "staff/teams") -> dict[str, Any]:
+    """Return the numbers of a controller of the server's process."""
+    found: dict[str, Any] = next((each for each in event.get("controllers", ()) if each["name"] == name), {})
+    return found
+
+
+async def test_unmapped_change_is_listed_with_its_resource_and_error() -> None:
+    """Its controller counts it. A caller who may not observe its type gets the count, and neither name nor error."""
+    app = mapper_that_raises()
+    [team, account] = [next(each for each in app.registry if each.name.kind == kind) for kind in ("Team", "Account")]
+    teams = [rule("observe", "view", type="staff.v1.Team")]
+    async with open_shop(app=app, rules={"all": [EVERYTHING], "teams": teams}) as running:
+        await running.client.apply(team.new("core", Team()))
+        async with running.visitor("all") as visitor, visitor.events("/page/live") as live:
+            state = await live.until(lambda event: controller(event).get("phase") == "running")
+            assert controller(state)["mappingFailed"] == 0
+            assert not state.get("failing")
+            await running.client.apply(account.new("grace", Account()))
+            assert await failing_in(live) == [("staff/teams", "", "grace", "unmapped", KEY_ERROR)]
+        async with running.visitor("teams") as visitor, visitor.events("/page/live") as live:
+            state = await live.until(lambda event: controller(event).get("mappingFailed") == 1)
+            assert state["failing"] == []
+            assert "grace" not in str(state)
+            assert "KeyError" not in str(state)
+
+
+async def test_failures_of_another_process_are_listed_with_its_name() -> None:
+    """Failed reconciles and unmapped changes alike. What has gone fails no more."""
+    app, team = broken_app()
+    mapping = mapper_that_raises()
+    workers = partial(headway.open_workers, insecure=True, report=headway.events.ignore)
+    types = types_only()
+    account = types.type("staff", "v1", "Account", Account)
+    async with open_shop(app=types, listen=["127.0.0.1:0"]) as running:
+        await running.client.apply(team.new("core", Team()))
+        async with running.visitor() as visitor, visitor.events("/page/live") as live:
+            async with workers(running.engine.addresses, app, process="web-1"):
+                error = "ValueError: core has no lead"
+                assert await failing_in(live) == [("staff/teams", "web-1", "core", "failed", error)]
+            await live.until(lambda event: event.get("failing") == [])
+            await running.client.apply(account.new("grace", Account()))
+            async with workers(running.engine.addresses, mapping, process="web-2"):
+                assert await failing_in(live) == [("staff/teams", "web-2", "grace", "unmapped", KEY_ERROR)]

@@ -1,0 +1,164 @@
+"""Past reconciles: failures alike are one, the last success is kept, and each read has the version that it found."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import headway
+from headway.cache import READING, VersionedReads, _reading
+from headway.cache._reading import VERSIONED
+from headway.journal import Ran
+from headway.resource import TypeName
+from headway.why import Cause, PastReconcile
+from headway.why._past import RECONCILES, past_reconciles
+from tests.cli.broken import write_that_conflicts
+from tests.helpers.why_programs import PATIENCE, Account, Parts, Team, part, told
+
+TEAM = TypeName("staff", "v1", "Team")
+KEY = ("default", "default", "core")
+
+
+def failed(number: int, error: str = "ValueError: no", attempt: int | None = None, version: int = 0) -> Ran:
+    reads = ((TEAM, (*KEY, version)),)
+    return Ran(
+        number, KEY, "failed", 0.001, 0.1, number if attempt is None else attempt, (), reads, (), error, "frames"
+    )
+
+
+def past(*oldest_first: Ran) -> tuple[PastReconcile, ...]:
+    return past_reconciles(reversed(oldest_first), lambda at: at + 1000, lambda _: Cause())
+
+
+def test_failures_alike_in_a_row_are_one() -> None:
+    """With the first of them and the last, whatever versions they read. Another error, or a success, stands between."""
+    done = Ran(1, KEY, "done", 0.001, 0.1, 1, ())
+    alike = [failed(number, version=number) for number in range(2, 12)]
+    other = failed(12, "KeyError: 1")
+    found = past(done, *alike, other, failed(13), failed(14))
+    assert [(each.outcome, each.alike, each.first_attempt, each.attempt) for each in found] == [
+        ("failed", 2, 13, 14),
+        ("failed", 1, 12, 12),
+        ("failed", 10, 2, 11),
+        ("done", 1, 1, 1),
+    ]
+    assert (found[2].first_at, found[2].at, found[2].reads[0].revision) == (1002, 1011, 11)
+    # Successes never merge, as each is for other reasons.
+    assert len(past(done, done)) == 2
+
+
+def test_last_success_is_kept_however_many_failures_follow() -> None:
+    """The list is bounded, and the success comes after it."""
+    first, last = (Ran(number, KEY, "done", 0.001, 0.1, 1, ()) for number in (1, 2))
+    varied = [failed(number, f"ValueError: {number}") for number in range(3, 90)]
+    found = past(first, last, *varied)
+    assert len(found) == RECONCILES + 1
+    assert [each.error for each in found[:2]] == ["ValueError: 89", "ValueError: 88"]
+    assert (found[-1].outcome, found[-1].at) == ("done", 1002)
+    assert len(past(*varied)) == RECONCILES
+    assert len(past(*[replace_outcome(each) for each in varied])) == RECONCILES
+
+
+def replace_outcome(ran: Ran) -> Ran:
+    return ran._replace(outcome="done", error="")
+
+
+async def test_stale_copy_is_told_from_a_lost_race() -> None:
+    """Each attempt read the version that the store names, and still writes an older one."""
+    app = write_that_conflicts()
+    team = next(each for each in app.registry if each.name.kind == "Team")
+    async with headway.open_engine("memory:", app, report=headway.events.ignore) as engine:
+        core = await engine.client.apply(team.new("core", Team()))
+        await engine.wait_idle()
+        newer = await engine.client.apply(team.new("core", Team(lead="grace")))
+        why = await told(engine, core.id, "waiting")
+        newest, first = part(why).reconciles
+        assert (
+            newest.error
+            == f"Conflict: Team core is stored at version {newer.version}, not {core.version}; read it again"
+        )
+        assert [str(each) for each in newest.reads] == [f"Team core at version {newer.version}"]
+        assert [str(each) for each in first.reads] == [f"Team core at version {core.version}"]
+
+
+async def test_read_of_a_view_has_the_version_of_the_view() -> None:
+    """A view does not change, and the version that is told is the one that it showed."""
+    parts = Parts()
+    opened, newest = trio.Event(), list[int]()
+
+    async def read(rt: headway.Runtime, request: headway.Request) -> None:
+        async with rt.cache.view(parts.team, parts.account) as view:
+            opened.set()
+            with trio.fail_after(PATIENCE):
+                while not newest or rt.cache.revision(parts.team) < newest[0]:  # noqa: ASYNC110  # it has no event
+                    await trio.sleep(0.01)
+            view.get(parts.account, "ada")
+            view.get(parts.team, request.id)
+            # Each with an error of its own, as failures alike are one.
+            raise ValueError(request.attempt)
+
+    parts.reconcile = read
+    async with headway.open_engine("memory:", parts.app, report=headway.events.ignore) as engine:
+        core = await engine.client.apply(parts.team.new("core", Team()))
+        await opened.wait()
+        await engine.client.apply(parts.account.new("ada", Account(team="docs")))
+        newest.append(int((await engine.client.apply(parts.team.new("core", Team(lead="ada")))).version))
+        why = await told(engine, core.id, "waiting")
+        # The account is younger than the view, so it was absent there.
+        first = part(why).reconciles[-1]
+        assert [str(each) for each in first.reads] == ["Account ada", f"Team core at version {core.version}"]
+
+
+def test_versions_are_recorded_for_a_number_of_reconciles() -> None:
+    """A worker without failures goes back to the list without versions. A failure begins anew."""
+    expired: list[int] = []
+    reads = VersionedReads(lambda _, __: None, lambda: expired.append(1))
+    for _ in range(VERSIONED - 1):
+        reads.clear()
+    reads.renew()
+    for _ in range(VERSIONED):
+        reads.clear()
+    assert expired == []
+    reads.clear()
+    assert expired == [1]
+
+
+async def test_worker_without_failures_records_no_versions_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads are cheap then. After a failure the versions are there again."""
+    monkeypatch.setattr(_reading, "VERSIONED", 3)
+    parts = Parts()
+    fails, versioned = [False], list[bool]()
+
+    async def read(rt: headway.Runtime, request: headway.Request) -> None:
+        rt.resource(request)
+        versioned.append(isinstance(READING.get(), VersionedReads))
+        if fails[0]:
+            fails[0] = False
+            raise ValueError("no")
+
+    parts.reconcile = read
+    async with headway.open_engine("memory:", parts.app, report=headway.events.ignore) as engine:
+        core = await engine.client.apply(parts.team.new("core", Team()))
+        await engine.wait_idle()
+        for number in range(6):
+            core = await engine.client.apply(parts.team.new("core", Team(lead=str(number))))
+            await engine.wait_idle()
+        assert versioned[:3] == [True] * 3
+        assert versioned[-1] is False
+        assert [each.revision for each in part(await engine.why(core.id)).reconciles[0].reads] == [0]
+        fails[0] = True
+        await engine.client.apply(parts.team.new("core", Team(lead="ada")))
+        await told(engine, core.id, "waiting")
+        assert part(await engine.why(core.id)).reconciles[0].error == "ValueError: no"
+        docs = await engine.client.apply(parts.team.new("docs", Team()))
+        why = await told(engine, docs.id, "idle", also=lambda each: each.reconciles)
+        assert [each.revision for each in part(why).reconciles[0].reads] == [int(docs.version)]
+        fails[0] = True
+        web = await engine.client.apply(parts.team.new("web", Team()))
+        await told(engine, web.id, "waiting")
+        count = len(versioned)
+        for number in range(3):
+            await engine.client.apply(parts.team.new("docs", Team(lead=str(number))))
+            while len(versioned) <= count + number:  # noqa: ASYNC110  # it has no event
+                await trio.sleep(0.001)
+        assert versioned[-3:] == [True] * 3
