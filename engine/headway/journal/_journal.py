@@ -65,8 +65,8 @@ class ControllerJournal:
             object that the garbage collector examines three times before it is dropped. Most reconciles succeed at
             once, have one reason and one read, and write nothing. Such a one is added by its worker, with as little
             work as possible: when it ended, its key, when it began, since when its key was ready, its attempt, the four
-            fields of its reason, and its read as `cache.READING` has it. After that, call `added`, if there is one.
-        added: passes the reconcile that was just added to ``runs`` on; None if nobody wants it.
+            fields of its reason, and its read as `cache.READING` has it. Then these values are passed to `added`.
+        added: passes on a reconcile that was added to ``runs``; None if nobody wants it.
     """
 
     def __init__(self, controller: str, clock: Callable[[], float], sink: Sink | None) -> None:
@@ -87,10 +87,9 @@ class ControllerJournal:
         self._events.limit = limit * 3 // 10
         self._most_turned_away = limit // 10 // ENTRY
 
-    def _added(self) -> None:
+    def _added(self, values: Sequence[Any]) -> None:
         assert self._sink is not None
-        values = self.runs
-        self._sink(self._controller, _ran([values[index] for index in range(-_WIDTH, 0)]))
+        self._sink(self._controller, _ran(values))
 
     def ran(
         self,

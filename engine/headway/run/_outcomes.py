@@ -75,10 +75,11 @@ class Outcomes:
                 self._record(journal, dequeued, outcome, began, now, error, retry_after, reconciling)
             else:
                 what, type, of, revision = reason
+                values = (now, key, began, queued_at, attempt, what, type, of, revision, read_type, read)
                 runs = journal.runs
-                runs += (now, key, began, queued_at, attempt, what, type, of, revision, read_type, read)
+                runs += values
                 if journal.added is not None:
-                    journal.added()
+                    journal.added(values)
             reads.clear()
         if writes:
             writes.clear()
