@@ -7,7 +7,7 @@ from typing import Any
 from headway.resource import ResourceType
 from headway.testing import ScriptedChannel
 from tests.helpers.pools import PoolsApp
-from tests.helpers.truth import Record
+from tests.helpers.truth import Record, RecordingBackend
 
 
 class LostHistory(Record):
@@ -20,10 +20,11 @@ class LostHistory(Record):
         done, unknown: the calls of the controllers up to that moment, as in `ScriptedChannel`.
     """
 
-    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: Record) -> None:
+    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: RecordingBackend) -> None:
         super().__init__()
         self.commits = list(store.commits)
-        self.head = max((commit.revision for commit in self.commits), default=0)
+        # Not that of the last commit: a raised fence takes a revision as well.
+        self.head = store.position.revision
         self.done, self.unknown = list(channel.done), list(channel.unknown)
         self._dishonest = {type.kind for type in pools.types if not channel.is_honest(type)}
 

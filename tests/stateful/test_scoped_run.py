@@ -27,6 +27,17 @@ def test_own_write_that_leaves_the_scope_is_absent_and_its_change_is_mapped() ->
     machine.teardown()
 
 
+def test_store_may_be_put_back_while_a_run_begins_again() -> None:
+    """The fence of the new run has taken a revision that no resource has."""
+    machine = ScopedRunMachine()
+    machine.open(concurrency=1)
+    machine.break_a_snapshot(changes=[], kind=0, resources=1)
+    machine.fail_source()
+    machine.back_up()
+    machine.restore(away=3, changes=[], ends=False, new_id=False)
+    machine.teardown()
+
+
 # A failing example is shrunk for up to five minutes.
 TestScopedRun = pytest.mark.timeout(400)(ScopedRunMachine.TestCase)
 BOUND: Any = settings.default
