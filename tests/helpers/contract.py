@@ -15,7 +15,7 @@ from headway.storage import Fence
 from headway.testing import Call, ScriptedChannel
 from tests.helpers.lost_history import LostHistory
 from tests.helpers.pools import PoolsApp
-from tests.helpers.truth import Commit, Record, RecordingBackend
+from tests.helpers.truth import Commit, Record, RecordingBackend, RecordingSqlite
 
 BUILTIN = set(builtin_app().controllers)
 """The controllers that every engine runs."""
@@ -37,7 +37,7 @@ class Witness:
     It also adds each finding to ``broken``, because the engine retries after an exception of a reconciler.
     """
 
-    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: RecordingBackend) -> None:
+    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: RecordingBackend | RecordingSqlite) -> None:
         self.pools, self.channel, self.store = pools, channel, store
         pools.around, pools.on_mapping = self.reconciling, self.mapping
         self.events: list[object] = []

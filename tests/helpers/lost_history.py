@@ -7,7 +7,7 @@ from typing import Any
 from headway.resource import ResourceType
 from headway.testing import ScriptedChannel
 from tests.helpers.pools import PoolsApp
-from tests.helpers.truth import Record, RecordingBackend
+from tests.helpers.truth import Record, RecordingBackend, RecordingSqlite
 
 
 class LostHistory(Record):
@@ -20,7 +20,7 @@ class LostHistory(Record):
         done, unknown: the calls of the controllers up to that moment, as in `ScriptedChannel`.
     """
 
-    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: RecordingBackend) -> None:
+    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: RecordingBackend | RecordingSqlite) -> None:
         super().__init__()
         self.commits = list(store.commits)
         # Not that of the last commit: a raised fence takes a revision as well.
