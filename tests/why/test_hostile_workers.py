@@ -11,7 +11,7 @@ import trio
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.access import Access, Authorizer, Guarded, Policy, TokenSet, new_token
 from headway.rpc import InProcessChannel
-from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService
+from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService, Why
 from headway.why._host import Busy
 from tests.why.test_workers import ATTEND, CORE, attend, channel_to, lease_rule, nothing, types_only
 
@@ -22,10 +22,10 @@ pb = observe_pb
 EMPTY = pb.PastReconcile(causes=[pb.Cause()], reads=[pb.Touched()], writes=[pb.Touched()])
 
 
-def hostile_part(role: str, state: str, moment: float) -> pb.ControllerWhy:
+def hostile_part(name: str, role: str, state: str, moment: float) -> pb.ControllerWhy:
     """Return a part with this moment everywhere, and with nothing in whatever it consists of."""
     return pb.ControllerWhy(
-        name="staff/teams",
+        name=name,
         role=role,
         state=state,
         since=moment,
@@ -42,7 +42,8 @@ def hostile_part(role: str, state: str, moment: float) -> pb.ControllerWhy:
 async def answers_about(host: ObserveHost, parts: list[pb.ControllerWhy], items: list[pb.StuckItem]) -> None:
     """Ask both questions, while a process gives this answer to each."""
     channel = channel_to(host)
-    async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions:
+    names = dict.fromkeys(["staff/teams", *(each.name for each in parts)])
+    async with channel.stream(ATTEND, attend("web-1", *names)) as questions:
         await anext(questions)
         for method, request, reply in (
             ("Why", pb.WhyRequest(id=CORE.message()), pb.WhyResponse),
@@ -68,9 +69,29 @@ async def test_impossible_answer_of_a_process_prevents_no_answer(moment: float) 
     """Neither sentences nor JSON fail, whatever the state: the question is also about all other processes."""
     states = ["idle", "queued", "running", "held", "waiting", "slowed", "scheduled", "priming", "starting"]
     states += ["resting", "standby", "ended", "given up", "nothing", ""]
-    parts = [hostile_part(role, state, moment) for role in ("manages", "watches", "") for state in states]
+    kinds = [(role, state) for role in ("manages", "watches", "") for state in states]
+    parts = [hostile_part(f"staff/teams-{number}", *each, moment) for number, each in enumerate(kinds)]
     items = [pb.StuckItem(controller="staff/teams", since=moment, state=state) for state in states]
     await answers_about(ObserveHost(nothing), parts, items)
+
+
+async def test_process_has_one_part_for_each_of_its_controllers() -> None:
+    """Whatever it answers: the parts of one controller in one process would each be a page of text."""
+    host = ObserveHost(nothing)
+    channel = channel_to(host)
+    async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions, trio.open_nursery() as nursery:
+        await anext(questions)
+        found: list[Why] = []
+
+        async def ask() -> None:
+            found.append(await host.why(CORE))
+
+        nursery.start_soon(ask)
+        question = await anext(questions)
+        parts = [pb.ControllerWhy(name="staff/teams", state="standby", shard=shard) for shard in range(1, 500)]
+        await channel.unary(ANSWER, pb.AnswerRequest(question.number, controllers=parts), pb.AnswerResponse)
+    [why] = found
+    assert [each.shard for each in why.controllers] == [499]
 
 
 async def test_process_cannot_end_the_stream_of_another_callers_process() -> None:

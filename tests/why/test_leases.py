@@ -17,7 +17,18 @@ from headway.errors import Unavailable
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService
 from headway.storage import CurrentLease, MemoryBackend
-from headway.why import OBSERVE_SERVICE, ControllerWhy, LeaseNow, ObserveHost, Ref, Standby, StuckList, _host, _local
+from headway.why import (
+    OBSERVE_SERVICE,
+    ControllerWhy,
+    LeaseNow,
+    ObserveHost,
+    Ref,
+    Standby,
+    StuckList,
+    _host,
+    _leases,
+    _local,
+)
 from headway.why._leases import Leases
 from tests.helpers.why_programs import Account, Parts, Team, part, told
 from tests.why.test_workers import ATTEND, attend, channel_to, fail, guarded, nothing, rule, stuck
@@ -63,7 +74,7 @@ async def held(_: str) -> Sequence[CurrentLease]:
 
 async def test_lease_of_a_shard_and_of_a_connected_process_is_known() -> None:
     """The lease of a shard has the number of the shard. A standby beside a connected holder is no news."""
-    leases = Leases(held, {"web-8"})
+    leases = Leases(held, {("web-8", "staff/teams")})
     whole, shard = await leases.of_parts([STANDBY, ControllerWhy("staff/teams", state="standby", shard=4)])
     assert whole.lease is not None
     assert shard.lease is not None
@@ -73,7 +84,9 @@ async def test_lease_of_a_shard_and_of_a_connected_process_is_known() -> None:
     ]
     standby = Standby("staff/teams", "web-1", "staff.v1.Team")
     assert [each.process for each in await leases.of_standbys([standby])] == ["web-1"]
-    assert await Leases(held, {"web-7"}).of_standbys([standby]) == ()
+    assert await Leases(held, {("web-7", "staff/teams")}).of_standbys([standby]) == ()
+    # A process of that name that runs other controllers is not the holder.
+    assert await Leases(held, {("web-7", "staff/leads")}).of_standbys([standby]) != ()
     # No other state asks the store.
     idle = ControllerWhy("staff/teams", state="idle")
     assert await Leases(away, ()).of_parts([idle]) == [idle]
@@ -98,6 +111,37 @@ async def test_lease_that_has_ended_has_no_holder_and_a_store_that_is_away_preve
     assert ended.lease == LeaseNow("staff/teams")
     for read in (away, silent, None):
         assert await Leases(read, ()).of_parts([STANDBY]) == [STANDBY]
+
+
+async def test_process_does_not_decide_how_long_an_answer_takes_or_how_often_the_store_is_read(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """One read for all shards of a controller, a bounded number of controllers, and two seconds for all together."""
+    asked: list[str] = []
+
+    async def slow(name: str) -> Sequence[CurrentLease]:
+        asked.append(name)
+        await trio.sleep(0.15)
+        return await held(name)
+
+    shards = [replace(STANDBY, shard=shard + 1) for shard in range(1000)]
+    found = await Leases(slow, ()).of_parts(shards)
+    assert asked == ["staff/teams"]
+    assert [each.lease.holder for each in found[2:4] if each.lease] == ["", "web-8"]
+    began = autojump_clock.current_time()
+    many = [Standby(f"a/c{number}", "web-1", "staff.v1.Team") for number in range(1000)]
+    assert len(await Leases(slow, ()).of_standbys([*many, Standby("staff/teams", "web-2")])) == 13
+    assert autojump_clock.current_time() - began == pytest.approx(_leases.PATIENCE)
+    # The only controller of another process is not behind all of them.
+    assert asked[1:4] == ["a/c0", "staff/teams", "a/c1"]
+
+    async def none(name: str) -> Sequence[CurrentLease]:
+        asked.append(name)
+        return []
+
+    del asked[:]
+    await Leases(none, ()).of_standbys(many)
+    assert len(asked) == _leases.CONTROLLERS
 
 
 async def test_list_of_what_is_stuck_is_cut_after_it_is_reduced_to_the_rights_of_the_caller(

@@ -56,3 +56,5 @@ from headway.base._tracebacks import where_of as where_of
 from headway.base._trio import check_trio as check_trio
 from headway.base._trio import give_way as give_way
 from headway.base._trio import not_on_trio as not_on_trio
+from headway.base._turns import by_turns as by_turns
+from headway.base._turns import in_turn as in_turn

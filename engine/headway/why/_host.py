@@ -157,10 +157,12 @@ class ObserveHost:
             if answer is None:
                 unreachable.append(attending.process)
                 continue
-            parts = [from_message(ControllerWhy, each) for each in answer.controllers]
-            # A process speaks for its own controllers only.
+            # A process speaks for its own controllers only, and once for each.
+            parts = {each.name: each for each in answer.controllers}.values()
             controllers += [
-                replace(each, process=attending.process) for each in parts if each.name in attending.controllers
+                replace(from_message(ControllerWhy, each), process=attending.process)
+                for each in parts
+                if each.name in attending.controllers
             ]
         return Why(
             at=wall_time(),
@@ -274,7 +276,8 @@ class ObserveHost:
             each.end()
 
     def _leases(self) -> Leases:
-        return Leases(self._read_leases, {*self.attending(), *(each.process for each in self.supervisors)})
+        connected = {(each.process, name) for each in self._attending.values() for name in each.controllers}
+        return Leases(self._read_leases, connected | {(each.process, each.fence_name) for each in self.supervisors})
 
     async def _ask_all(
         self, question: Callable[[], observe_pb.Question]

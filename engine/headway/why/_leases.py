@@ -2,66 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 import trio
 
-from headway.base import wall_time
+from headway.base import by_turns, wall_time
 from headway.errors import HeadwayError
 from headway.storage import CurrentLease
 from headway.why._answer import ControllerWhy, LeaseNow
 from headway.why._lists import Standby
 
 PATIENCE = 2.0
-"""The time that the store may take, in seconds. An answer without its leases is better than none."""
+"""The time that all reads of an answer may take together, in seconds. An answer without its leases is better than
+none."""
+CONTROLLERS = 100
+"""The number of controllers whose leases are read for an answer. Each takes one read, also that of many shards."""
 
 ReadLeases = Callable[[str], Awaitable[Sequence[CurrentLease]]]
 """A function that returns the leases that are held and whose names begin so."""
 
 
 class Leases:
-    """The leases of one answer. Each is read once.
+    """The leases of one answer.
 
     Args:
         read: returns the leases with a prefix; None if the asked process has no store.
-        connected: the processes that the server asks, and its own.
+        connected: the processes that the server asks, and its own, each with the name of a controller that it runs.
     """
 
-    def __init__(self, read: ReadLeases | None, connected: Collection[str]) -> None:
+    def __init__(self, read: ReadLeases | None, connected: Collection[tuple[str, str]]) -> None:
         self._read = read
         self._connected = connected
-        self._known: dict[str, LeaseNow | None] = {}
+        # By the name of the controller: its leases, one for each shard that is held.
+        self._known: dict[str, dict[str, LeaseNow]] = {}
 
     async def of_parts(self, parts: Sequence[ControllerWhy]) -> list[ControllerWhy]:
         """Return the parts of an answer, those on standby with their leases."""
+        await self._read_those_of((each.process, each.name) for each in parts if each.state == "standby")
         return [
-            replace(each, lease=await self._lease(f"{each.name}#{each.shard - 1}" if each.shard else each.name))
-            if each.state == "standby"
-            else each
+            replace(each, lease=self._lease(each.name, each.shard)) if each.state == "standby" else each
             for each in parts
         ]
 
     async def of_standbys(self, standbys: Sequence[Standby]) -> tuple[Standby, ...]:
         """Return the controllers whose lease a process holds that the server does not ask."""
-        found = [replace(each, lease=await self._lease(each.controller)) for each in standbys]
+        await self._read_those_of((each.process, each.controller) for each in standbys)
+        found = [replace(each, lease=self._lease(each.controller)) for each in standbys]
         return tuple(each for each in found if each.lease is not None and not each.lease.connected)
 
-    async def _lease(self, name: str) -> LeaseNow | None:
+    async def _read_those_of(self, controllers: Iterable[tuple[str, str]]) -> None:
+        """Read the leases of controllers, each given with its process, until the time is over."""
         if self._read is None:
-            return None
-        if name not in self._known:
-            self._known[name] = None
-            # The store may be away, and the rest of the answer is worth having then.
-            with trio.move_on_after(PATIENCE), suppress(HeadwayError):
-                self._known[name] = self._now(name, await self._read(name))
-        return self._known[name]
+            return
+        # The processes in turn, so that one with many controllers takes no place of another.
+        names = dict.fromkeys(name for _, name in by_turns(controllers, lambda each: each[0]))
+        # The store may be away, and the rest of the answer is worth having then.
+        with trio.move_on_after(PATIENCE):
+            for name in islice(names, CONTROLLERS):
+                with suppress(HeadwayError):
+                    self._known[name] = self._leases(name, await self._read(name))
 
-    def _now(self, name: str, found: Sequence[CurrentLease]) -> LeaseNow:
-        for lease, remaining in found:
-            if lease.name == name:
-                until = wall_time() + remaining
-                connected = lease.holder in self._connected
-                return LeaseNow(name, lease.holder, lease.acquired_at, until - lease.ttl, until, connected)
-        return LeaseNow(name)
+    def _leases(self, controller: str, found: Iterable[CurrentLease]) -> dict[str, LeaseNow]:
+        now = wall_time()
+        return {
+            lease.name: LeaseNow(
+                lease.name,
+                lease.holder,
+                lease.acquired_at,
+                now + remaining - lease.ttl,
+                now + remaining,
+                (lease.holder, controller) in self._connected,
+            )
+            for lease, remaining in found
+        }
+
+    def _lease(self, controller: str, shard: int = 0) -> LeaseNow | None:
+        known = self._known.get(controller)
+        name = f"{controller}#{shard - 1}" if shard else controller
+        return None if known is None else known.get(name, LeaseNow(name))

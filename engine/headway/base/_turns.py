@@ -1,0 +1,29 @@
+"""Bounded lists of which everyone has a fair share: a long part of one takes no place of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def in_turn(groups: Iterable[Iterable[T]]) -> Iterator[T]:
+    """Yield the first of each group, then the second of each, and so on."""
+    waiting = [iter(each) for each in groups]
+    while waiting:
+        left = []
+        for group in waiting:
+            for each in group:
+                yield each
+                left.append(group)
+                break
+        waiting = left
+
+
+def by_turns(items: Iterable[T], group: Callable[[T], Hashable]) -> Iterator[T]:
+    """Yield all items, those of each group in their order, and the groups in turn."""
+    groups: dict[Hashable, list[T]] = {}
+    for each in items:
+        groups.setdefault(group(each), []).append(each)
+    return in_turn(groups.values())
