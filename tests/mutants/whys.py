@@ -94,8 +94,8 @@ WHY_MUTANTS = (
     Mutant(
         "a process speaks for the controllers of others",
         "why/_host.py",
-        "for each in parts if each.name in attending.controllers",
-        "for each in parts",
+        "for name in parts if name in attending.controllers",
+        "for name in parts",
         _WORKERS,
     ),
     Mutant(

@@ -134,15 +134,6 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
             ],
         ),
         (
-            a_controller("standby", since=NOW - 5, holder="web-6", lease=dataclasses.replace(HELD, connected=True)),
-            [
-                "It has been standing by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams.",
-                "web-7 has held the lease since 22:12:20 (60 s ago), and renewed it last at 22:13:10 (10 s ago). "
-                "Without a renewal it ends at 22:13:30 (in 10 s).",
-                "web-7 is connected to this server, so this answer also has what web-7 does.",
-            ],
-        ),
-        (
             a_controller("standby", since=NOW - 5, holder="web-7", lease=LeaseNow("staff/teams")),
             [
                 "It has been standing by since 22:13:15 (5 s ago): process web-7 holds the lease staff/teams.",
@@ -335,6 +326,19 @@ def test_gone_process_is_named_unless_another_one_runs_its_controllers() -> None
     assert said(gone=(gone,))[1:] == [sentence]
     assert sentence in said(a_controller("standby", holder="web-2"), gone=(gone,))
     assert sentence not in said(a_controller("idle"), gone=(gone,))
+
+
+def test_answer_has_what_a_connected_holder_does_only_if_the_holder_has_answered() -> None:
+    """For this controller: a process with the name of the holder may run another one."""
+    standby = a_controller("standby", since=NOW - 5, holder="web-6", lease=dataclasses.replace(HELD, connected=True))
+    holder = ControllerWhy("staff/teams", "web-7", "manages", "idle")
+    connected, unknown = "  web-7 is connected to this server", "what web-7 does is not known."
+    assert f"{connected}, so this answer also has what web-7 does." in said(standby, holder)
+    assert f"{connected}, but has not answered: {unknown}" in said(standby, unreachable=("web-7",))
+    other = dataclasses.replace(holder, name="staff/leads")
+    assert f"{connected}, but says nothing about the resource: {unknown}" in said(standby, other)
+    without_lease = a_controller("standby", holder="web-7", error="ValueError: no license")
+    assert "  The last error: ValueError: no license" in said(without_lease)
 
 
 def test_process_that_does_not_answer_is_named() -> None:

@@ -1,7 +1,8 @@
 """The question why a resource is not done, and what is stuck: answers as values, as sentences, and as a service.
 
 Nothing here affects what the engine does. Start with `_answer.py` (the values), then read `_local.py` (where they come
-from in one process) and `_sentences.py` (how they read). `_host.py` asks all processes, and `_service.py` serves it.
+from in one process) and `_sentences.py` (how they read; `_runs.py` has the past reconciles). `_host.py` asks all
+processes, and `_service.py` serves it.
 """
 
 from headway.why._answer import Cause as Cause
@@ -31,8 +32,8 @@ from headway.why._lists import StuckItem as StuckItem
 from headway.why._lists import StuckList as StuckList
 from headway.why._local import to_wall as to_wall
 from headway.why._now import failing_of as failing_of
-from headway.why._sentences import attempts_text as attempts_text
-from headway.why._sentences import reconcile_texts as reconcile_texts
+from headway.why._runs import attempts_text as attempts_text
+from headway.why._runs import reconcile_texts as reconcile_texts
 from headway.why._service import ATTEND as ATTEND
 from headway.why._service import OBSERVE_SERVICE as OBSERVE_SERVICE
 from headway.why._service import ObservePermissions as ObservePermissions

@@ -193,7 +193,7 @@ class LeaseNow:
         holder: the process that holds it; empty if none does now.
         since: the time since which the holder has held it.
         renewed, until: when the holder renewed it last, and when it ends without a renewal.
-        connected: True if this server asks the holder, or is itself the holder.
+        connected: True if the holder runs the controller and this server asks it, or is itself the holder.
     """
 
     name: str = ""

@@ -158,12 +158,9 @@ class ObserveHost:
                 unreachable.append(attending.process)
                 continue
             # A process speaks for its own controllers only, and once for each.
-            parts = {each.name: each for each in answer.controllers}.values()
-            controllers += [
-                replace(from_message(ControllerWhy, each), process=attending.process)
-                for each in parts
-                if each.name in attending.controllers
-            ]
+            parts = {each.name: each for each in answer.controllers}
+            own = [parts[name] for name in parts if name in attending.controllers]
+            controllers += [replace(from_message(ControllerWhy, each), process=attending.process) for each in own]
         return Why(
             at=wall_time(),
             resource=Ref.of(id.type, id.key),

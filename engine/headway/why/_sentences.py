@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from headway.why._answer import (
-    Cause,
     ControllerWhy,
     LeaseNow,
     LeftOut,
     PastEvent,
-    PastReconcile,
     Ref,
     Stored,
     TurnedAwayChange,
@@ -20,11 +17,13 @@ from headway.why._answer import (
     short_name,
 )
 from headway.why._lists import Standby, StuckItem, StuckList
+from headway.why._runs import causes_text, reconcile_sentences
+from headway.why._times import seconds_text, when_text
 
 _WITH_ERROR_OF_RUN = ("starting", "priming", "resting", "standby", "ended")
 """The states in which the error is that of the last run."""
 _SHOWN = 5
-"""The number of reconciles, of writes and of unmapped changes that are shown."""
+"""The number of writes, of events and of unmapped changes that are shown."""
 
 
 def why_sentences(why: Why) -> list[str]:
@@ -36,15 +35,14 @@ def why_sentences(why: Why) -> list[str]:
     if not managing:
         lines += _nobody(why)
     for each in (*managing, *(each for each in why.controllers if each.role != "manages")):
-        found = list(_controller(each, why.at))
+        found = list(_controller(each, why))
         lines.append(f"Controller {each.name} {each.role} it, in process {each.process}.")
         lines += [f"  {line}" for line in found]
     active = {each.name for each in managing if each.state != "standby"}
     for gone in why.gone:
         if left := [name for name in gone.controllers if name not in active]:
-            lines.append(
-                f"Process {gone.process}, which ran {', '.join(left)}, has been gone since {_when(gone.since, why.at)}."
-            )
+            since = when_text(gone.since, why.at)
+            lines.append(f"Process {gone.process}, which ran {', '.join(left)}, has been gone since {since}.")
     lines += [f"Process {each} did not answer, so what its controllers do is not known." for each in why.unreachable]
     if why.events:
         lines.append("Its last events, the latest first:")
@@ -52,7 +50,7 @@ def why_sentences(why: Why) -> list[str]:
     if why.writes:
         lines.append("Its last writes, the newest first:")
         lines += [
-            f"  Revision {each.revision} at {_when(each.at, why.at)}: {each.verb}{_by(each.writer)}."
+            f"  Revision {each.revision} at {when_text(each.at, why.at)}: {each.verb}{_by(each.writer)}."
             for each in why.writes[:_SHOWN]
         ]
     return lines
@@ -72,7 +70,7 @@ def stuck_sentences(stuck: StuckList) -> list[str]:
 
 def _stuck(item: StuckItem, now: float) -> str:
     where = f"controller {item.controller} ({item.process})"
-    since = f"since {_when(item.since, now)}"
+    since = f"since {when_text(item.since, now)}"
     error = f": {item.error}" if item.error else ""
     if item.resource is None or not item.resource.name:
         return f"{where[0].upper()}{where[1:]} has been {item.state} {since}{error}"
@@ -80,7 +78,7 @@ def _stuck(item: StuckItem, now: float) -> str:
         often = "once" if item.attempt == 1 else f"{item.attempt} times"
         return f"{item.resource}: {where} could not map its change, and has failed {often} {since}{error}"
     if item.state == "given up":
-        return f"{item.resource}: {where} gave up at {_when(item.since, now)}, and waits for a change{error}"
+        return f"{item.resource}: {where} gave up at {when_text(item.since, now)}, and waits for a change{error}"
     attempt = ""
     if item.attempt > 1:
         attempt = f" attempt {item.attempt}" if item.state == "running" else f" for attempt {item.attempt}"
@@ -100,7 +98,7 @@ def _stored(why: Why) -> Iterator[str]:
         if deleted is None:
             yield "It is not stored."
         else:
-            when = _when(deleted.at, why.at)
+            when = when_text(deleted.at, why.at)
             yield f"It is not stored: it was deleted at revision {deleted.revision}, at {when}{_by(deleted.writer)}."
         return
     yield f"It is stored at version {stored.version}, generation {stored.generation}."
@@ -128,16 +126,17 @@ def _deletion(stored: Stored) -> Iterator[str]:
             )
 
 
-def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
+def _controller(it: ControllerWhy, why: Why) -> Iterator[str]:
+    now = why.at
     if it.paused:
-        why = f" ({it.pause_reason})" if it.pause_reason else ""
-        yield f"It is paused{why}, so it reconciles nothing. To end that: `headway resume {it.name}`."
-    yield from _state(it, now)
+        reason = f" ({it.pause_reason})" if it.pause_reason else ""
+        yield f"It is paused{reason}, so it reconciles nothing. To end that: `headway resume {it.name}`."
+    yield from _state(it, why)
     if it.restarts and it.restart_error and it.state not in _WITH_ERROR_OF_RUN:
         runs = "1 run" if it.restarts == 1 else f"{it.restarts} runs"
         yield f"{runs} before this one ended early, the last by {it.restart_error}."
     if it.owed_since:
-        yield f"Its work has been pending since {_when(it.owed_since, now)}."
+        yield f"Its work has been pending since {when_text(it.owed_since, now)}."
     for text in causes_text(it.causes):
         yield f"Queued by: {text}."
     for change in it.unmapped[:_SHOWN]:
@@ -152,13 +151,13 @@ def _controller(it: ControllerWhy, now: float) -> Iterator[str]:
         yield _turned_away(turned, now)
     if it.events_lost:
         events = "1 of its events" if it.events_lost == 1 else f"{it.events_lost} of its events"
-        yield f"{events} could not be stored, the last at {_when(it.events_lost_at, now)}: {it.events_error}."
-    for reconcile in it.reconciles[:_SHOWN]:
-        yield _reconcile(reconcile, now)
+        yield f"{events} could not be stored, the last at {when_text(it.events_lost_at, now)}: {it.events_error}."
+    yield from reconcile_sentences(it.reconciles, now)
 
 
-def _state(it: ControllerWhy, now: float) -> Iterator[str]:
-    since, until = _when(it.since, now), _when(it.until, now)
+def _state(it: ControllerWhy, why: Why) -> Iterator[str]:
+    now = why.at
+    since, until = when_text(it.since, now), when_text(it.until, now)
     error = f"The last error: {it.error}" if it.error else ""
     if it.state == "idle":
         yield f"It has been idle since {since}." if it.since else "It is idle: nothing is pending."
@@ -168,10 +167,10 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
             workers = "its only worker is" if it.workers == 1 else f"all {it.workers} workers are"
             yield (
                 f"No worker takes it, because {workers} busy: {_named(it.busy)} has been running since "
-                f"{_when(it.busy_since, now)}."
+                f"{when_text(it.busy_since, now)}."
             )
     elif it.state == "running":
-        yield f"It has been running for {_seconds(now - it.since)}, attempt {it.attempt}."
+        yield f"It has been running for {seconds_text(now - it.since)}, attempt {it.attempt}."
         if it.stack:
             yield "It waits at:"
             yield from _indented(it.stack)
@@ -190,7 +189,7 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
     elif it.state == "scheduled":
         yield f"It asked to be reconciled again at {until}, and nothing is pending until then."
     elif it.state == "standby":
-        yield from _standing_by(it, now)
+        yield from _standing_by(it, why)
     elif it.state == "priming":
         yield f"The controller has been priming since {since}, so nothing is reconciled yet."
         for each in it.priming:
@@ -215,26 +214,29 @@ def _state(it: ControllerWhy, now: float) -> Iterator[str]:
         yield from _frames(it.traceback)
 
 
-def _standing_by(it: ControllerWhy, now: float) -> Iterator[str]:
+def _standing_by(it: ControllerWhy, why: Why) -> Iterator[str]:
     """Yield who holds the lease that a controller waits for, for how long, and what follows from it."""
-    lease = it.lease or LeaseNow()
+    now, lease = why.at, it.lease or LeaseNow()
     holder = lease.holder or it.holder
     if it.shard:
         held = f"which process {holder} holds" if holder else "which another process holds"
         yield f"It stands by: the resource belongs to shard {it.shard - 1}, {held}."
     else:
-        yield f"It has been standing by since {_when(it.since, now)}: process {holder} holds the lease {it.name}."
+        yield f"It has been standing by since {when_text(it.since, now)}: process {holder} holds the lease {it.name}."
     if it.lease is None:
         return
     if not lease.holder:
         yield f"No process holds the lease {lease.name} now. A process that waits for it acquires it soon."
         return
     yield (
-        f"{holder} has held the lease since {_when(lease.since, now)}, and renewed it last at "
-        f"{_when(lease.renewed, now)}. Without a renewal it ends at {_when(lease.until, now)}."
+        f"{holder} has held the lease since {when_text(lease.since, now)}, and renewed it last at "
+        f"{when_text(lease.renewed, now)}. Without a renewal it ends at {when_text(lease.until, now)}."
     )
-    if lease.connected:
+    if lease.connected and any((each.process, each.name) == (holder, it.name) for each in why.controllers):
         yield f"{holder} is connected to this server, so this answer also has what {holder} does."
+    elif lease.connected:
+        lacking = "has not answered" if holder in why.unreachable else "says nothing about the resource"
+        yield f"{holder} is connected to this server, but {lacking}: what {holder} does is not known."
     else:
         yield (
             f"{holder} is not connected to this server. Process {it.process} does nothing for the resource until the "
@@ -247,7 +249,9 @@ def _standby(it: Standby, now: float) -> str:
     why = f"process {lease.holder} holds its lease and is not connected to this server"
     if not lease.holder:
         why = "no process holds its lease, and it has not acquired it yet"
-    return f"Note: controller {it.controller} ({it.process}) has been standing by since {_when(it.since, now)}: {why}."
+    return (
+        f"Note: controller {it.controller} ({it.process}) has been standing by since {when_text(it.since, now)}: {why}."
+    )
 
 
 def _indented(text: str) -> Iterator[str]:
@@ -264,51 +268,16 @@ def _frames(traceback: str) -> Iterator[str]:
     yield from _indented("\n".join(lines))
 
 
-_CAUSES = {
-    "started": "the start of the run",
-    "owed": "what the last run left",
-    "operator": "an operator, who asked for it",
-    "retry": "",
-}
-
-
-def causes_text(causes: Iterable[Cause]) -> list[str]:
-    """Return the reasons to reconcile as texts. The start of the run is one, with the resources that led to the key."""
-    texts: list[str] = []
-    started = [each for each in causes if each.what == "started"]
-    for cause in causes:
-        if cause.what != "started":
-            texts.append(_cause(cause))
-        elif cause is started[0]:
-            sources = [f"{each.resource}{_through(each)}" for each in started if each.resource is not None]
-            start = _CAUSES["started"]
-            texts.append(f"{start}, from {' and '.join(sources)}" if sources else start)
-    # The same reason may come again and again.
-    return [*dict.fromkeys(each for each in texts if each)]
-
-
-def _through(cause: Cause) -> str:
-    return f" through {cause.through}" if cause.through else ""
-
-
-def _cause(cause: Cause) -> str:
-    if cause.resource is None:
-        return _CAUSES.get(cause.what, cause.what)
-    through = f", through {cause.through}" if cause.through else ""
-    writer = f", which {cause.writer} wrote" if cause.writer else ""
-    return f"{cause.resource} {cause.what} at revision {cause.revision}{writer}{through}"
-
-
 def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
     # A resource that was there before the run began has no revision here.
     at = f", at revision {change.revision}" if change.revision else ""
-    when = _when(change.since, now)
+    when = when_text(change.since, now)
     often = f"once, at {when}" if change.failures == 1 else f"{change.failures} times since {when}"
     may = "; the change may concern this resource" if role == "manages" else ""
     yield (
         f"The function {short_name(change.function)} raised for {_named(change.resource)}{at}. "
         f"It has raised {often}{may}. "
-        f"The next attempt is at {_when(change.until, now)}."
+        f"The next attempt is at {when_text(change.until, now)}."
     )
     yield f"  {change.error}"
     yield from _frames(change.traceback)
@@ -334,64 +303,15 @@ def _named(resource: Ref | None) -> str:
 def _turned_away(turned: TurnedAwayChange, now: float) -> str:
     return (
         f"Predicate {turned.predicate} turned away the change of {_named(turned.resource)} at revision "
-        f"{turned.revision}, at {_when(turned.at, now)}, so nothing was queued for it."
+        f"{turned.revision}, at {when_text(turned.at, now)}, so nothing was queued for it."
     )
-
-
-def _reconcile(it: PastReconcile, now: float) -> str:
-    causes, reads, writes = reconcile_texts(it)
-    error = f": {it.error}" if it.error else ""
-    if it.alike > 1:
-        return (
-            f"{attempts_text(it)} failed alike, from {_when(it.first_at, now)} to {_when(it.at, now)}{error}. "
-            f"The last one took {_seconds(it.seconds)}. Because of: {causes}. Read: {reads}. Wrote: {writes}."
-        )
-    return (
-        f"Reconcile at {_when(it.at, now)}, attempt {it.attempt}, in {_seconds(it.seconds)}: {it.outcome}{error}. "
-        f"Because of: {causes}. Read: {reads}. Wrote: {writes}."
-    )
-
-
-def attempts_text(it: PastReconcile) -> str:
-    """Return which attempts a reconcile stands for, such as ``Attempts 2 to 11``."""
-    if it.attempt - it.first_attempt + 1 == it.alike:
-        return f"Attempts {it.first_attempt} to {it.attempt}"
-    # Each run begins with attempt 1.
-    return f"{it.alike} attempts"
-
-
-def reconcile_texts(it: PastReconcile) -> tuple[str, str, str]:
-    """Return why a reconcile ran, what it read, and what it wrote."""
-    reads = ", ".join(map(str, it.reads)) or "nothing"
-    writes = ", ".join(f"{each.resource} {each.how} at {each.revision}" for each in it.writes) or "nothing"
-    return "; ".join(causes_text(it.causes)) or "unknown", reads, writes
 
 
 def _event(it: PastEvent, now: float) -> str:
     warning = "warning: " if it.warning else ""
-    often = f" {it.count} times since {_when(it.first, now)}." if it.count > 1 else ""
-    return f"{_when(it.last, now)}, by {it.controller}: {warning}{it.reason}: {it.text}{often and ';'}{often}"
+    often = f" {it.count} times since {when_text(it.first, now)}." if it.count > 1 else ""
+    return f"{when_text(it.last, now)}, by {it.controller}: {warning}{it.reason}: {it.text}{often and ';'}{often}"
 
 
 def _by(writer: str) -> str:
     return f" by {writer}" if writer else " (writer unknown)"
-
-
-def _when(at: float, now: float) -> str:
-    """Return a time of day in UTC, and how far it is from now. Times of other days have their date."""
-    if not at:
-        return "an unknown time"
-    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
-    form = "%H:%M:%S" if abs(now - at) < 43_200 else "%Y-%m-%d %H:%M:%S"
-    distance = _seconds(abs(now - at))
-    return f"{moment:{form}} ({f'in {distance}' if at > now else f'{distance} ago'})"
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 0.001:
-        return "< 1 ms"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
