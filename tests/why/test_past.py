@@ -11,7 +11,9 @@ from headway.cache._reading import VERSIONED
 from headway.journal import Ran
 from headway.resource import TypeName
 from headway.why import Cause, PastReconcile
-from headway.why._past import RECONCILES, past_reconciles
+from headway.why._answer import RECONCILES
+from headway.why._past import past_reconciles
+from headway.why._runs import reconcile_sentences
 from tests.cli.broken import write_that_conflicts
 from tests.helpers.why_programs import PATIENCE, Account, Parts, Team, part, told
 
@@ -45,6 +47,26 @@ def test_failures_alike_in_a_row_are_one() -> None:
     assert (found[2].first_at, found[2].at, found[2].reads[0].revision) == (1002, 1011, 11)
     # Successes never merge, as each is for other reasons.
     assert len(past(done, done)) == 2
+
+
+def test_last_success_is_told_after_the_newest_reconciles_however_many_failures_follow_it() -> None:
+    """With the number of the failures between them, which is exact only while the answer has them all."""
+    done = Ran(1, KEY, "done", 0.001, 0.1, 1, ())
+
+    def told_after(*failures: Ran) -> list[str]:
+        found = list(reconcile_sentences(past(done, *failures), 2000))
+        return [each.partition(", attempt")[0] for each in found[5:]]
+
+    last = "Reconcile at 00:16:41 (17 min ago)"
+    varied = [failed(number, f"ValueError: {number}") for number in range(2, 90)]
+    assert told_after(*varied) == ["… at least 5 more failures before that.", last]
+    assert told_after(*varied[:6]) == ["… 1 more failure before that.", last]
+    alike = [failed(number, "ValueError: alike") for number in range(90, 94)]
+    assert told_after(*alike, *varied[:6]) == ["… 5 more failures before that.", last]
+    assert told_after(*varied[:5]) == [last]
+    # One that is among the newest is not told again, and without one nothing follows.
+    assert told_after(*varied[:4]) == []
+    assert len(list(reconcile_sentences(past(*varied), 2000))) == 5
 
 
 def test_last_success_is_kept_however_many_failures_follow() -> None:

@@ -12,6 +12,11 @@ from typing import Any
 
 from headway.resource import DEFAULT_UNIT, ResourceId, TypeName
 
+RECONCILES = 10
+"""The number of past reconciles of a key in an answer. Failures alike in a row count as one."""
+FAILURES = ("failed", "permanent")
+"""The outcomes of a reconcile that failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:

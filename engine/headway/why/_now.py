@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from headway.base import bounded
 from headway.run import ControllerStatus, Supervisor
-from headway.why._answer import Ref, short_name
+from headway.why._answer import FAILURES, Ref, short_name
 from headway.why._lists import ControllerNow, Failing
 from headway.why._local import to_wall
 from headway.why._past import Wall
 
 _LONGEST = 500
 """The number of characters of a text."""
-_FAILURES = ("failed", "permanent")
 FAILING = 20
 """The number of failing resources of a controller in an answer."""
 
@@ -54,7 +53,7 @@ def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
                 types=state.types,
                 primed=state.primed,
                 reconciles=sum(state.reconciles.values()),
-                failures=sum(state.reconciles.get(each, 0) for each in _FAILURES),
+                failures=sum(state.reconciles.get(each, 0) for each in FAILURES),
                 oldest=state.oldest,
                 failing=failing,
                 mapping_failed=mapping_failed,

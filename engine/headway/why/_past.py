@@ -10,13 +10,10 @@ from headway.journal import Ran
 from headway.reconcile import Reason
 from headway.resource import TypeName
 from headway.run import OwnWrite
-from headway.why._answer import Cause, PastReconcile, Ref, Touched
+from headway.why._answer import FAILURES, RECONCILES, Cause, PastReconcile, Ref, Touched
 
-RECONCILES = 10
-"""The number of past reconciles of a key in an answer. Failures alike in a row count as one."""
 LONGEST = 8_000
 """The number of characters of a traceback in an answer."""
-_FAILURES = ("failed", "permanent")
 
 Wall = Callable[[float], float]
 """A function from a time on Trio's clock to seconds since 1970."""
@@ -29,7 +26,7 @@ def past_reconciles(
     found: list[PastReconcile] = []
     succeeded = False
     for newest, oldest, alike in _groups(runs):
-        success = newest.outcome not in _FAILURES
+        success = newest.outcome not in FAILURES
         if len(found) < most or (success and not succeeded):
             found.append(_reconcile(newest, oldest, alike, wall, cause))
         succeeded = succeeded or success
@@ -56,7 +53,7 @@ def _groups(runs: Iterable[Ran]) -> Iterator[tuple[Ran, Ran, int]]:
 
 def _alike(ran: Ran, newer: Ran) -> bool:
     return (
-        ran.outcome in _FAILURES
+        ran.outcome in FAILURES
         and (ran.outcome, ran.error, ran.traceback) == (newer.outcome, newer.error, newer.traceback)
         and list(_without_versions(ran)) == list(_without_versions(newer))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from headway.why._answer import Cause, PastReconcile
+from headway.why._answer import FAILURES, RECONCILES, Cause, PastReconcile
 from headway.why._times import seconds_text, when_text
 
 _SHOWN = 5
@@ -46,9 +46,17 @@ def _cause(cause: Cause) -> str:
 
 
 def reconcile_sentences(reconciles: Sequence[PastReconcile], now: float) -> Iterator[str]:
-    """Yield what the newest reconciles did."""
+    """Yield what the newest reconciles did, the newest first, and the last one that succeeded."""
     for each in reconciles[:_SHOWN]:
         yield _reconcile(each, now)
+    succeeded = next((at for at, each in enumerate(reconciles) if each.outcome not in FAILURES), 0)
+    if succeeded < _SHOWN:
+        return
+    # An answer has all failures since the last success only if they are few. An earlier version sends no number alike.
+    least = "at least " if succeeded >= RECONCILES else ""
+    if more := sum(max(each.alike, 1) for each in reconciles[_SHOWN:succeeded]):
+        yield f"… {least}{more} more {'failure' if more == 1 else 'failures'} before that."
+    yield _reconcile(reconciles[succeeded], now)
 
 
 def _reconcile(it: PastReconcile, now: float) -> str:
