@@ -25,9 +25,9 @@ from headway.why import (
     Ref,
     Standby,
     StuckList,
-    _host,
     _leases,
     _local,
+    _stuck,
 )
 from headway.why._leases import Leases
 from tests.helpers.why_programs import Account, Parts, Team, part, told
@@ -148,7 +148,7 @@ async def test_list_of_what_is_stuck_is_cut_after_it_is_reduced_to_the_rights_of
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Older work of types that the caller may not observe takes no place, and is not counted."""
-    for module in (_host, _local):
+    for module in (_stuck, _local):
         monkeypatch.setattr(module, "STUCK", 2)
 
     def broken(_: Parts, __: object) -> list[headway.ResourceId]:

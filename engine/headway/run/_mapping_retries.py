@@ -78,9 +78,16 @@ class MappingRetries:
         return sorted(map(_unmapped, self._changes.failed()), key=lambda each: each.since)
 
     def newest_unmapped(self, most: int) -> tuple[list[Unmapped], int]:
-        """Return at most so many of the resources whose mapping failed, the newest failures first, and their number."""
+        """Return at most so many resources of each type whose mapping failed, and the number of all that have failed.
+
+        The newest failures come first. A failure of one type takes no place of another's.
+        """
         failed = self._changes.failed()
-        newest = heapq.nlargest(most, failed, key=lambda each: each.since)
+        of_types: dict[TypeName, list[FailedChanges]] = {}
+        for each in failed:
+            of_types.setdefault(each.type, []).append(each)
+        newest = [each for of in of_types.values() for each in heapq.nlargest(most, of, key=lambda each: each.since)]
+        newest.sort(key=lambda each: each.since, reverse=True)
         return list(map(_unmapped, newest)), len(failed)
 
     def keep(self, item: MapItem, raised: BaseException) -> None:

@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.base import wall_time
+from headway.base import by_turns, wall_time
 from headway.journal import Journal, Written
 from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
 from headway.why._answer import Cause, Condition, ControllerWhy, Finalizer, Gone, PastEvent, PastWrite, Ref, Stored, Why
 from headway.why._leases import Leases, ReadLeases
-from headway.why._lists import ControllerNow, StuckItem, StuckList
-from headway.why._local import STUCK, controllers_why, stuck_here, to_wall
+from headway.why._lists import ControllerNow, StuckList
+from headway.why._local import controllers_why, stuck_here, to_wall
+from headway.why._stuck import joined, said_by
 from headway.why._wire import from_message
 
 PATIENCE = 2.0
@@ -181,16 +182,15 @@ class ObserveHost:
             if answer is None or answer.stuck is None:
                 unreachable.append(attending.process)
                 continue
-            said = _said_by(attending, from_message(StuckList, answer.stuck))
-            if types is not None and any(_type_of(item) not in types for item in said.items):
-                # An earlier version answers for all types, and so does its count.
-                said = replace(said, items=tuple(each for each in said.items if _type_of(each) in types), more=0)
-            lists.append(said)
-        items = sorted((item for each in lists for item in each.items), key=lambda item: item.since)
-        more = sum(each.more for each in lists) + len(items[STUCK:])
-        standbys = [each for one in lists for each in one.standbys if types is None or each.manages in types]
-        noted = await self._leases().of_standbys(standbys[:STANDBYS])
-        return StuckList(wall_time(), tuple(items[:STUCK]), more, tuple(sorted(unreachable)), noted)
+            said = from_message(StuckList, answer.stuck)
+            lists.append(said_by(attending.process, attending.controllers, said, types))
+        items = joined([each.items for each in lists])
+        more = sum(each.more + len(each.items) for each in lists) - len(items)
+        # Which of them are worth a note is known only after their leases are read.
+        noted = await self._leases().of_standbys([each for one in lists for each in one.standbys])
+        shown = tuple(islice(by_turns(noted, lambda each: each.process), STANDBYS))
+        left = len(noted) - len(shown)
+        return StuckList(wall_time(), items, more, tuple(sorted(unreachable)), shown, left)
 
     async def elsewhere(self, most: int) -> tuple[list[Elsewhere], int]:
         """Return the controllers of the processes that attend, and of those that are gone, and how many are left out.
@@ -364,18 +364,6 @@ class ObserveHost:
             for (_, process), (at, controllers) in self._gone.items()
             if at > since and kind in controllers.values()
         )
-
-
-def _said_by(attending: Attending, stuck: StuckList) -> StuckList:
-    """Return what a process says of its own controllers."""
-    of, process = attending.controllers, attending.process
-    items = tuple(replace(each, process=process) for each in stuck.items if each.controller in of)
-    standbys = tuple(replace(each, process=process) for each in stuck.standbys if each.controller in of)
-    return replace(stuck, items=items, standbys=standbys)
-
-
-def _type_of(item: StuckItem) -> str:
-    return "" if item.resource is None else item.resource.type
 
 
 def _past_causes(part: ControllerWhy) -> Iterable[Cause]:

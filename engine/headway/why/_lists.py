@@ -40,9 +40,12 @@ class Standby:
 class StuckList:
     """The work that has been pending for long, the oldest first. ``more`` counts what was left out.
 
+    If there is too much, the oldest of each process, controller and type is listed.
+
     Attributes:
         standbys: the controllers on standby whose lease a process holds that was not asked. Nothing is
             pending for them.
+        more_standbys: the number of those that were left out.
     """
 
     at: float = 0.0
@@ -50,6 +53,7 @@ class StuckList:
     more: int = 0
     unreachable: tuple[str, ...] = ()
     standbys: tuple[Standby, ...] = ()
+    more_standbys: int = 0
 
     def sentences(self) -> list[str]:
         """Return the list for people, one line each."""
@@ -92,7 +96,7 @@ class ControllerNow:
         cause: a short reason why it is not reconciling; empty if it is.
         types: the number of its types, of which ``primed`` are primed.
         reconciles: the number of its reconciles in this process, of which ``failures`` failed.
-        failing: the newest failures, those of mappers first.
+        failing: the newest failures of each type, those of mappers last.
         mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
     """
 

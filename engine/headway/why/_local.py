@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from headway.base import bounded, wall_time
+from headway.base import bounded, by_turns, wall_time
 from headway.mapper import mapper_name
 from headway.reconcile import Reason
 from headway.resource import Key, ResourceId
@@ -27,12 +27,11 @@ from headway.why._answer import (
 )
 from headway.why._lists import Standby, StuckItem, StuckList
 from headway.why._past import LONGEST, Wall, past_reconciles
+from headway.why._stuck import STUCK, shortened
 
 UNMAPPED = 10
 TURNED_AWAY = 3
 """The number of changes of watched types that a predicate turned away, in an answer about a managed resource."""
-STUCK = 1000
-"""The number of items in an answer."""
 
 
 def to_wall() -> Wall:
@@ -252,7 +251,7 @@ def priming_types(status: ControllerStatus) -> tuple[PrimingType, ...]:
 def stuck_here(
     supervisors: Iterable[Supervisor], longer_than: float, types: Collection[str] | None = None
 ) -> StuckList:
-    """Return what the controllers of this process have owed for longer than this many seconds, the oldest first.
+    """Return what has been pending in this process for longer than this many seconds, the oldest first.
 
     Args:
         types: the types whose resources are asked about; None for all.
@@ -265,15 +264,17 @@ def stuck_here(
         found, left = _stuck_of(each, now, longer_than, wall, types)
         items += found
         more += left
-        standbys += _standby_of(each, now, wall, types)
-    items.sort(key=lambda item: item.since)
-    return StuckList(wall_time(), tuple(items[:STUCK]), more + len(items[STUCK:]), standbys=tuple(standbys))
+        standbys += _standby_of(each, now, longer_than, wall, types)
+    kept = shortened(items)
+    return StuckList(wall_time(), kept, more + len(items) - len(kept), standbys=tuple(standbys))
 
 
-def _standby_of(supervisor: Supervisor, now: float, wall: Wall, types: Collection[str] | None) -> Iterator[Standby]:
-    """Yield a controller that is on standby."""
+def _standby_of(
+    supervisor: Supervisor, now: float, longer_than: float, wall: Wall, types: Collection[str] | None
+) -> Iterator[Standby]:
+    """Yield a controller that has been on standby for longer than this many seconds."""
     definition, status = supervisor.definition, supervisor.status()
-    if definition is None or status.phase != "standby":
+    if definition is None or status.phase != "standby" or status.seconds <= longer_than:
         return
     manages = str(definition.manages.name)
     if types is None or manages in types:
@@ -316,6 +317,8 @@ def _stuck_of(
     ]
     # What a mapper got may be of another type than the keys.
     managed = items if wanted else []
+    changes = [each for each in pending.unmapped if types is None or str(each.type) in types]
+    kept = islice(by_turns(changes, lambda each: each.type), STUCK)
     unmapped = [
         replace(
             of,
@@ -325,11 +328,10 @@ def _stuck_of(
             attempt=each.failures,
             error=f"{short_name(each.function)}: {each.error}",
         )
-        for each in pending.unmapped
-        if types is None or str(each.type) in types
+        for each in kept
     ]
-    more = (pending.total - len(pending.keys) if wanted else 0) + len(unmapped[STUCK:])
-    return managed + unmapped[:STUCK], more
+    more = (pending.total - len(pending.keys) if wanted else 0) + len(changes) - len(unmapped)
+    return managed + unmapped, more
 
 
 def _state_of(queued: str, slowed: bool, hold: object) -> str:

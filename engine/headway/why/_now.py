@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
-from headway.base import bounded
+from headway.base import bounded, by_turns
 from headway.run import ControllerStatus, Supervisor
 from headway.why._answer import FAILURES, Ref, short_name
 from headway.why._lists import ControllerNow, Failing
@@ -15,8 +16,8 @@ from headway.why._past import Wall
 
 _LONGEST = 500
 """The number of characters of a text."""
-FAILING = 20
-"""The number of failing resources of a controller in an answer."""
+FAILING = 40
+"""The number of failing resources of a controller in an answer. Half of them may be of one type."""
 
 
 def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
@@ -64,8 +65,19 @@ def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
 
 def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> tuple[tuple[Failing, ...], int]:
     """Return what fails in a controller with this status, and how many resources have a change that is not mapped."""
-    unmapped, mapping_failed = supervisor.newest_unmapped(FAILING // 2)
+    unmapped, mapping_failed = supervisor.newest_unmapped(FAILING // 4)
     found = [
+        Failing(
+            Ref.of(each.id.type, each.id.key),
+            each.outcome,
+            bounded(each.error, _LONGEST),
+            each.attempts,
+            wall(each.at),
+            0.0 if each.until is None else wall(each.until),
+        )
+        for each in heapq.nlargest(FAILING // 2, status.not_done, key=lambda each: each.at)
+    ]
+    found += [
         Failing(
             Ref.of(each.type, each.key),
             "unmapped",
@@ -76,16 +88,10 @@ def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> 
         )
         for each in unmapped
     ]
-    newest = heapq.nlargest(FAILING - len(found), status.not_done, key=lambda each: each.at)
-    found += [
-        Failing(
-            Ref.of(each.id.type, each.id.key),
-            each.outcome,
-            bounded(each.error, _LONGEST),
-            each.attempts,
-            wall(each.at),
-            0.0 if each.until is None else wall(each.until),
-        )
-        for each in newest
-    ]
-    return tuple(found), mapping_failed
+    # A viewer may see some of the types only: the failures of one take no place of another's.
+    kept = sorted(islice(by_turns(range(len(found)), lambda at: _group(found[at])), FAILING))
+    return tuple(found[at] for at in kept), mapping_failed
+
+
+def _group(failing: Failing) -> tuple[bool, str]:
+    return failing.outcome == "unmapped", "" if failing.resource is None else failing.resource.type

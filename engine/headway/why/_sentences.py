@@ -65,7 +65,10 @@ def stuck_sentences(stuck: StuckList) -> list[str]:
         f"Process {each} did not answer, so it is not known what waits for its controllers."
         for each in stuck.unreachable
     ]
-    return lines + [_standby(each, stuck.at) for each in stuck.standbys]
+    lines += [_standby(each, stuck.at) for each in stuck.standbys]
+    if more := stuck.more_standbys:
+        lines.append(f"Note: {more} more {'controller' if more == 1 else 'controllers'} on standby not listed.")
+    return lines
 
 
 def _stuck(item: StuckItem, now: float) -> str:

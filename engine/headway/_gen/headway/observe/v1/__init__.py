@@ -188,7 +188,7 @@ class ControllerNow(betterproto2.Message):
 
     failing: "list[Failing]" = betterproto2.field(23, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The newest failures, those of mappers first; at most 20.
+    The newest failures of each type, those of mappers last; at most 40.
     """
 
     mapping_failed: "int" = betterproto2.field(24, betterproto2.TYPE_UINT64)
@@ -658,7 +658,12 @@ class StuckList(betterproto2.Message):
     standbys: "list[Standby]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
     """
     Controllers on standby whose lease a process holds that this server does not
-    ask. They owe nothing themselves.
+    ask. Nothing is pending for them.
+    """
+
+    more_standbys: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
+    """
+    How many more of them there are.
     """
 
 
