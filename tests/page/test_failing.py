@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 import headway
-from headway.page import _host
+from headway.base import wall_time
+from headway.page import PageHost, _host
+from headway.page._others import Other
+from headway.page._overview import FAILING, Visible, failing
+from headway.resource import TypeName
+from headway.storage import MemoryBackend
+from headway.why import ControllerNow, Elsewhere, Failing, ObserveHost, Ref
 from tests.cli.broken import mapper_that_raises
 from tests.helpers.why_programs import Account, Team, broken_app
 from tests.page.kit import EVERYTHING, Events, open_shop, rule
-from tests.why.test_workers import types_only
+from tests.why.test_workers import nothing, types_only
 
+TEAM = TypeName("staff", "v1", "Team")
 KEY_ERROR = "team_of: KeyError: 'team'"
 
 
@@ -55,6 +62,35 @@ async def test_unmapped_change_is_listed_with_its_resource_and_error() -> None:
             assert state["failing"] == []
             assert "grace" not in str(state)
             assert "KeyError" not in str(state)
+
+
+class Seen(NamedTuple):
+    """What the page knows of a controller of the server's process, as far as its failures."""
+
+    failing: tuple[Failing, ...]
+
+
+def failures(count: int, at: float, name: str = "f", type: TypeName = TEAM) -> tuple[Failing, ...]:
+    return tuple(
+        Failing(Ref(str(type), name=f"{name}{number}"), "failed", "E", 1, at + number) for number in range(count)
+    )
+
+
+def test_process_with_a_wrong_clock_does_not_fill_the_list_of_what_fails() -> None:
+    """Each process has its turn, the server's own first, and nothing is said to fail in the future."""
+    now = wall_time()
+
+    def of(process: str, failing: tuple[Failing, ...]) -> Other:
+        return Other(Elsewhere("", process, "staff/teams", TEAM.unversioned, ControllerNow(failing=failing)))
+
+    host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    host.others.seen = [of("web-1", failures(40, now + 1e9)), of("web-2", failures(1, now - 600, "late"))]
+    visible = Visible(frozenset(), frozenset([TEAM]), frozenset([TEAM]))
+    found = failing(host, {"staff/teams": Seen(failures(3, now - 60))}, visible)  # type: ignore[dict-item]  # enough
+    assert len(found) == FAILING
+    assert [each["process"] for each in found] == ["web-1"] * 16 + [""] * 3 + ["web-2"]
+    assert [each["resource"]["name"] for each in found[16:]] == ["f2", "f1", "f0", "late0"]
+    assert max(each["at"] for each in found) <= wall_time()
 
 
 async def test_failures_of_another_process_are_listed_with_its_name() -> None:

@@ -41,7 +41,7 @@ class Seen(NamedTuple):
     Attributes:
         state: its numbers, as `headway top` shows them, under the names of the app and the controller.
         priming: the progress of each of its types while it is priming.
-        failing: the newest failures, those of mappers first.
+        failing: the newest failures of each type, those of mappers last.
         mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
     """
 

@@ -14,7 +14,7 @@ ASKED = 2.0
 STUCK_ASKED = 4.0
 """The time between two questions what is stuck, in seconds, likewise."""
 STUCK_AFTER = 60.0
-"""The time for which stuck work has been owed at least, in seconds, as for `headway why --stuck`."""
+"""The time for which stuck work has been pending at least, in seconds, as for `headway why --stuck`."""
 MOST = 300
 """The number of controllers of other processes that are asked about and shown."""
 _OLD = 5 * ASKED
@@ -40,7 +40,7 @@ class Others:
     Attributes:
         seen: the controllers at the last question.
         more: the number of controllers that were left out.
-        stuck: the work in all processes that has been owed for long.
+        stuck: the work in all processes that has been pending for long.
     """
 
     def __init__(self, observe: ObserveHost) -> None:

@@ -1,23 +1,26 @@
-"""The overview of the controllers and types, as JSON, reduced to what one caller may observe. No I/O."""
+"""The overview of the controllers and types, as JSON, reduced to what one caller may observe."""
 
 from __future__ import annotations
 
 import dataclasses
 import heapq
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple, get_args
 
-from headway.base import bounded
+from headway.base import bounded, in_turn, wall_time
 from headway.controller import Edge, Graph, Sizes, placed
 from headway.observe import ControllerState
 from headway.page._host import PageHost, Seen
 from headway.page._others import Other
 from headway.resource import ResourceType, Scope, TypeName, is_builtin
 from headway.run import Phase
-from headway.why import ControllerNow, Ref, StuckList
+from headway.why import ControllerNow, Failing, Ref, StuckList
 
 FAILING = 20
 """The number of failing resources that the overview lists."""
+MOST_FAILING = 40
+"""The number of failing resources of a controller of another process that are looked at."""
 STUCK = 50
 """The number of stuck items that the overview lists."""
 DRAWN = 100
@@ -28,11 +31,16 @@ _SIZES = Sizes(width=lambda _: 216, height=68, row=46, gap=64, margin=8)
 
 
 class Visible(NamedTuple):
-    """The rights of a caller: visible controllers, known types, and the types whose numbers they may see."""
+    """The rights of a caller: visible controllers, known types, and the types whose numbers they may see.
+
+    Attributes:
+        whole: True if they may see the numbers of all types that there are. A caller does not know of every type.
+    """
 
     controllers: frozenset[str]
     known: frozenset[TypeName]
     observed: frozenset[TypeName]
+    whole: bool = False
 
 
 def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]]) -> dict[str, Any]:
@@ -50,16 +58,16 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         "failing": failing(host, seen, visible),
         "elsewhere": [_elsewhere(each, type) for each, type in _others(host, visible)],
         # The number would tell other callers of controllers that they may not see.
-        "elsewhereMore": host.others.more if visible.observed == visible.known else 0,
+        "elsewhereMore": host.others.more if visible.whole else 0,
         "stuck": stuck(host.others.stuck, visible),
     }
 
 
 def stuck(found: StuckList, visible: Visible) -> dict[str, Any]:
-    """Return the work that has been owed for long, the oldest first, of the types that a caller may observe."""
+    """Return the work that has been pending for long, the oldest first, of the types that a caller may observe."""
     observed = {str(each) for each in visible.observed}
     items = [each for each in found.items if each.resource is not None and each.resource.type in observed]
-    unseen = found.more if visible.observed == visible.known else 0
+    unseen = found.more if visible.whole else 0
     return {
         "items": [
             {
@@ -183,16 +191,29 @@ def _type(host: PageHost, type: ResourceType[Any], seen: Iterable[Seen], visible
 
 
 def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[dict[str, Any]]:
-    """Return what fails in all processes, the newest first, of the types that the caller may observe."""
-    found = [(name, "", each) for name, one in seen.items() for each in one.failing]
-    found += [
-        (each.of.name, each.of.process, failure)
-        for each, _ in _others(host, visible)
-        if each.of.now is not None and not each.of.gone
-        for failure in each.of.now.failing[: 2 * FAILING]
-    ]
-    observed = {str(each) for each in visible.observed}
-    found = [entry for entry in found if entry[2].resource is not None and entry[2].resource.type in observed]
+    """Return what fails in all processes, the newest first, of the types that the caller may observe.
+
+    If there is too much, each process has a fair share.
+    """
+    observed, now = {str(each) for each in visible.observed}, wall_time()
+
+    def newest_of(every: Iterable[tuple[str, str, Failing]]) -> list[tuple[str, str, Failing]]:
+        # The clock of a process may be wrong: what it says to have failed in the future has failed now.
+        found = [
+            (name, process, dataclasses.replace(each, at=min(each.at, now)))
+            for name, process, each in every
+            if each.resource is not None and each.resource.type in observed
+        ]
+        return heapq.nlargest(FAILING, found, key=lambda entry: entry[2].at)
+
+    processes: dict[tuple[str, str], list[tuple[str, str, Failing]]] = {}
+    for other, _ in _others(host, visible):
+        if other.of.now is not None and not other.of.gone:
+            said = processes.setdefault((other.of.caller, other.of.process), [])
+            said += [(other.of.name, other.of.process, each) for each in other.of.now.failing[:MOST_FAILING]]
+    own = [(name, "", each) for name, one in seen.items() for each in one.failing]
+    # The server's own process is the first, and each has a turn before another one has its second.
+    shown = islice(in_turn(map(newest_of, [own, *processes.values()])), FAILING)
     return [
         {
             "controller": name,
@@ -205,7 +226,7 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
             "at": each.at,
             "until": each.until or None,
         }
-        for name, process, each in heapq.nlargest(FAILING, found, key=lambda entry: entry[2].at)
+        for name, process, each in sorted(shown, key=lambda entry: entry[2].at, reverse=True)
     ]
 
 

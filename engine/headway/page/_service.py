@@ -170,7 +170,7 @@ class PageService:
         permissions, registry = self._permissions, self._access.registry
         known = frozenset(each.name for each in registry if self._access.knows(each.name))
         if permissions is None:
-            return Visible(frozenset(each.fence_name for each in self._host.observe.supervisors), known, known)
+            return Visible(frozenset(each.fence_name for each in self._host.observe.supervisors), known, known, True)
         observed = frozenset(name for name in known if permissions.may_observe_all(name))
         controllers = {
             each.fence_name
@@ -179,7 +179,7 @@ class PageService:
         }
         if not observed:
             raise denied("permission denied: there is no type that you may observe everywhere")
-        return Visible(frozenset(controllers), known, observed)
+        return Visible(frozenset(controllers), known, observed, all(each.name in observed for each in registry))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
