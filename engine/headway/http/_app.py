@@ -78,7 +78,7 @@ class HttpApp:
     def _refusal(self, request: Request) -> HttpRefusal | None:
         """Return the refusal of a request that no path may answer, or None."""
         if request.scope["http_version"] not in ("1.0", "1.1"):
-            # Hypercorn would serve HTTP/2 in plain text too, with other limits.
+            # The connections speak HTTP/1 alone. If one ever did not, these limits would not hold for it.
             return HttpRefusal(505, "UNIMPLEMENTED", "use HTTP/1.1")
         most = self._offered.limits.head_size
         if _head_size(request.scope) > most:

@@ -79,7 +79,7 @@ function summary(controllers) {
   const below = [unmapped > 0 && `${count(unmapped)} of them not mapped`, failed].filter(Boolean).join(", ");
   return h("dl", { class: "tiles" },
     tile("Controllers", count(mine), state, toned),
-    tile("Failing", count(wrong + unmapped), below || (wrong + unmapped ? "retried later" : "nothing"), wrong + unmapped ? "bad" : "good"),
+    tile("Failing", count(wrong + unmapped), below || (wrong + unmapped ? "retried later, or after a change" : "nothing"), wrong + unmapped ? "bad" : "good"),
     tile("Reconciles", rate(sum("rate")), `${count(sum("running"))} running`),
     tile("Queued", count(sum("queued")), `${count(sum("resting"))} backing off`),
     tile("Lag", count(Math.max(0, ...controllers.map((each) => each.lag))), "revisions behind"));
