@@ -41,6 +41,10 @@ class ObservePermissions(Permissions, Protocol):
         """Return True if the caller may do so for every resource of the type."""
         ...
 
+    def may_read_lease(self, name: str) -> bool:
+        """Return True if an answer may show who holds the lease, and until when."""
+        ...
+
 
 class ObserveService:
     """Answers to "why is this not done?". Its methods are grpclib handlers.
@@ -84,6 +88,12 @@ class ObserveService:
                 raise denied("permission denied: there is no type that you may observe everywhere")
         # The list is cut after it is reduced to what the caller may observe.
         stuck = await self._host.stuck(message.longer_than, None if permissions is None else allowed)
+        if permissions is not None:
+            standbys = tuple(
+                each if permissions.may_read_lease(each.controller) else replace(each, lease=None)
+                for each in stuck.standbys
+            )
+            stuck = replace(stuck, standbys=standbys)
         return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=stuck.sentences())
 
     async def attend(self, stream: Any) -> None:
@@ -151,6 +161,8 @@ _UNKNOWN = "(you may not observe that resource)"
 def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[str]) -> Why:
     """Return an answer without the names of other resources that the caller may not observe. Their types remain.
 
+    A controller on standby remains as well, without the state of a lease that the caller may not read.
+
     Args:
         everywhere: the types that the caller may observe everywhere.
     """
@@ -179,8 +191,11 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
         return replace(it, causes=causes(it.causes), reads=touched(it.reads), writes=touched(it.writes))
 
     def part(it: ControllerWhy) -> ControllerWhy:
+        shown = permissions.may_read_lease(it.lease_name)
         return replace(
             it,
+            lease=it.lease if shown else None,
+            holder=it.holder if shown else "",
             causes=causes(it.causes),
             held_write=ref(it.held_write),
             held_by=ref(it.held_by),
