@@ -28,6 +28,7 @@ from headway.reconcile._runtime import Declared as Declared
 from headway.reconcile._runtime import Fence as Fence
 from headway.reconcile._runtime import Runtime as Runtime
 from headway.reconcile._runtime import StrongReads as StrongReads
+from headway.reconcile._secret_reads import Find as Find
 from headway.reconcile._secret_reads import SecretReads as SecretReads
 from headway.reconcile._secret_reads import redact_reads as redact_reads
 from headway.reconcile._traced_reason import TracedReason as TracedReason
