@@ -309,3 +309,26 @@ async def test_secret_of_the_reconciled_resource_is_removed_though_it_was_not_re
 
         await eventually(ended)
     assert story(failed[0]) == "ValueError: (redacted)"
+
+
+async def test_condition_of_a_failure_shows_no_secret_that_the_reconcile_has_read() -> None:
+    """The secret is of another resource than the one that has the condition."""
+    program = Program()
+
+    @program.app.controller(manages=program.site, watches=[headway.watch(program.door, nothing)])
+    async def sites(rt: headway.Runtime, request: headway.Request[Site]) -> None:
+        site = rt.resource(request)
+        assert site is not None
+        async with rt.conditions(site, failure="Opened"):
+            await cached(rt, program)
+            raise ValueError((await by_list(rt, program, site.id)).data.code)
+
+    async with headway.open_engine("memory:", program.app, report=events.ignore) as engine:
+        north = await engine.client.apply(program.site.new("north", Site()))
+        await engine.client.apply(program.door.new("front", Door(code=CODE)))
+
+        async def noted() -> list[str] | None:
+            status = (await engine.client.read(program.site, north.id)).status
+            return [condition.message for each in status.values() for condition in each.conditions] or None
+
+        assert await eventually(noted) == ["(redacted) (old)"]

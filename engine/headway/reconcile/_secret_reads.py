@@ -81,9 +81,13 @@ class SecretReads(LookingUp):
         """Forget what was read, because the task begins another piece of work."""
         self._kept.clear()
 
+    def kept(self) -> list[Resource[Any]]:
+        """Return what is kept, the resource that was read last at the end."""
+        return list(self._kept.values())
+
     def redact(self, error: BaseException) -> None:
         """Remove the secrets of the resources that were read from the texts of an exception."""
-        redact_error(error, list(self._kept.values()))
+        redact_error(error, self.kept())
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -103,3 +107,9 @@ def redact_reads(error: BaseException) -> None:
     reads = READING.get()
     if isinstance(reads, SecretReads):
         reads.redact(error)
+
+
+def read_secrets() -> list[Resource[Any]]:
+    """Return the resources with secrets that the caller's task has read last."""
+    reads = READING.get()
+    return reads.kept() if isinstance(reads, SecretReads) else []
