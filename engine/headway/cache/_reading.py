@@ -84,7 +84,7 @@ class VersionedReads(LookingUp):
             self._expired()
 
     def renew(self) -> None:
-        """Stay for another `VERSIONED` reconciles, because one has failed."""
+        """Record versions for `VERSIONED` more reconciles, because one has failed."""
         self._left = VERSIONED + 1
 
 

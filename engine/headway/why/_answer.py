@@ -100,7 +100,7 @@ class Touched:
 
     Attributes:
         revision: the revision that a write has committed, or the version of a resource that was read from the cache.
-            The latter is 0 if the resource was absent, or if no reconcile of the worker had failed for long.
+            The latter is 0 if the resource was absent, or if versions were not being recorded (see `VersionedReads`).
     """
 
     how: str = ""

@@ -78,7 +78,7 @@ class ObserveService:
         return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())
 
     async def stuck(self, message: observe_pb.StuckRequest) -> observe_pb.StuckResponse:
-        """Answer what has owed work for long, of the types that the caller may observe everywhere."""
+        """Answer what has had work pending for long, of the types that the caller may observe everywhere."""
         if not (math.isfinite(message.longer_than) and message.longer_than >= 0):
             raise invalid(f"longer_than {message.longer_than} must be a number of seconds >= 0, such as 60")
         permissions, allowed = self._permissions, set[str]()
