@@ -129,7 +129,7 @@ WHY_MUTANTS = (
     Mutant(
         "a read of a view is recorded with the version of the cache",
         "cache/_view.py",
-        "if isinstance(reads, VersionedReads):",
+        "if isinstance(reads, LookingUp):",
         "if False:",
         _PAST,
     ),
@@ -143,7 +143,7 @@ WHY_MUTANTS = (
     Mutant(
         "a source's error shows what it has read",
         "run/_sources.py",
-        "with SecretReads(self._cache, self._definition.types).noted():",
+        "with SecretReads(self._find, self._definition.types).noted():",
         "if True:",
         _SECRETS,
     ),

@@ -35,6 +35,7 @@ from headway.cache._reader import Query as Query
 from headway.cache._reader import query as query
 from headway.cache._reading import MOST_READS as MOST_READS
 from headway.cache._reading import READING as READING
+from headway.cache._reading import LookingUp as LookingUp
 from headway.cache._reading import VersionedReads as VersionedReads
 from headway.cache._reading import note_read as note_read
 from headway.cache._request import watch_request as watch_request

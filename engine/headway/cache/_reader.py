@@ -11,7 +11,7 @@ from headway.base import check_keywords, check_selection, plain_problem
 from headway.cache._indexes import Index, Path, Table
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projected, Projection
-from headway.cache._reading import MOST_READS, READING, note_read
+from headway.cache._reading import MOST_READS, READING, note_found, note_read
 from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, NotWatched
 from headway.resource import Key, Resource, ResourceId, ResourceType, ScopedType, pb
 
@@ -147,7 +147,9 @@ class CacheReader(ABC):
             for key in entries
             if partition in ("*", key[0]) and namespace in ("*", key[1]) and key[2].startswith(name_prefix)
         )
-        return [type.view(entries[key]) for key in keys]
+        found = [type.view(entries[key]) for key in keys]
+        note_found(found)
+        return found
 
     def index(self, index: Index[R, V], value: V) -> builtins.list[R]:
         """Return all resources that have this value in the index, in order of key.
@@ -252,7 +254,9 @@ def _views(type: CachedType[R], content: Content, groups: Iterable[Collection[Ke
     """Return the resources of the keys, group by group, each in order of key, without duplicates."""
     keys = dict.fromkeys(key for group in groups for key in sorted(group))
     find, view = content.find, type.view
-    return [view(stored) for key in keys if (stored := find(key)) is not None]
+    found = [view(stored) for key in keys if (stored := find(key)) is not None]
+    note_found(found)
+    return found
 
 
 def _check_path(index: Index[Any, Any], given: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
@@ -23,7 +23,33 @@ VERSIONED = 20
 """The number of reconciles of a worker whose reads are recorded with versions, from its start and from each failure."""
 
 
-class VersionedReads(list[Any]):
+class LookingUp(list[Any]):
+    """A list for `READING` that needs what each read has found. It looks up what is read by key.
+
+    Args:
+        find: returns the cached resource with this type and key, or None.
+    """
+
+    __slots__ = ("_find",)
+
+    def __init__(self, find: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self._find = find
+
+    @contextmanager
+    def through(self, find: Callable[[Any, Any], Any]) -> Iterator[None]:
+        """Look resources up with another function during the block, because a view is read."""
+        before, self._find = self._find, find
+        try:
+            yield
+        finally:
+            self._find = before
+
+    def found(self, resources: Sequence[Any]) -> None:
+        """Note what a read that is not by key has returned."""
+
+
+class VersionedReads(LookingUp):
     """A list for `READING` that also has the version of each resource that was read.
 
     A version tells a reconcile that has kept an old copy from one that lost a race. To record it, each read looks the
@@ -35,11 +61,10 @@ class VersionedReads(list[Any]):
         expired: called when the list has been cleared `VERSIONED` times.
     """
 
-    __slots__ = ("_expired", "_find", "_left")
+    __slots__ = ("_expired", "_left")
 
     def __init__(self, find: Callable[[Any, Any], Any], expired: Callable[[], None]) -> None:
-        super().__init__()
-        self._find = find
+        super().__init__(find)
         self._expired = expired
         self._left = VERSIONED
 
@@ -59,17 +84,8 @@ class VersionedReads(list[Any]):
             self._expired()
 
     def renew(self) -> None:
-        """Stay for another `VERSIONED` reconciles, because one has failed."""
+        """Record versions for `VERSIONED` more reconciles, because one has failed."""
         self._left = VERSIONED + 1
-
-    @contextmanager
-    def through(self, find: Callable[[Any, Any], Any]) -> Iterator[None]:
-        """Look resources up with another function during the block, because a view is read."""
-        before, self._find = self._find, find
-        try:
-            yield
-        finally:
-            self._find = before
 
 
 def note_read(type: Any, how: object) -> None:
@@ -77,3 +93,10 @@ def note_read(type: Any, how: object) -> None:
     reads = READING.get()
     if reads is not None and len(reads) < 2 * MOST_READS:
         reads += (type, how)
+
+
+def note_found(resources: Sequence[Any]) -> None:
+    """Record what a read that is not by key has returned, if the caller's secrets are kept."""
+    reads = READING.get()
+    if isinstance(reads, LookingUp):
+        reads.found(resources)

@@ -28,7 +28,7 @@ from typing_extensions import override
 from headway.cache._indexes import Index, IndexTable, Path, Table
 from headway.cache._projection import CachedType
 from headway.cache._reader import CacheReader, Content, Query, R, not_a_type
-from headway.cache._reading import READING, VersionedReads
+from headway.cache._reading import READING, LookingUp
 from headway.cache._type_store import Applied, TypeStore
 from headway.errors import HeadwayError, NotPrimed, NotWatched
 from headway.resource import Key, ResourceId, TypeName, pb
@@ -182,7 +182,7 @@ class View(CacheReader):
     @override
     def get(self, type: CachedType[R], id: str | ResourceId, *, partition: str = "", namespace: str = "") -> R | None:
         reads = READING.get()
-        if isinstance(reads, VersionedReads):
+        if isinstance(reads, LookingUp):
             find = self._content(type).find
             with reads.through(lambda _, key: find(key)):
                 return super().get(type, id, partition=partition, namespace=namespace)

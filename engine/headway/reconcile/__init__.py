@@ -23,10 +23,12 @@ from headway.reconcile._request import Result as Result
 from headway.reconcile._request import reconciling as reconciling
 from headway.reconcile._request import requeue_after as requeue_after
 from headway.reconcile._request import requeue_now as requeue_now
+from headway.reconcile._runtime import STRONG_READ as STRONG_READ
 from headway.reconcile._runtime import Declared as Declared
 from headway.reconcile._runtime import Fence as Fence
 from headway.reconcile._runtime import Runtime as Runtime
 from headway.reconcile._runtime import StrongReads as StrongReads
+from headway.reconcile._secret_reads import Find as Find
 from headway.reconcile._secret_reads import SecretReads as SecretReads
 from headway.reconcile._secret_reads import redact_reads as redact_reads
 from headway.reconcile._traced_reason import TracedReason as TracedReason

@@ -11,6 +11,7 @@ from headway.cache import Cache
 from headway.client import Client
 from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound
 from headway.protobuf import Payload
+from headway.reconcile._secret_reads import read_secrets
 from headway.resource import (
     Condition,
     ConditionState,
@@ -269,7 +270,7 @@ class Conditions(Generic[T]):
             await self._write()
         elif isinstance(error, Exception):
             if self._failure is not None:
-                text = redacted_text(error_text(error), [self._resource])
+                text = redacted_text(error_text(error), [self._resource, *read_secrets()])
                 self.set(self._failure, False, text, reason=type(error).__name__)
             if not self._is_set:
                 # A write would say that the old conditions hold for a generation that the block has not handled.

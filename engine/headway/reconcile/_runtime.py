@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Payload)
 
+STRONG_READ = "strong read"
+"""How the journal names a read of `StrongReads`, followed by "of" and the name of the resource."""
+
 
 class Fence(Protocol):
     """The fence that a reconcile's writes carry. It belongs to the run, or to the shard of the key."""
@@ -250,14 +253,14 @@ class StrongReads:
         self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
     ) -> Resource[T] | None:
         """Return a resource or None, like `Client.get`."""
-        note_read(type.name, f"strong read of {id if isinstance(id, str) else id.name}")
+        note_read(type.name, f"{STRONG_READ} of {id if isinstance(id, str) else id.name}")
         return await self._client.get(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
 
     async def read(
         self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
     ) -> Resource[T]:
         """Return a resource, or raise NotFound, like `Client.read`."""
-        note_read(type.name, f"strong read of {id if isinstance(id, str) else id.name}")
+        note_read(type.name, f"{STRONG_READ} of {id if isinstance(id, str) else id.name}")
         return await self._client.read(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
 
     async def list(

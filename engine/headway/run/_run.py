@@ -312,10 +312,11 @@ class Run:
         await call_back(self._report, definition, "on_start", self._runtime)
         triggers, journal = self._self_triggers, self._journal
         outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
-        reconcile, cached = self._ownership.reconciler(definition.reconcile), self._caches.find
+        reconcile, find = self._ownership.reconciler(definition.reconcile), self._caches.find
         worker = self._worker = Worker(
             *(definition, reconcile, self._runtime, run.queue, outcomes, report, triggers),
-            cached=None if journal is None else cached,
+            find=find,
+            noted=journal is not None,
         )
         assert self.keys is not None
         self.keys.worker = worker
@@ -331,7 +332,7 @@ class Run:
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
             nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
-            sources = RunSources(definition, self._runtime, self._cache, run.mapping)
+            sources = RunSources(definition, self._runtime, find, run.mapping)
             for name in definition.sources:
                 nursery.start_soon(sources.call, name, name=f"source {name}")
             for number in range(definition.concurrency):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from headway.base import guarded, repr_text
-from headway.cache import Cache
 from headway.controller import Definition, Enqueue
 from headway.errors import InvalidArgument
 from headway.mapper import ids_of
-from headway.reconcile import Reason, Runtime, SecretReads
+from headway.reconcile import Find, Reason, Runtime, SecretReads
 from headway.resource import ResourceId
 from headway.run._mapping import RunMapping
 
@@ -15,10 +14,10 @@ from headway.run._mapping import RunMapping
 class RunSources:
     """The sources of one run."""
 
-    def __init__(self, definition: Definition, runtime: Runtime, cache: Cache, mapping: RunMapping) -> None:
+    def __init__(self, definition: Definition, runtime: Runtime, find: Find, mapping: RunMapping) -> None:
         self._definition = definition
         self._runtime = runtime
-        self._cache = cache
+        self._find = find
         self._mapping = mapping
 
     async def call(self, name: str) -> None:
@@ -27,7 +26,7 @@ class RunSources:
 
     async def _call(self, name: str) -> None:
         # Its error must not show a secret that the source has read.
-        with SecretReads(self._cache, self._definition.types).noted():
+        with SecretReads(self._find, self._definition.types).noted():
             await self._definition.sources[name](self._runtime, self._enqueue(f"source {name}"))
 
     def _enqueue(self, what: str) -> Enqueue:

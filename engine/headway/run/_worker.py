@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import trio
@@ -14,8 +13,18 @@ from headway.controller import Definition, Reconciler
 from headway.errors import InvalidResult, ReconcileTimeout
 from headway.events import ReconcileSlow, Report
 from headway.queue import Dequeued, WaitingQueue
-from headway.reconcile import RECONCILING, Reason, Reconciling, Request, RequeueAfter, Runtime, trace_id_of
-from headway.resource import Key, Resource, ResourceId, TypeName, pb, redact_error, secret_types
+from headway.reconcile import (
+    RECONCILING,
+    Find,
+    Reason,
+    Reconciling,
+    Request,
+    RequeueAfter,
+    Runtime,
+    SecretReads,
+    trace_id_of,
+)
+from headway.resource import Key, ResourceId, secret_types
 from headway.run._outcomes import Outcomes
 from headway.run._own_writes import SelfTriggers
 
@@ -30,7 +39,8 @@ class Worker:
     """The workers of one run. Each of them calls `work`.
 
     Args:
-        cached: returns a cached resource, to note what each reconcile reads, for the journal; None without a journal.
+        find: returns a cached resource, to note what each reconcile reads.
+        noted: True if what is read is noted for the journal.
     """
 
     def __init__(
@@ -43,7 +53,8 @@ class Worker:
         report: Report,
         self_triggers: SelfTriggers,
         *,
-        cached: Callable[[TypeName, Key], pb.Resource | None] | None,
+        find: Find,
+        noted: bool,
     ) -> None:
         self._definition = definition
         self._reconcile = reconcile
@@ -53,7 +64,8 @@ class Worker:
         self._outcomes = outcomes
         self._report = report
         self._self_triggers = self_triggers
-        self._cached = cached
+        self._find = find
+        self._noted = noted
         # The types with secret fields, by name. Most controllers have none.
         self._secret = secret_types(definition.types)
         self._started: dict[Key, float] = {}
@@ -65,6 +77,8 @@ class Worker:
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
         self._tasks[trio.lowlevel.current_task()] = reconciling
+        if self._secret:
+            READING.set(SecretReads(self._find, self._secret))
         self._note_versions(reconciling)
         dequeued = await self._queue.dequeue()
         while dequeued is not None:
@@ -72,21 +86,17 @@ class Worker:
 
     def _note_versions(self, reconciling: Reconciling) -> None:
         """Note the versions of what the worker reads, for a number of reconciles. Called in the task of the worker."""
-        cached, reads = self._cached, reconciling.reads
-        if cached is None:
+        reads = reconciling.reads
+        if not self._noted:
             return
         if isinstance(reads, VersionedReads):
             reads.renew()
             return
 
-        def without_versions() -> None:
-            reconciling.reads = []
-            READING.set(reconciling.reads)
-
-        reconciling.reads = versioned = VersionedReads(cached, without_versions)
+        versioned = VersionedReads(self._find, lambda: _read_into(reconciling, []))
         # What the reconcile has read so far.
         versioned.extend(reads)
-        READING.set(versioned)
+        _read_into(reconciling, versioned)
 
     async def _work_on(
         self, dequeued: Dequeued[Key, Reason] | None, reconciling: Reconciling
@@ -165,16 +175,19 @@ class Worker:
         """Call the reconciler. Return its result and its exception."""
         key = dequeued.key
         self._started[key] = began
+        secrets = READING.get() if self._secret else None
+        if isinstance(secrets, SecretReads):
+            secrets.forget()
         try:
             result: Any = await self._reconcile(self._runtime, Request(id, dequeued.reasons, dequeued.attempt))
         except BaseException as raised:
             # A user's function may raise anything; its key is retried. A nursery of the reconciler wraps exceptions in
             # a group. A PermanentFailure is recognized in a group as well.
-            if self._secret:
-                # The journal must not name these reads.
-                token = READING.set(None)
-                redact_error(raised, list(self._seen(id)))
-                READING.reset(token)
+            if isinstance(secrets, SecretReads):
+                manages, own = self._secret.get(self._type), self._find(self._type, key)
+                if manages is not None and own is not None:
+                    secrets.keep(manages.view(own))
+                secrets.redact(raised)
             error = ordinary(raised)
             if error is None:
                 raise
@@ -228,20 +241,15 @@ class Worker:
                     about = (dequeued.attempt, trace_id_of(dequeued.reasons))
                     self._report(ReconcileSlow(self._definition.name, id, now - began, *about))
 
-    def _seen(self, id: ResourceId) -> Iterator[Resource[Any]]:
-        """Yield the cached resources with secrets that the running reconcile may quote: its own, and what it has read.
 
-        What it has read is known with a journal only, and up to its first 16 reads.
-        """
-        reconciling = RECONCILING.get()
-        reads: list[Any] = [] if reconciling is None else list(reconciling.reads)
-        for name, key in [(self._type, id.key), *zip(reads[::2], reads[1::2], strict=True)]:
-            type = self._secret.get(name)
-            if type is not None and isinstance(key, tuple):
-                partition, namespace, of = key[:3]
-                found = self._runtime.cache.get(type, type.id(of, partition=partition, namespace=namespace))
-                if found is not None:
-                    yield found
+def _read_into(reconciling: Reconciling, reads: list[Any]) -> None:
+    """Record the reads of a worker in this list. Called in the task of the worker."""
+    reconciling.reads = reads
+    noted = READING.get()
+    if isinstance(noted, SecretReads):
+        noted.into = reads
+    else:
+        READING.set(reads)
 
 
 def _innermost(task: trio.lowlevel.Task) -> trio.lowlevel.Task:

@@ -105,7 +105,7 @@ class Touched:
 
     Attributes:
         revision: the revision that a write has committed, or the version of a resource that was read from the cache.
-            The latter is 0 if the resource was absent, or if no reconcile of the worker had failed for long.
+            The latter is 0 if the resource was absent, or if versions were not being recorded (see `VersionedReads`).
     """
 
     how: str = ""
@@ -223,7 +223,7 @@ class ControllerWhy:
         attempt: the number of the current or the next attempt.
         error, traceback: of the last failure.
         stack: where a running reconcile waits.
-        holder: the process that holds the lease or the shard.
+        holder: the process that holds the lease or the shard; empty if the caller may not read the lease.
         shard: the number of the shard plus 1; 0 if the controller is not sharded.
         held_write: the resource whose write has an unknown outcome.
         held_by: the resource whose reconcile made that write.
@@ -235,7 +235,8 @@ class ControllerWhy:
         restarts: the number of runs that have ended before, and ``restart_error`` why the last one did.
         events_lost: the number of events of the controller that this process could not store.
         events_error, events_lost_at: why and when the last one was lost.
-        lease: the lease that a controller on standby waits for; None if the asked process does not know it.
+        lease: the lease that a controller on standby waits for; None if the asked process does not know it, or the
+            caller may not read it.
     """
 
     name: str = ""
@@ -272,6 +273,11 @@ class ControllerWhy:
     restarts: int = 0
     restart_error: str = ""
     lease: LeaseNow | None = None
+
+    @property
+    def lease_name(self) -> str:
+        """The name of the lease under which the controller works on the resource."""
+        return f"{self.name}#{self.shard - 1}" if self.shard else self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,10 @@ class StuckItem:
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """A controller of a process that waits for its lease since ``since``. ``manages`` is the type that it manages."""
+    """A controller of a process that waits for its lease since ``since``. ``manages`` is the type that it manages.
+
+    The lease is None if the caller may not read it.
+    """
 
     controller: str = ""
     process: str = ""

@@ -221,11 +221,11 @@ def _standing_by(it: ControllerWhy, why: Why) -> Iterator[str]:
     """Yield who holds the lease that a controller waits for, for how long, and what follows from it."""
     now, lease = why.at, it.lease or LeaseNow()
     holder = lease.holder or it.holder
+    process = f"process {holder}" if holder else "another process"
     if it.shard:
-        held = f"which process {holder} holds" if holder else "which another process holds"
-        yield f"It stands by: the resource belongs to shard {it.shard - 1}, {held}."
+        yield f"It stands by: the resource belongs to shard {it.shard - 1}, which {process} holds."
     else:
-        yield f"It has been standing by since {when_text(it.since, now)}: process {holder} holds the lease {it.name}."
+        yield f"It has been standing by since {when_text(it.since, now)}: {process} holds the lease {it.name}."
     if it.lease is None:
         return
     if not lease.holder:
@@ -248,9 +248,10 @@ def _standing_by(it: ControllerWhy, why: Why) -> Iterator[str]:
 
 
 def _standby(it: Standby, now: float) -> str:
-    lease = it.lease or LeaseNow()
-    why = f"process {lease.holder} holds its lease and is not connected to this server"
-    if not lease.holder:
+    why = "no process that is connected to this server holds its lease"
+    if it.lease is not None and it.lease.holder:
+        why = f"process {it.lease.holder} holds its lease and is not connected to this server"
+    elif it.lease is not None:
         why = "no process holds its lease, and it has not acquired it yet"
     return (
         f"Note: controller {it.controller} ({it.process}) has been standing by since {when_text(it.since, now)}: {why}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.protobuf import decode
+from headway.reconcile import STRONG_READ
 from headway.resource import Registry, ResourceId, TypeName, quoted, type_name
 from headway.service import AccessChecks, Permissions, admit_id, check_text, denied, invalid, unary_handlers
 from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why
@@ -38,6 +39,10 @@ class ObservePermissions(Permissions, Protocol):
 
     def may_observe_all(self, type: TypeName) -> bool:
         """Return True if the caller may do so for every resource of the type."""
+        ...
+
+    def may_read_lease(self, name: str) -> bool:
+        """Return True if an answer may show who holds the lease, and until when."""
         ...
 
 
@@ -69,20 +74,26 @@ class ObserveService:
             raise denied(f"permission denied: you may not observe {id}")
         why = await self._ask(id)
         if self._permissions is not None:
-            why = redacted(why, self._may_know)
+            why = redacted(why, self._permissions, self._everywhere(self._permissions))
         return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())
 
     async def stuck(self, message: observe_pb.StuckRequest) -> observe_pb.StuckResponse:
-        """Answer what has owed work for long, of the types that the caller may observe everywhere."""
+        """Answer what has had work pending for long, of the types that the caller may observe everywhere."""
         if not (math.isfinite(message.longer_than) and message.longer_than >= 0):
             raise invalid(f"longer_than {message.longer_than} must be a number of seconds >= 0, such as 60")
         permissions, allowed = self._permissions, set[str]()
         if permissions is not None:
-            allowed = {str(type.name) for type in self._access.registry if permissions.may_observe_all(type.name)}
+            allowed = self._everywhere(permissions)
             if not allowed:
                 raise denied("permission denied: there is no type that you may observe everywhere")
         # The list is cut after it is reduced to what the caller may observe.
         stuck = await self._host.stuck(message.longer_than, None if permissions is None else allowed)
+        if permissions is not None:
+            standbys = tuple(
+                each if permissions.may_read_lease(each.controller) else replace(each, lease=None)
+                for each in stuck.standbys
+            )
+            stuck = replace(stuck, standbys=standbys)
         return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=stuck.sentences())
 
     async def attend(self, stream: Any) -> None:
@@ -128,11 +139,12 @@ class ObserveService:
         )
         return {**unary, ATTEND: Handler(self.attend, Cardinality.UNARY_STREAM, pb.AttendRequest, pb.Question)}
 
+    def _everywhere(self, permissions: ObservePermissions) -> set[str]:
+        """Return the types that the caller may observe everywhere."""
+        return {str(type.name) for type in self._access.registry if permissions.may_observe_all(type.name)}
+
     def _may(self, id: ResourceId) -> bool:
         return self._permissions is None or self._permissions.may_observe(id)
-
-    def _may_know(self, ref: Ref) -> bool:
-        return not ref.name or self._may(ref.id())
 
 
 class QuestionDecoder:
@@ -146,24 +158,44 @@ class QuestionDecoder:
 _UNKNOWN = "(you may not observe that resource)"
 
 
-def redacted(why: Why, may_know: Any) -> Why:
-    """Return an answer without the names of other resources that the caller may not observe. Their types remain."""
+def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[str]) -> Why:
+    """Return an answer without the names of other resources that the caller may not observe. Their types remain.
+
+    A controller on standby remains as well, without the state of a lease that the caller may not read.
+
+    Args:
+        everywhere: the types that the caller may observe everywhere.
+    """
 
     def ref(it: Ref | None) -> Ref | None:
-        return it if it is None or it == why.resource or may_know(it) else Ref(it.type)
+        if it is None or it == why.resource or not it.name or permissions.may_observe(it.id()):
+            return it
+        return Ref(it.type)
 
     def causes(them: tuple[Cause, ...]) -> tuple[Cause, ...]:
         return tuple(replace(each, resource=ref(each.resource)) for each in them)
 
+    def touch(it: Touched) -> Touched:
+        known = ref(it.resource)
+        if known != it.resource:
+            return Touched(it.how, known)
+        if known is None or not it.how.startswith(f"{STRONG_READ} of ") or known.type in everywhere:
+            return it
+        # The text names a resource, but not its partition and namespace, so its own right cannot be checked.
+        return Touched(STRONG_READ, known)
+
     def touched(them: tuple[Touched, ...]) -> tuple[Touched, ...]:
-        return tuple(replace(each, resource=ref(each.resource)) for each in them)
+        return tuple(map(touch, them))
 
     def reconcile(it: PastReconcile) -> PastReconcile:
         return replace(it, causes=causes(it.causes), reads=touched(it.reads), writes=touched(it.writes))
 
     def part(it: ControllerWhy) -> ControllerWhy:
+        shown = permissions.may_read_lease(it.lease_name)
         return replace(
             it,
+            lease=it.lease if shown else None,
+            holder=it.holder if shown else "",
             causes=causes(it.causes),
             held_write=ref(it.held_write),
             held_by=ref(it.held_by),

@@ -1,0 +1,132 @@
+"""What an answer leaves out for a caller who may observe one resource, and neither others nor leases."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+from typing_extensions import override
+
+from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
+from headway.resource import ResourceId
+from headway.rpc import InProcessChannel
+from headway.why import (
+    ControllerWhy,
+    LeaseNow,
+    ObserveHost,
+    ObserveService,
+    PastReconcile,
+    Ref,
+    Standby,
+    StuckList,
+    Touched,
+    Why,
+)
+from headway.why._service import redacted
+from tests.helpers.why_programs import broken_app
+from tests.why.test_workers import CORE, nothing, rule, stuck
+
+NOW = 1_700_000_000.0
+TEAM = Ref.of(CORE.type, CORE.key)
+PAYROLL = Ref("staff.v1.Account", "default", "default", "payroll")
+ACCOUNTS = Ref("staff.v1.Account")
+
+
+class May:
+    """The permissions of a caller who may observe some resources, and read some leases."""
+
+    def __init__(self, *observes: Ref, leases: tuple[str, ...] = ()) -> None:
+        self._observes = observes
+        self._leases = leases
+
+    def may_observe(self, id: ResourceId) -> bool:
+        return Ref.of(id.type, id.key) in self._observes
+
+    def may_read_lease(self, name: str) -> bool:
+        return name in self._leases
+
+
+def answer(*reads: Touched, writes: tuple[Touched, ...] = ()) -> Why:
+    ran = PastReconcile(NOW, "done", attempt=1, reads=reads, writes=writes)
+    return Why(NOW, TEAM, controllers=(ControllerWhy("staff/teams", "web-1", "manages", "idle", reconciles=(ran,)),))
+
+
+def test_resource_that_the_caller_may_not_observe_has_no_version() -> None:
+    """Neither what was read of it nor what was written."""
+    why = answer(Touched("get", PAYROLL, 7), Touched("get", TEAM, 8), writes=(Touched("written", PAYROLL, 9),))
+    [ran] = redacted(why, May(TEAM), ()).controllers[0].reconciles  # type: ignore[arg-type]  # what is asked of them
+    assert ran.reads == (Touched("get", ACCOUNTS), Touched("get", TEAM, 8))
+    assert ran.writes == (Touched("written", ACCOUNTS),)
+    told = redacted(why, May(TEAM), ()).sentences()[-1]  # type: ignore[arg-type]  # see above
+    assert told.endswith("Read: Account, Team core at version 8. Wrote: Account written.")
+    whole = redacted(why, May(TEAM, PAYROLL), ())  # type: ignore[arg-type]  # see above
+    assert whole == why
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "how"),
+    [((), "strong read"), (("staff.v1.Team",), "strong read"), (("staff.v1.Account",), "strong read of payroll")],
+)
+def test_strong_read_names_its_resource_only_to_callers_who_may_observe_all(
+    everywhere: tuple[str, ...], how: str
+) -> None:
+    """Its text names a resource, but not where it is. Other ways to read name no resource."""
+    why = answer(Touched("strong read of payroll", ACCOUNTS), Touched("index strong read", ACCOUNTS))
+    [ran] = redacted(why, May(TEAM), everywhere).controllers[0].reconciles  # type: ignore[arg-type]  # see above
+    assert [each.how for each in ran.reads] == [how, "index strong read"]
+
+
+def test_lease_is_shown_only_to_callers_who_may_read_it() -> None:
+    """Others learn that the controller stands by. The lease of a shard is not that of the controller."""
+    lease = LeaseNow("staff/teams", "web-7", NOW - 60, NOW - 10, NOW + 10)
+    whole = ControllerWhy("staff/teams", "web-1", "manages", "standby", since=NOW - 90, holder="web-7", lease=lease)
+    shard = replace(whole, shard=4, lease=replace(lease, name="staff/teams#3"))
+    why = Why(NOW, TEAM, controllers=(whole, shard))
+    for leases in ((), ("staff/teams",), ("staff/teams#3",)):
+        shown = redacted(why, May(TEAM, leases=leases), ())  # type: ignore[arg-type]  # what is asked of them
+        for each, name in zip(shown.controllers, ("staff/teams", "staff/teams#3"), strict=True):
+            assert (each.lease is not None) is (each.holder == "web-7") is (name in leases)
+        assert any("web-7" in each for each in shown.sentences()) is bool(leases)
+    told = redacted(why, May(TEAM), ()).sentences()  # type: ignore[arg-type]  # see above
+    assert [each.strip() for each in told if "stand" in each] == [
+        "It has been standing by since 22:11:50 (90 s ago): another process holds the lease staff/teams.",
+        "It stands by: the resource belongs to shard 3, which another process holds.",
+    ]
+
+
+class Noting(ObserveHost):
+    """A host that knows one controller on standby."""
+
+    @override
+    async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
+        assert (longer_than, types) == (0.0, {"staff.v1.Team"})
+        lease = LeaseNow("staff/teams", "web-7", NOW - 60, NOW - 10, NOW + 10)
+        return StuckList(NOW, standbys=(Standby("staff/teams", "web-1", "staff.v1.Team", NOW - 90, lease),))
+
+
+@pytest.mark.parametrize("may_read", [False, True])
+async def test_list_of_what_is_stuck_shows_a_lease_only_to_callers_who_may_read_it(may_read: bool) -> None:
+    """The note that the controller stands by remains."""
+    app = broken_app()[0]
+    token_text, token = new_token(["some"])
+    read = Rule(verbs=["read"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/teams")
+    rules = [rule(["observe"], "staff.v1.Team"), *([read] if may_read else [])]
+    services = Guarded(
+        lambda caller: ObserveService(Noting(nothing), app.registry, caller),
+        Authorizer(Access([Policy("some", rules)], [token])),
+        app.registry,
+    )
+    reply = await stuck(InProcessChannel(services), {"x-consul-token": token_text})
+    assert reply.stuck is not None
+    [noted] = reply.stuck.standbys
+    assert (noted.controller, noted.process) == ("staff/teams", "web-1")
+    assert (noted.lease is not None) is may_read
+    held = (
+        "process web-7 holds its lease and is not connected to this server."
+        if may_read
+        else "no process that is connected to this server holds its lease."
+    )
+    assert reply.sentences == [
+        f"Note: controller staff/teams (web-1) has been standing by since 22:11:50 (90 s ago): {held}"
+    ]
