@@ -116,7 +116,7 @@ async def test_read_of_a_view_has_the_version_of_the_view() -> None:
                     await trio.sleep(0.01)
             view.get(parts.account, "ada")
             view.get(parts.team, request.id)
-            # Each with an error of its own, as failures alike are one.
+            # Each with an error of its own, as equal ones are told as one.
             raise ValueError(request.attempt)
 
     parts.reconcile = read

@@ -249,11 +249,12 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
                 "9. Read: Team core, Account by index lead. Wrote: Account ada written at 10.",
                 "Reconcile at 22:13:14 (6 s ago), attempt 1, in < 1 ms: failed: ValueError: no. Because of: unknown. "
                 "Read: nothing. Wrote: nothing.",
-                "Attempts 2 to 11 failed alike, from 22:08:20 (5 min ago) to 22:13:13 (7 s ago): ValueError: no. The "
-                "last one took < 1 ms. Because of: unknown. Read: Team core at version 9. Wrote: nothing.",
+                "Attempts 2 to 11 failed with the same error, from 22:08:20 (5 min ago) to 22:13:13 (7 s ago): "
+                "ValueError: no. The last one took < 1 ms. Because of: unknown. Read: Team core at version 9. Wrote: "
+                "nothing.",
                 # A run has ended among them, so their numbers say nothing.
-                "4 attempts failed alike, from 22:06:20 (7 min ago) to 22:06:40 (7 min ago): ValueError: no. The last "
-                "one took 2 ms. Because of: unknown. Read: nothing. Wrote: nothing.",
+                "4 attempts failed with the same error, from 22:06:20 (7 min ago) to 22:06:40 (7 min ago): "
+                "ValueError: no. The last one took 2 ms. Because of: unknown. Read: nothing. Wrote: nothing.",
             ],
         ),
     ],

@@ -133,7 +133,7 @@ def timeline(why: Why) -> list[dict[str, Any]]:
         entries += [
             {
                 # The time differs a little from answer to answer, as two clocks do. These are as they were recorded.
-                "id": f"run {controller.name} {controller.process} {each.first_attempt} {each.first_seconds}",
+                "id": f"run {controller.name} {controller.process} {_recorded(each)}",
                 "at": each.at,
                 "what": "run",
                 "controller": controller.name,
@@ -150,6 +150,14 @@ def timeline(why: Why) -> list[dict[str, Any]]:
             for each in controller.reconciles
         ]
     return sorted(entries, key=lambda entry: entry["at"], reverse=True)
+
+
+def _recorded(reconcile: PastReconcile) -> str:
+    """Return what tells a reconcile from the others of its process."""
+    if reconcile.first_attempt:
+        return f"{reconcile.first_attempt} {reconcile.first_seconds}"
+    # A worker of an earlier version does not send these.
+    return f"{reconcile.attempt} {reconcile.seconds} {reconcile.waited}"
 
 
 def _texts(reconcile: PastReconcile) -> dict[str, Any]:

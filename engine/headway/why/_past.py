@@ -1,4 +1,4 @@
-"""The past reconciles of a key, from the journal. Failures alike in a row are one, and the last success is kept."""
+"""The past reconciles of a key, from the journal. Consecutive failures with the same error are one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def past_reconciles(
 
 
 def _groups(runs: Iterable[Ran]) -> Iterator[tuple[Ran, Ran, int]]:
-    """Yield the newest and the oldest of each group of failures alike in a row, and their number; others alone."""
+    """Yield the newest and the oldest of each group of consecutive failures with the same error, and their number."""
     newest = oldest = None
     count = 0
     for ran in runs:

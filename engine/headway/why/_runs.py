@@ -64,7 +64,8 @@ def _reconcile(it: PastReconcile, now: float) -> str:
     error = f": {it.error}" if it.error else ""
     if it.alike > 1:
         return (
-            f"{attempts_text(it)} failed alike, from {when_text(it.first_at, now)} to {when_text(it.at, now)}{error}. "
+            f"{attempts_text(it)} failed with the same error, from {when_text(it.first_at, now)} to "
+            f"{when_text(it.at, now)}{error}. "
             f"The last one took {seconds_text(it.seconds)}. Because of: {causes}. Read: {reads}. Wrote: {writes}."
         )
     took = seconds_text(it.seconds)

@@ -483,8 +483,8 @@ class PastReconcile(betterproto2.Message):
 
     alike: "int" = betterproto2.field(11, betterproto2.TYPE_UINT32)
     """
-    How many failures alike in a row it stands for, of which it is the last; and
-    of the first of them: when it ended, its attempt and its duration.
+    How many consecutive failures with the same error it stands for, the last one
+    included; and of the first of them: when it ended, its attempt and its duration.
     """
 
     first_at: "float" = betterproto2.field(12, betterproto2.TYPE_DOUBLE)
