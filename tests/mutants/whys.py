@@ -80,8 +80,8 @@ WHY_MUTANTS = (
     Mutant(
         "an answer names resources that the caller may not observe",
         "why/_service.py",
-        "if it is None or it == why.resource or may_know(it)",
-        "if True",
+        "if it is None or it == why.resource or not it.name or permissions.may_observe(it.id()):",
+        "if True:",
         _WORKERS,
     ),
     Mutant(
