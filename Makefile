@@ -92,7 +92,7 @@ pythons: .venv/ready ## the same with other Pythons, the newest that is found (P
 
 ##@ Deeper
 # The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`.
-prove: .venv/ready any-etcd ## the simulation's kill rate, the state machines (FOR=600 SEED=2), the long tests: some 40 minutes
+prove: .venv/ready any-etcd ## the simulation's kill rate, the state machines (FOR=600 SEED=2), and the long tests, which take the most time
 	$(BIN)/python -m tests.helpers.corpus
 	$(BIN)/python -m tests.stateful $(or $(FOR),600) $(or $(SEED),1)
 	$(BIN)/pytest -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \

@@ -23,7 +23,7 @@ class LostHistory(Record):
     def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: RecordingBackend | RecordingSqlite) -> None:
         super().__init__()
         self.commits = list(store.commits)
-        # Not that of the last commit: a raised fence takes a revision as well.
+        # It may be above the last commit, because a raised fence takes a revision as well.
         self.head = store.position.revision
         self.done, self.unknown = list(channel.done), list(channel.unknown)
         self._dishonest = {type.kind for type in pools.types if not channel.is_honest(type)}

@@ -289,7 +289,7 @@ UPGRADE = b"connection: upgrade, http2-settings, close\r\nupgrade: h2c\r\nhttp2-
 
 @pytest.mark.parametrize("upgrade", [UPGRADE, UPGRADE.replace(b"h2c", b" H2C ")])
 async def test_offer_to_upgrade_to_http2_is_declined(upgrade: bytes) -> None:
-    """The answer is that of HTTP/1.1, as for a client that did not offer it."""
+    """The answer uses HTTP/1.1, as for a client that did not offer to upgrade."""
     async with serving() as api:
         for head, code in ((GET, b"404"), (PUT.encode() + b"content-length: 2\r\n\r\n{}", b"200")):
             answer = await raw(api, head.replace(b"host: localhost\r\n", b"host: localhost\r\n" + upgrade))

@@ -104,7 +104,7 @@ async def test_stale_copy_is_told_from_a_lost_race() -> None:
 
 
 async def test_read_of_a_view_has_the_version_of_the_view() -> None:
-    """A view does not change, and the version that is told is the one that it showed."""
+    """A view does not change, and the answer has the version that it showed."""
     parts = Parts()
     opened, newest = trio.Event(), list[int]()
 
@@ -116,7 +116,7 @@ async def test_read_of_a_view_has_the_version_of_the_view() -> None:
                     await trio.sleep(0.01)
             view.get(parts.account, "ada")
             view.get(parts.team, request.id)
-            # Each with an error of its own, as equal ones are told as one.
+            # Each with an error of its own, because equal errors are shown as one.
             raise ValueError(request.attempt)
 
     parts.reconcile = read

@@ -65,7 +65,7 @@ def test_process_speaks_of_the_standby_of_its_own_controllers_once_and_with_thei
 async def test_standbys_are_cut_after_those_that_are_worth_no_note_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The lease of most is held by a process that is asked. The number of those that are left out is told."""
+    """The lease of most is held by a process that is asked. The answer has the number of those that are left out."""
     monkeypatch.setattr(_host, "STANDBYS", 2)
     names = [f"staff/c{number}" for number in range(9)]
 

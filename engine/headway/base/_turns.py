@@ -1,4 +1,4 @@
-"""Bounded lists of which everyone has a fair share: a long part of one takes no place of another."""
+"""Taking items from several groups in turn, so that a long group does not fill a bounded list alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def in_turn(groups: Iterable[Iterable[T]]) -> Iterator[T]:
 
 
 def by_turns(items: Iterable[T], group: Callable[[T], Hashable]) -> Iterator[T]:
-    """Yield all items, those of each group in their order, and the groups in turn."""
+    """Yield all items: the groups in turn, and the items of a group in their order."""
     groups: dict[Hashable, list[T]] = {}
     for each in items:
         groups.setdefault(group(each), []).append(each)

@@ -153,7 +153,7 @@ def timeline(why: Why) -> list[dict[str, Any]]:
 
 
 def _recorded(reconcile: PastReconcile) -> str:
-    """Return what tells a reconcile from the others of its process."""
+    """Return a text that identifies a reconcile among all of its process."""
     if reconcile.first_attempt:
         return f"{reconcile.first_attempt} {reconcile.first_seconds}"
     # A worker of an earlier version does not send these.

@@ -57,7 +57,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         ],
         "failing": failing(host, seen, visible),
         "elsewhere": [_elsewhere(each, type) for each, type in _others(host, visible)],
-        # The number would tell other callers of controllers that they may not see.
+        # Other callers would learn from the number that there are controllers which they may not see.
         "elsewhereMore": host.others.more if visible.whole else 0,
         "stuck": stuck(host.others.stuck, visible),
     }
@@ -174,7 +174,7 @@ def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict
 
 def _type(host: PageHost, type: ResourceType[Any], seen: Iterable[Seen], visible: Visible) -> dict[str, Any]:
     made: dict[str, Any] = {"type": str(type.name), "kind": type.name.kind, "scope": type.scope.name.lower()}
-    # Headway's own types come after those of the apps.
+    # The apps' types come before Headway's own.
     made["own"] = is_builtin(type)
     if type.name not in visible.observed:
         return made

@@ -123,7 +123,7 @@ class RunKeys:
         ]
 
     def newest_unmapped(self, most: int) -> tuple[list[Unmapped], int]:
-        """Return at most so many resources of each type whose mapping failed, the newest first, and how many failed."""
+        """Return up to ``most`` resources of each type whose mapping failed, the newest first, and how many failed."""
         return self._mapping.retries.newest_unmapped(most)
 
     def retry(self, key: Key) -> bool:

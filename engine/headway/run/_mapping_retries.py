@@ -78,7 +78,7 @@ class MappingRetries:
         return sorted(map(_unmapped, self._changes.failed()), key=lambda each: each.since)
 
     def newest_unmapped(self, most: int) -> tuple[list[Unmapped], int]:
-        """Return at most so many resources of each type whose mapping failed, and the number of all that have failed.
+        """Return up to ``most`` resources of each type whose mapping failed, and the number of all that have failed.
 
         The newest failures come first. A failure of one type takes no place of another's.
         """

@@ -188,7 +188,7 @@ class Supervisor:
         return [] if self.run is None or self.run.keys is None else self.run.keys.left_out()
 
     def newest_unmapped(self, most: int) -> tuple[list[Unmapped], int]:
-        """Return at most so many resources of each type whose mapping failed, the newest first, and how many failed."""
+        """Return up to ``most`` resources of each type whose mapping failed, the newest first, and how many failed."""
         return ([], 0) if self.run is None or self.run.keys is None else self.run.keys.newest_unmapped(most)
 
     def retry(self, key: Key) -> bool:

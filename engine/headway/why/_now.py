@@ -88,7 +88,7 @@ def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> 
         )
         for each in unmapped
     ]
-    # A viewer may see some of the types only: the failures of one take no place of another's.
+    # A viewer may see only some of the types, so each type has places of its own.
     kept = sorted(islice(by_turns(range(len(found)), lambda at: _group(found[at])), FAILING))
     return tuple(found[at] for at in kept), mapping_failed
 

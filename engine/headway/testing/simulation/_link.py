@@ -299,7 +299,7 @@ class Link(Wire):
 
 
 def _answer(reply: Any, *, outside: bool) -> str:
-    """Return what a reply tells: the versions of resources, or a text of any other value."""
+    """Return the content of a reply: the versions of resources, or a text of any other value."""
     if outside:
         return repr(reply)[:_LONGEST_ANSWER]
     items = reply if isinstance(reply, list) else [reply]

@@ -86,7 +86,7 @@ def _has_news(result: Result, before: Reconcile, now: Reconcile, own: set[int]) 
 
 
 def _answers(steps: Sequence[Step], written: set[Place]) -> list[object]:
-    """Return the calls that may tell a reconcile something, with their answers."""
+    """Return the calls that may give a reconcile information, with their answers."""
     return [
         (each.method, each.kind, each.key, each.outcome.partition(":")[0], each.answer)
         for each in steps
