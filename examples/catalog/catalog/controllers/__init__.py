@@ -1,0 +1,1 @@
+"""The controllers of the app. Importing a module adds its controller, so each has a line here."""

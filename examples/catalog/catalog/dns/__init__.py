@@ -1,0 +1,1 @@
+"""A DNS server that answers from the catalog."""

@@ -1,0 +1,1 @@
+"""Registers local processes in the catalog, and writes their health."""
