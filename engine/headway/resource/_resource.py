@@ -10,6 +10,7 @@ from headway._gen.headway.resource import v1 as pb
 from headway.base import did_you_mean
 from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode
+from headway.resource._ids import ResourceId
 from headway.resource._reserved import finalizers, set_finalizers
 from headway.resource._stored import Stored
 from headway.resource._unconverted import is_unconverted, unconverted_error
@@ -28,7 +29,7 @@ class Resource(Stored, Generic[T]):
     """
 
     # Invariant: mutable parts are only handed out as copies, which are kept in `_data`, `_metadata` and `_status`.
-    __slots__ = ("_data", "_metadata", "_status", "type")
+    __slots__ = ("_data", "_metadata", "_owner", "_status", "type")
 
     type: ResourceType[T]
 
@@ -37,6 +38,8 @@ class Resource(Stored, Generic[T]):
         self._message = message
         self._data: T | None = None
         self._metadata: dict[str, str] | None = None
+        # The owner that was assigned.
+        self._owner: ResourceId | None = None
         self._status: dict[str, pb.Status] | None = None
 
     @property
@@ -61,6 +64,19 @@ class Resource(Stored, Generic[T]):
     def data(self, value: T) -> None:
         self.type.check_payload(value)
         self._data = value
+
+    @property
+    def owner(self) -> ResourceId | None:
+        """The owner: this resource is deleted with it. The owner can be set only at creation.
+
+        A mutate hook may assign an owner where there is none. Without a uid it is the incarnation that exists when the
+        write is committed. Assignment raises InvalidArgument for anything but a resource or its id.
+        """
+        return self._owner or super().owner
+
+    @owner.setter
+    def owner(self, owner: Resource[Any] | ResourceId) -> None:
+        self._owner = owner_id(str(self.id), owner)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -112,6 +128,8 @@ class Resource(Stored, Generic[T]):
         made = copy_message(self._message)
         if self._metadata is not None:
             made.metadata = text_map(self.id, self._metadata)
+        if self._owner is not None:
+            made.owner = self._owner.message()
         if self._data is not None:
             check_fields(self._data)
             made.data = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
@@ -136,6 +154,15 @@ class Resource(Stored, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Resource {self.id} version={self.version or 'new'}>"
+
+
+def owner_id(of: str, owner: object) -> ResourceId:
+    """Return the id of an owner. Raises InvalidArgument unless it is a resource or its id."""
+    id = owner.id if isinstance(owner, Resource) else owner
+    if not isinstance(id, ResourceId):
+        example = "owner=team or owner=TEAM.id('core')"
+        raise InvalidArgument(f"{of}: owner must be a resource or its id, such as {example}, not {owner!r:.120}")
+    return id
 
 
 def text_map(of: object, given: Any) -> dict[str, str]:

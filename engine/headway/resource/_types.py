@@ -36,7 +36,7 @@ from headway.resource._ids import (
     type_name,
     type_problem,
 )
-from headway.resource._resource import Resource, check_fields, text_map
+from headway.resource._resource import Resource, check_fields, owner_id, text_map
 from headway.resource._scoped import ScopedType
 from headway.resource._within import Within, scope_within
 
@@ -301,17 +301,11 @@ class ResourceType(Generic[T]):
         payload = self.payload() if data is None else data
         self.check_payload(payload)
         check_fields(payload)
-        owner_id = owner.id if isinstance(owner, Resource) else owner
-        if owner_id is not None and not isinstance(owner_id, ResourceId):
-            example = "owner=team or owner=TEAM.id('core')"
-            raise InvalidArgument(
-                f"{self.name}: owner must be a resource or its id, such as {example}, not {owner!r:.120}"
-            )
         return Resource(
             self,
             pb.Resource(
                 id=self.id(name, partition=partition, namespace=namespace).message(),
-                owner=None if owner_id is None else owner_id.message(),
+                owner=None if owner is None else owner_id(str(self.name), owner).message(),
                 metadata={} if metadata is None else text_map(self.name, metadata),
                 data=AnyMessage(type_url=self.type_url, value=encode(payload)),
             ),

@@ -130,10 +130,7 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
         if key[0] not in ORDINARY_PARTITIONS or type.kind in GUARDED_KINDS:
             admit_special(access, type, key, resource)
         checked_fence = None if fence is None else admit_fence(access, fence)
-        if resource.owner is not None:
-            admit_id(access, resource.owner, "resource.owner", key[:2])
-            # The answer reveals whether the owner exists.
-            access.check_read(resource.owner)
+        _admit_owner(access, resource, key)
         if resource.version:
             check_text("resource.version", resource.version)
         if resource.metadata:
@@ -165,6 +162,8 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             assert resource.id is not None
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
+            if resource.owner != given.owner:
+                _admit_owner(access, resource, key)
         if type.hooks.validate is not None:
             _hooked(type, "validate", type.hooks.validate, resource)
         return Admitted(type, key, resource, given, checked_fence, payload_name, None)
@@ -173,6 +172,13 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
     except Exception as error:
         # A hook may have left a value that the later checks fail on.
         raise failed("Internal Server Error", error) from error
+
+
+def _admit_owner(access: AccessChecks, resource: pb.Resource, key: Key) -> None:
+    if resource.owner is not None:
+        admit_id(access, resource.owner, "resource.owner", key[:2])
+        # The answer reveals whether the owner exists.
+        access.check_read(resource.owner)
 
 
 def check_payload_name(access: AccessChecks, type: Type, payload_name: str, stored: pb.Resource | None) -> None:
