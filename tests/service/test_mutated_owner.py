@@ -45,7 +45,7 @@ async def test_assigned_owner_is_the_incarnation_that_exists_and_takes_the_resou
 
 async def test_assigned_owner_must_exist_and_a_given_one_stays() -> None:
     async with headway.open_engine("memory:", app) as engine:
-        with pytest.raises(headway.errors.InvalidArgument, match="resource.owner: Site home not found"):
+        with pytest.raises(headway.errors.InvalidArgument, match=r"resource\.owner: Site home not found"):
             await engine.client.write(PAGE.new("home"))
         other = await engine.client.write(SITE.new("other"))
         assert (await engine.client.write(PAGE.new("home", owner=other))).owner == other.id
@@ -74,6 +74,6 @@ async def test_writer_must_be_able_to_read_the_owner_that_a_hook_assigns() -> No
         headway.connect(engine.addresses[0], app, token=text) as client,
     ):
         for _ in range(2):
-            with pytest.raises(headway.errors.PermissionDenied, match="web.v1.Site"):
+            with pytest.raises(headway.errors.PermissionDenied, match=r"web\.v1\.Site"):
                 await client.write(PAGE.new("home"))
             await engine.client.apply(SITE.new("home"))

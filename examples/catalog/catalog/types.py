@@ -2,45 +2,125 @@
 
 from catalog import messages
 from catalog.application import app
-from headway import ResourceType, Scope
+from catalog.checks import exports, failover, permissions, services, workloads
+from catalog.checks.faults import refusing
+from headway import Hooks, ResourceType, Scope
 
-# A Service has its endpoints, its failover policy and the computed one under its own name.
-SERVICE = app.type("catalog", "v2beta1", "Service", messages.Service)
-WORKLOAD = app.type("catalog", "v2beta1", "Workload", messages.Workload)
-NODE = app.type("catalog", "v2beta1", "Node", messages.Node, scope=Scope.PARTITION)
-HEALTH_STATUS = app.type("catalog", "v2beta1", "HealthStatus", messages.HealthStatus)
-NODE_HEALTH_STATUS = app.type(
-    "catalog", "v2beta1", "NodeHealthStatus", messages.NodeHealthStatus, scope=Scope.PARTITION
+# A service has its endpoints, its failover policy and the computed one under its own name.
+SERVICE = app.type(
+    "catalog",
+    "v2beta1",
+    "Service",
+    messages.Service,
+    hooks=Hooks(mutate=services.fill_in_service, validate=refusing(services.service)),
 )
-SERVICE_ENDPOINTS = app.type("catalog", "v2beta1", "ServiceEndpoints", messages.ServiceEndpoints)
-FAILOVER_POLICY = app.type("catalog", "v2beta1", "FailoverPolicy", messages.FailoverPolicy)
-COMPUTED_FAILOVER_POLICY = app.type("catalog", "v2beta1", "ComputedFailoverPolicy", messages.ComputedFailoverPolicy)
+WORKLOAD = app.type(
+    "catalog", "v2beta1", "Workload", messages.Workload, hooks=Hooks(validate=refusing(workloads.workload))
+)
+NODE = app.type(
+    "catalog", "v2beta1", "Node", messages.Node, scope=Scope.PARTITION, hooks=Hooks(validate=refusing(workloads.node))
+)
+HEALTH_STATUS = app.type(
+    "catalog", "v2beta1", "HealthStatus", messages.HealthStatus, hooks=Hooks(validate=refusing(workloads.health_status))
+)
+NODE_HEALTH_STATUS = app.type(
+    "catalog",
+    "v2beta1",
+    "NodeHealthStatus",
+    messages.NodeHealthStatus,
+    scope=Scope.PARTITION,
+    hooks=Hooks(validate=refusing(workloads.node_health_status)),
+)
+SERVICE_ENDPOINTS = app.type(
+    "catalog",
+    "v2beta1",
+    "ServiceEndpoints",
+    messages.ServiceEndpoints,
+    hooks=Hooks(mutate=services.fill_in_endpoints, validate=refusing(services.endpoints)),
+)
+FAILOVER_POLICY = app.type(
+    "catalog",
+    "v2beta1",
+    "FailoverPolicy",
+    messages.FailoverPolicy,
+    hooks=Hooks(mutate=failover.fill_in, validate=refusing(failover.policy)),
+)
+COMPUTED_FAILOVER_POLICY = app.type(
+    "catalog",
+    "v2beta1",
+    "ComputedFailoverPolicy",
+    messages.ComputedFailoverPolicy,
+    hooks=Hooks(validate=refusing(failover.computed)),
+)
 
-# A WorkloadIdentity has its computed permissions under its own name.
+# An identity has its computed permissions under its own name.
 WORKLOAD_IDENTITY = app.type("auth", "v2beta1", "WorkloadIdentity", messages.WorkloadIdentity)
-TRAFFIC_PERMISSIONS = app.type("auth", "v2beta1", "TrafficPermissions", messages.TrafficPermissions)
+TRAFFIC_PERMISSIONS = app.type(
+    "auth",
+    "v2beta1",
+    "TrafficPermissions",
+    messages.TrafficPermissions,
+    hooks=Hooks(mutate=permissions.fill_in, validate=refusing(permissions.of_identity)),
+)
 NAMESPACE_TRAFFIC_PERMISSIONS = app.type(
-    "auth", "v2beta1", "NamespaceTrafficPermissions", messages.NamespaceTrafficPermissions
+    "auth",
+    "v2beta1",
+    "NamespaceTrafficPermissions",
+    messages.NamespaceTrafficPermissions,
+    hooks=Hooks(mutate=permissions.fill_in, validate=refusing(permissions.of_tenancy)),
 )
 PARTITION_TRAFFIC_PERMISSIONS = app.type(
-    "auth", "v2beta1", "PartitionTrafficPermissions", messages.PartitionTrafficPermissions, scope=Scope.PARTITION
+    "auth",
+    "v2beta1",
+    "PartitionTrafficPermissions",
+    messages.PartitionTrafficPermissions,
+    scope=Scope.PARTITION,
+    hooks=Hooks(mutate=permissions.fill_in, validate=refusing(permissions.of_tenancy)),
 )
 COMPUTED_TRAFFIC_PERMISSIONS = app.type(
-    "auth", "v2beta1", "ComputedTrafficPermissions", messages.ComputedTrafficPermissions
+    "auth",
+    "v2beta1",
+    "ComputedTrafficPermissions",
+    messages.ComputedTrafficPermissions,
+    hooks=Hooks(validate=refusing(permissions.computed)),
 )
 
-EXPORTED_SERVICES = app.type("multicluster", "v2", "ExportedServices", messages.ExportedServices)
+EXPORTED_SERVICES = app.type(
+    "multicluster",
+    "v2",
+    "ExportedServices",
+    messages.ExportedServices,
+    hooks=Hooks(validate=refusing(exports.of_services)),
+)
 NAMESPACE_EXPORTED_SERVICES = app.type(
-    "multicluster", "v2", "NamespaceExportedServices", messages.NamespaceExportedServices
+    "multicluster",
+    "v2",
+    "NamespaceExportedServices",
+    messages.NamespaceExportedServices,
+    hooks=Hooks(validate=refusing(exports.of_tenancy)),
 )
 PARTITION_EXPORTED_SERVICES = app.type(
-    "multicluster", "v2", "PartitionExportedServices", messages.PartitionExportedServices, scope=Scope.PARTITION
+    "multicluster",
+    "v2",
+    "PartitionExportedServices",
+    messages.PartitionExportedServices,
+    scope=Scope.PARTITION,
+    hooks=Hooks(validate=refusing(exports.of_tenancy)),
 )
-# A partition has one, with the name `global`.
+# A partition has one, named `global`.
 COMPUTED_EXPORTED_SERVICES = app.type(
-    "multicluster", "v2", "ComputedExportedServices", messages.ComputedExportedServices, scope=Scope.PARTITION
+    "multicluster",
+    "v2",
+    "ComputedExportedServices",
+    messages.ComputedExportedServices,
+    scope=Scope.PARTITION,
+    hooks=Hooks(validate=refusing(exports.computed)),
 )
 
 # As in Consul, no server serves these. A program may use them for resources of its own, such as a file of checks.
-HEALTH_CHECKS = ResourceType("catalog", "v2beta1", "HealthChecks", messages.HealthChecks)
-VIRTUAL_IPS = ResourceType("catalog", "v2beta1", "VirtualIPs", messages.VirtualIPs)
+HEALTH_CHECKS = ResourceType(
+    "catalog", "v2beta1", "HealthChecks", messages.HealthChecks, hooks=Hooks(validate=refusing(services.health_checks))
+)
+VIRTUAL_IPS = ResourceType(
+    "catalog", "v2beta1", "VirtualIPs", messages.VirtualIPs, hooks=Hooks(validate=refusing(services.virtual_ips))
+)
