@@ -32,7 +32,7 @@ from headway import Resource
 from tests.catalog.checks.hooked import faults, stored
 
 ALLOW, DENY = Action.ACTION_ALLOW, Action.ACTION_DENY
-UNITS = {"partition": "far", "namespace": "lab"}
+UNITS: dict[str, Any] = {"partition": "far", "namespace": "lab"}
 
 
 def permissions(*given: Permission, action: Action = ALLOW) -> Resource[TrafficPermissions]:
@@ -89,7 +89,7 @@ def test_sources_and_excludes_get_the_tenancy_of_the_permissions(
     names = ("identity_name", "namespace", "partition", "peer", "sameness_group")
     own = "default" if kind is of_partition else "lab"
     expected = tuple(own if each == "OWN" else each for each in after)
-    given = dict(zip(names, before, strict=True))
+    given: dict[str, Any] = dict(zip(names, before, strict=True))
     filled = kind(Permission(sources=[Source(**given), Source(exclude=[ExcludeSource(**given)])]))
     filled.type.hooks.mutate(filled)
     first, second = filled.data.permissions[0].sources
