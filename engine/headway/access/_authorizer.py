@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, NoReturn
 
-from headway.access._policy import Policy, Rights, Verb
+from headway.access._policy import ANY, Policy, Rights, Verb
 from headway.access._tokens import REFUSED, Token, TokenSet
 from headway.base import safe_report
 from headway.errors import DeclarationError, InvalidArgument, PermissionDenied
@@ -229,6 +229,10 @@ class Identity:
         # Two rules alike in all but their verbs allow the same.
         found = {(rule.type, rule.partition, rule.namespace, rule.name_prefix) for rule in self._rights.reading(type)}
         return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+    def reads_everything(self) -> bool:
+        """Return True if a single rule allows reading every resource of every type."""
+        return self._rights.allows("read", TypeName(ANY, ANY, ANY), ANY, ANY, "") and self.is_current()
 
     def is_current(self) -> bool:
         """Return True if the token is still valid and still has the same policies.

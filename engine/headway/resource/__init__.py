@@ -85,6 +85,7 @@ from headway.resource._stream import position as position
 from headway.resource._types import DEFAULT_UNIT as DEFAULT_UNIT
 from headway.resource._types import EMPTIED_FINALIZER as EMPTIED_FINALIZER
 from headway.resource._types import Hooks as Hooks
+from headway.resource._types import Need as Need
 from headway.resource._types import ResourceType as ResourceType
 from headway.resource._unconverted import is_unconverted as is_unconverted
 from headway.resource._unconverted import unconverted as unconverted

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import betterproto2
@@ -52,6 +52,22 @@ UNIT_KINDS: tuple[Kind, ...] = (("tenancy", "Partition"), ("tenancy", "Namespace
 """The kinds of partitions and namespaces."""
 
 _HOOKS_FORM = "headway.Hooks(mutate=fill_in, validate=check), each `def check(team: headway.Resource[Team]) -> None`"
+_NEEDS_FORM = (
+    "headway.Hooks(needs=rights), with `def rights(verb, team): yield headway.Need('read', SITE.id(team.data.site))`"
+)
+
+
+class Need(NamedTuple):
+    """A right that a caller needs because of what a resource contains.
+
+    Attributes:
+        verb: ``read`` or ``write``.
+        id: the id of another resource, which need not exist. Its name may be a prefix: then the right must cover every
+            name that begins with it.
+    """
+
+    verb: Literal["read", "write"]
+    id: ResourceId
 
 
 @check_keywords
@@ -62,23 +78,31 @@ class Hooks(Generic[T]):
     Attributes:
         mutate: fills in defaults, in place.
         validate: raises ValueError, with a message for the caller, to reject the resource.
+        needs: returns the rights that a caller over the network needs in addition to those on the resource itself,
+            to ``"read"`` or to ``"write"`` it. It may get a resource that `mutate` has not completed.
 
     Any other exception from a hook is reported as `HandlerFailed`, and the caller gets an error that the hook failed.
     """
 
     mutate: Callable[[Resource[T]], None] | None = None
     validate: Callable[[Resource[T]], None] | None = None
+    needs: Callable[[Literal["read", "write"], Resource[T]], Iterable[Need]] | None = None
 
     def __post_init__(self) -> None:
         for name, hook in (("mutate", self.mutate), ("validate", self.validate)):
             problem = None if hook is None else plain_problem(hook, 1, "a resource", why="a write waits for it")
             if problem:
                 raise DeclarationError(f"the {name} hook {problem}: {_HOOKS_FORM}")
+        takes, why = "a verb and a resource", "a request waits for it"
+        problem = None if self.needs is None else plain_problem(self.needs, 2, takes, why=why, may_yield=True)
+        if problem:
+            raise DeclarationError(f"the needs hook {problem}: {_NEEDS_FORM}")
 
 
 def _unit_hooks(hooks: Hooks[T]) -> Hooks[T]:
     """Return hooks that run the rules of partitions and namespaces, and then the type's own."""
-    return Hooks(mutate=_in_turn(_hold_unit, hooks.mutate), validate=_in_turn(_check_unit, hooks.validate))
+    mutate, validate = _in_turn(_hold_unit, hooks.mutate), _in_turn(_check_unit, hooks.validate)
+    return replace(hooks, mutate=mutate, validate=validate)
 
 
 def _hold_unit(unit: Resource[Any]) -> None:
@@ -109,7 +133,7 @@ def _secret_hooks(payload: type[Any], hooks: Hooks[T]) -> Hooks[T]:
     except DeclarationError:
         # A class that the payload contains is declared later, and may have some.
         secrets = True
-    return Hooks(mutate=hooks.mutate, validate=_in_turn(_check_secrets, hooks.validate)) if secrets else hooks
+    return replace(hooks, validate=_in_turn(_check_secrets, hooks.validate)) if secrets else hooks
 
 
 def _check_secrets(resource: Resource[Any]) -> None:

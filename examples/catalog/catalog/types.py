@@ -2,7 +2,7 @@
 
 from catalog import messages
 from catalog.application import app
-from catalog.checks import exports, failover, permissions, services, workloads
+from catalog.checks import exports, failover, permissions, rights, services, workloads
 from catalog.checks.faults import refusing
 from headway import Hooks, ResourceType, Scope
 
@@ -12,16 +12,24 @@ SERVICE = app.type(
     "v2beta1",
     "Service",
     messages.Service,
-    hooks=Hooks(mutate=services.fill_in_service, validate=refusing(services.service)),
+    hooks=Hooks(mutate=services.fill_in_service, validate=refusing(services.service), needs=rights.service),
 )
 WORKLOAD = app.type(
-    "catalog", "v2beta1", "Workload", messages.Workload, hooks=Hooks(validate=refusing(workloads.workload))
+    "catalog",
+    "v2beta1",
+    "Workload",
+    messages.Workload,
+    hooks=Hooks(validate=refusing(workloads.workload), needs=rights.workload),
 )
 NODE = app.type(
     "catalog", "v2beta1", "Node", messages.Node, scope=Scope.PARTITION, hooks=Hooks(validate=refusing(workloads.node))
 )
 HEALTH_STATUS = app.type(
-    "catalog", "v2beta1", "HealthStatus", messages.HealthStatus, hooks=Hooks(validate=refusing(workloads.health_status))
+    "catalog",
+    "v2beta1",
+    "HealthStatus",
+    messages.HealthStatus,
+    hooks=Hooks(validate=refusing(workloads.health_status), needs=rights.health),
 )
 NODE_HEALTH_STATUS = app.type(
     "catalog",
@@ -29,7 +37,7 @@ NODE_HEALTH_STATUS = app.type(
     "NodeHealthStatus",
     messages.NodeHealthStatus,
     scope=Scope.PARTITION,
-    hooks=Hooks(validate=refusing(workloads.node_health_status)),
+    hooks=Hooks(validate=refusing(workloads.node_health_status), needs=rights.health),
 )
 SERVICE_ENDPOINTS = app.type(
     "catalog",
@@ -43,14 +51,14 @@ FAILOVER_POLICY = app.type(
     "v2beta1",
     "FailoverPolicy",
     messages.FailoverPolicy,
-    hooks=Hooks(mutate=failover.fill_in, validate=refusing(failover.policy)),
+    hooks=Hooks(mutate=failover.fill_in, validate=refusing(failover.policy), needs=rights.failover),
 )
 COMPUTED_FAILOVER_POLICY = app.type(
     "catalog",
     "v2beta1",
     "ComputedFailoverPolicy",
     messages.ComputedFailoverPolicy,
-    hooks=Hooks(validate=refusing(failover.computed)),
+    hooks=Hooks(validate=refusing(failover.computed), needs=rights.failover),
 )
 
 # An identity has its computed permissions under its own name.
@@ -60,7 +68,9 @@ TRAFFIC_PERMISSIONS = app.type(
     "v2beta1",
     "TrafficPermissions",
     messages.TrafficPermissions,
-    hooks=Hooks(mutate=permissions.fill_in, validate=refusing(permissions.of_identity)),
+    hooks=Hooks(
+        mutate=permissions.fill_in, validate=refusing(permissions.of_identity), needs=rights.traffic_permissions
+    ),
 )
 NAMESPACE_TRAFFIC_PERMISSIONS = app.type(
     "auth",
@@ -90,7 +100,7 @@ EXPORTED_SERVICES = app.type(
     "v2",
     "ExportedServices",
     messages.ExportedServices,
-    hooks=Hooks(validate=refusing(exports.of_services)),
+    hooks=Hooks(validate=refusing(exports.of_services), needs=rights.exported_services),
 )
 NAMESPACE_EXPORTED_SERVICES = app.type(
     "multicluster",
