@@ -67,7 +67,8 @@ def selected_workloads(
     }
     for name in selector.names:
         if name not in found:
-            workload = cache.get(WORKLOAD, WORKLOAD.id(name, partition=id.partition, namespace=id.namespace))
+            # A selector may hold any text, also one that cannot be a name.
+            workload = cache.get(WORKLOAD, headway.ResourceId(WORKLOAD.name, name, id.partition, id.namespace))
             if workload is not None:
                 found[name] = workload
     if selector.filter:

@@ -96,7 +96,7 @@ async def test_w7_checks_of_an_earlier_node_do_not_count() -> None:
         assert conditions(await shot.client.read(NODE, "one"), KEY) == [PASSES]
 
 
-async def test_health_follows_the_checks(autojump_clock: object) -> None:
+async def test_health_follows_the_checks() -> None:
     async with headway.open_engine("memory:", with_controllers("node-health")) as engine:
         stored = await engine.client.apply(node("one"))
         for health in (PASSING, WARNING, CRITICAL, MAINTENANCE, CRITICAL, WARNING, PASSING, WARNING):

@@ -180,7 +180,7 @@ async def test_w7_checks_of_an_earlier_workload_do_not_count() -> None:
         assert conditions(await shot.client.read(WORKLOAD, "api"), KEY) == healthy(PASSING, ALONE_PASSES)
 
 
-async def test_wh5_health_follows_checks_and_nodes(autojump_clock: object) -> None:
+async def test_wh5_health_follows_checks_and_nodes() -> None:
     async with headway.open_engine("memory:", with_controllers("node-health", "workload-health")) as engine:
 
         async def expect(health: Health, message: str) -> None:
