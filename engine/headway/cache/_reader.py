@@ -189,7 +189,9 @@ class CacheReader(ABC):
         """
         content, table = self._table(index)
         _check_path(index, value)
-        return _views(index.type, content, (table.keys(value[:length]) for length in range(len(value) + 1)))
+        # Few of the prefixes are values.
+        parents = [keys for length in range(len(value) + 1) if (keys := table.keys(value[:length]))]
+        return _views(index.type, content, parents)
 
     def owned(self, type: CachedType[R], owner: Resource[Any] | Projected[Any] | ResourceId) -> builtins.list[R]:
         """Return all resources of a watched type that this incarnation owns, in order of key.

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import headway
 from catalog import metadata_filter
-from catalog.messages import Workload, WorkloadSelector
+from catalog.messages import Service, Workload, WorkloadSelector
 from catalog.types import SERVICE, WORKLOAD
 
 _END = "/"
@@ -39,8 +39,13 @@ WORKLOADS_BY_PATH = headway.indexes.by(WORKLOAD, "path", workload_path)
 SERVICES_BY_SELECTED = headway.indexes.by_many(
     SERVICE, "selected-workloads", lambda service: selected_paths(service.id, service.data.workloads)
 )
-selecting_services = headway.mappers.index_parents(SERVICES_BY_SELECTED, workload_path)
-"""Maps a workload to the services that select it by name or prefix. It does not regard their filters."""
+
+
+def selecting_services(
+    workload: headway.Resource[Workload], cache: headway.CacheReader
+) -> list[headway.Resource[Service]]:
+    """Return the services that select a workload by its name or a prefix of it. Their filters are not regarded."""
+    return cache.index_parents(SERVICES_BY_SELECTED, workload_path(workload))
 
 
 @headway.query(WORKLOAD, WORKLOADS_BY_PATH)
@@ -62,7 +67,8 @@ def selected_workloads(
     }
     for name in selector.names:
         if name not in found:
-            workload = cache.get(WORKLOAD, WORKLOAD.id(name, partition=id.partition, namespace=id.namespace))
+            # A selector may hold any text, also one that cannot be a name.
+            workload = cache.get(WORKLOAD, headway.ResourceId(WORKLOAD.name, name, id.partition, id.namespace))
             if workload is not None:
                 found[name] = workload
     if selector.filter:

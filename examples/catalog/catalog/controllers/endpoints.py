@@ -34,6 +34,15 @@ def health_changed(old: headway.Resource[Workload] | None, new: headway.Resource
     return health_of(old) != health_of(new) or is_outdated(old) != is_outdated(new)
 
 
+def endpoints_of(
+    old: headway.Resource[Workload] | None, new: headway.Resource[Workload] | None, cache: headway.CacheReader
+) -> list[headway.ResourceId]:
+    """Return the endpoints of the services that select a workload, which depends on its name alone."""
+    workload = new or old
+    services = selecting_services(workload, cache) if workload is not None else []
+    return [service.id._replace(type=SERVICE_ENDPOINTS.name) for service in services]
+
+
 @app.controller(
     name="endpoint-manager",
     manages=SERVICE_ENDPOINTS,
@@ -42,7 +51,7 @@ def health_changed(old: headway.Resource[Workload] | None, new: headway.Resource
         headway.watch(SERVICE, headway.mappers.same_name(), when=content_or_status(ENDPOINT_MANAGER)),
         headway.watch(
             WORKLOAD,
-            headway.mappers.through(SERVICE, selecting_services, headway.mappers.same_name()),
+            headway.mappers.change(endpoints_of),
             when=headway.predicates.any_of(
                 headway.predicates.data_changed(), headway.predicates.metadata_changed(), health_changed
             ),
@@ -107,6 +116,8 @@ async def _write(
         await rt.client.create(made)
         return
     made.finalizers = present.finalizers
-    if present.metadata != made.metadata or not equal(present.data, wanted):
-        present.data, present.metadata = wanted, made.metadata
-        await rt.client.write(present)
+    stored, message = present.message(), made.message()
+    if stored.metadata == message.metadata and (stored.data == message.data or equal(present.data, wanted)):
+        return
+    present.data, present.metadata = wanted, made.metadata
+    await rt.client.write(present)

@@ -56,7 +56,7 @@ WORKLOADS_BY_NODE = headway.indexes.by_reference(WORKLOAD, "node", node_of)
     ],
     indexes=[WORKLOADS_BY_NODE],
     writes=[WORKLOAD],
-    concurrency=8,
+    concurrency=64,
 )
 async def workload_health(rt: headway.Runtime, request: headway.Request[Workload]) -> None:
     """Write the health of a workload into its status.
