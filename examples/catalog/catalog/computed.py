@@ -1,0 +1,49 @@
+"""Writes of computed resources: only what differs, and over the version that was read."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import headway
+from headway.protobuf import Payload
+
+T = TypeVar("T", bound=Payload)
+
+REFUSALS = (headway.errors.InvalidArgument, headway.errors.PermissionDenied, headway.errors.TooLarge)
+"""The errors of a write that fails again unless somebody changes something."""
+
+
+async def write_computed(rt: headway.Runtime, wanted: headway.Resource[T]) -> headway.Resource[T]:
+    """Store a computed resource if it differs from the cached one, and return it as stored.
+
+    A resource of another owner is deleted first, because an owner cannot change: the old one may have had the same
+    name.
+
+    Raises:
+        Conflict: the resource has changed since it was cached. Let the error propagate, so that the key is reconciled
+            again.
+    """
+    stored = rt.cache.get(wanted.type, wanted.id)
+    if stored is not None and stored.owner != wanted.owner:
+        await rt.client.delete(stored, version=stored.version)
+        stored = None
+    if stored is None:
+        return await rt.client.create(wanted)
+    return await rt.apply(wanted)
+
+
+async def delete_computed(rt: headway.Runtime, stored: headway.Resource[T] | None) -> None:
+    """Delete a computed resource, unless it has changed since it was cached, which raises Conflict."""
+    if stored is not None and not stored.is_deleting:
+        await rt.client.delete(stored, version=stored.version)
+
+
+def condition(type: str, state: bool, message: str, reason: str = "") -> headway.Condition:
+    """Return a condition that is true or false."""
+    value = headway.ConditionState.TRUE if state else headway.ConditionState.FALSE
+    return headway.Condition(type=type, state=value, reason=reason, message=message)
+
+
+def id_text(id: headway.ResourceId) -> str:
+    """Return an id as Consul writes it in messages: ``catalog.v2beta1.Service/partition.namespace/name``."""
+    return f"{id.type}/{id.partition}.{id.namespace}/{id.name}"

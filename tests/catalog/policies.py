@@ -1,0 +1,45 @@
+"""What the tests of failover, traffic permissions and exported services share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import catalog
+import headway
+from headway.testing import OneShot, Written
+
+Status = tuple[str, str, list[tuple[str, str, str, str]]]
+
+
+def alone(controller: str) -> headway.App:
+    """Return an app with the types of the catalog and one of its controllers."""
+    app = headway.App(catalog.app.name)
+    app.registry = catalog.app.registry
+    app.controllers = {controller: catalog.app.controllers[controller]}
+    return app
+
+
+async def settled(shot: OneShot, id: headway.ResourceId) -> tuple[Written, ...]:
+    """Reconcile a key twice, require that the second one writes nothing, and return the writes of the first one."""
+    written = (await shot.reconcile(id)).written
+    again = (await shot.reconcile(id)).written
+    assert again == (), f"a second reconcile writes {[(each.what, each.id.name) for each in again]}"
+    return written
+
+
+def conditions(resource: headway.Resource[Any], key: str) -> list[tuple[str, str, str, str]]:
+    """Return type, state, reason and message of each condition. They must be of the present generation."""
+    status = resource.status[key]
+    assert status.observed_generation == resource.generation
+    return [
+        (each.type, headway.ConditionState(each.state).name, each.reason, each.message) for each in status.conditions
+    ]
+
+
+@asynccontextmanager
+async def running(controller: str, store: str = "memory:") -> AsyncIterator[headway.Engine]:
+    """Open an engine with one controller of the catalog."""
+    async with headway.open_engine(store, alone(controller)) as engine:
+        yield engine
