@@ -36,7 +36,8 @@ def problems(source: str) -> Iterator[str]:
                 for alias in node.names
                 if alias.name.split(".")[0] == "headway" and not is_public(alias.name)
             )
-        elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+        elif isinstance(node, ast.Attribute) and re.match(r"_(?!_|replace\Z)", node.attr):
+            # The method of a named tuple is public in spite of its name.
             if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "other")):
                 yield f"line {node.lineno}: the private attribute {node.attr}"
         elif isinstance(node, ast.Attribute) and (path := dotted(node)).startswith("headway.") and not is_public(path):
