@@ -13,6 +13,7 @@ ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
 GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
+GO_CATALOG := .venv/go/catalog-client
 
 # The tests start many processes. Without bytecode each of them compiles all of Headway, and each of pytest's workers
 # rewrites every test again: half of the time of a run.
@@ -128,7 +129,7 @@ any-etcd:
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
 
-go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
+go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) $(GO_CATALOG) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
 
 $(GO_TOOLS): tests/go/tools/go.mod tests/go/tools/go.sum
 	@echo 'building the Go tools for the tests, which takes minutes once'
@@ -147,6 +148,12 @@ $(GO_CLIENT): $(wildcard tests/go/client/*.go) tests/go/client/generate.sh tests
 	@mkdir -p $(@D)
 	tests/go/client/generate.sh $(abspath $(BIN)/python)
 	cd tests/go/client && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
+	@touch $@
+
+# After the other client, because generating empties the folder of both.
+$(GO_CATALOG): $(GO_CLIENT) tests/go/client/catalog/main.go $(shell find examples/catalog/schema -name '*.proto')
+	tests/go/client/generate.sh $(abspath $(BIN)/python)
+	cd tests/go/client && go build -trimpath -ldflags='-s -w' -o $(abspath $@) ./catalog
 	@touch $@
 
 # Without Go, or without its modules, the tests that need a Go program are skipped.
