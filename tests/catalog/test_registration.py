@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 import catalog
+import headway
 from catalog import types
 from headway import ResourceType, Scope
+from headway.errors import InvalidArgument
 from headway.resource import is_builtin
 
 NAMESPACE, PARTITION = Scope.NAMESPACE, Scope.PARTITION
@@ -46,3 +48,31 @@ def test_app_serves_these_types_and_no_others() -> None:
     assert served == {type.name for _, _, type in SERVED}
     assert types.HEALTH_CHECKS.name not in served
     assert types.VIRTUAL_IPS.name not in served
+
+
+REFUSED: list[tuple[ResourceType[Any], str]] = [
+    (types.WORKLOAD, r"data\.ports is empty"),
+    (types.NODE, r"data\.addresses is empty"),
+    (types.HEALTH_STATUS, r"data\.type is required"),
+    (types.NODE_HEALTH_STATUS, r"data\.type is required"),
+    (types.FAILOVER_POLICY, r"data\.config is required"),
+    (types.TRAFFIC_PERMISSIONS, r"data\.action ACTION_UNSPECIFIED is not supported"),
+    (types.NAMESPACE_TRAFFIC_PERMISSIONS, r"data\.action ACTION_UNSPECIFIED is not supported"),
+    (types.PARTITION_TRAFFIC_PERMISSIONS, r"data\.action ACTION_UNSPECIFIED is not supported"),
+    (types.EXPORTED_SERVICES, r"data\.services is empty"),
+    (types.COMPUTED_EXPORTED_SERVICES, "must be 'global'"),
+    (types.HEALTH_CHECKS, r"catalog\.v2beta1\.HealthChecks"),
+    (types.VIRTUAL_IPS, r"catalog\.v2beta1\.VirtualIPs"),
+]
+
+
+async def test_server_refuses_what_the_types_refuse() -> None:
+    """The rules of each type are in `checks`. A type that is not served is unknown."""
+    async with headway.open_engine("memory:", catalog.app) as engine:
+        for type, words in REFUSED:
+            with pytest.raises(InvalidArgument, match=words):
+                await engine.client.write(type.new("a"))
+        with pytest.raises(InvalidArgument, match=r"resource\.owner: Service a not found"):
+            await engine.client.write(types.SERVICE_ENDPOINTS.new("a"))
+        service = await engine.client.write(types.SERVICE.new("a"))
+        assert (await engine.client.write(types.SERVICE_ENDPOINTS.new("a"))).owner == service.id
