@@ -1,4 +1,4 @@
-"""What messages say about themselves (CATALOG 1.4)."""
+"""Ports, addresses, identities and destinations of the messages."""
 
 from __future__ import annotations
 

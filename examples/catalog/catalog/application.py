@@ -1,4 +1,4 @@
-"""The app, to which the types and the controllers are added."""
+"""The app. The modules of types and controllers add to it."""
 
 import headway
 

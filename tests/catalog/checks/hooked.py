@@ -1,4 +1,4 @@
-"""What the hooks of a type make of a resource."""
+"""Run the hooks of a type on a resource."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_faults_of_a_policy_have_the_paths_of_fields(policy: FailoverPolicy, pat
     ],
 )
 def test_destination_is_a_whole_service(reference: Reference, paths: list[str]) -> None:
-    """2.1, local service reference. A wrong type ends the check of the reference."""
+    """T-15: a wrong type ends the check of the reference."""
     policy = FailoverPolicy(config=config(to(ref=reference)))
     assert faults(FAILOVER_POLICY.new("api", policy)) == [f"data.config.destinations[0].ref.{path}" for path in paths]
 

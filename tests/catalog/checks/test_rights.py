@@ -1,4 +1,4 @@
-"""Who may read and write each type (CATALOG 2.3): the rights that it needs in addition to those on the resource."""
+"""The rights that each type needs, in addition to those on the resource itself."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def rule(type: ResourceType[Any], *verbs: str, name_prefix: str = "") -> Rule:
 
 
 async def test_rights_are_asked_for_over_the_network() -> None:
-    """An agent that registers the workloads of one service writes no health of another's, and sees none."""
+    """An agent that registers the workloads of one service neither writes nor sees the health of others."""
     rules = [
         rule(types.WORKLOAD, "view", "edit", name_prefix="api-"),
         rule(types.HEALTH_STATUS, "view", "edit"),

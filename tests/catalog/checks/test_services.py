@@ -63,7 +63,7 @@ def test_protocol_of_a_port_is_tcp_by_default() -> None:
     ],
 )
 def test_valid_service_is_stored(service: Service) -> None:
-    """T-3, and the selector of 2.1."""
+    """T-3, and the rules of selectors."""
     stored(SERVICE.new("api", service))
 
 

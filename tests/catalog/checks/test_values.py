@@ -1,4 +1,4 @@
-"""The rules for single values (CATALOG 2.1)."""
+"""The rules for single values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A catalog served by a process of its own, and those who write to it: a client of Headway, and one in Go."""
+"""A catalog served by a process of its own, and the writers of the scenarios: Headway's client, and one in Go."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def publish(writer: Writer, resources: list[Resource[Any]], order: random.
 
 
 async def until(client: headway.Client, type: ResourceType[Any], name: str, holds: Holds) -> Resource[Any] | None:
-    """Return the state of a resource in which ``holds`` is true, or fail with the state that it has."""
+    """Wait until ``holds`` is true for a resource, and return it. Fail with the state that it has."""
     last: list[Resource[Any] | None] = [None]
 
     def noted(found: Resource[Any] | None) -> bool:

@@ -1,4 +1,4 @@
-"""The catalog with 4 nodes, 20 workloads and 4 services, written in any order (CATALOG 4.1)."""
+"""The catalog with 4 nodes, 20 workloads and 4 services, written in any order."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def resources() -> list[Resource[Any]]:
 
 
 def workload_message(k: int) -> str:
-    """Return the message of the condition of workload k (CATALOG 3.3)."""
+    """Return the message of the condition of workload k."""
     own, node = health(k), node_of(k)
     if node is None:
         passing = own == Health.HEALTH_PASSING

@@ -1,4 +1,4 @@
-"""Nodes, workloads and services that come, change and go (CATALOG 4.2)."""
+"""Nodes, workloads and services that come, change and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stock client in Go is told: the statuses, and texts with the paths of the fields that it has set."""
+"""The answers to a stock client in Go: statuses, and texts with the paths of the fields that it has set."""
 
 from __future__ import annotations
 

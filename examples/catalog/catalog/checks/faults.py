@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Resource[Any])
 
 
 def refusing(faults: Callable[[R], Iterable[str]]) -> Callable[[R], None]:
-    """Return a validate hook that refuses a resource in which ``faults`` finds any."""
+    """Return a validate hook that refuses a resource if ``faults`` yields anything."""
 
     def validate(resource: R) -> None:
         found = list(islice(faults(resource), _MOST + 1))

@@ -42,7 +42,7 @@ def _beside(resource: Resource[Any], type: TypeName, name: str) -> ResourceId:
 
 
 def service(verb: Verb, resource: Resource[Service]) -> Iterator[Need]:
-    """Who writes a service must be able to read the workloads that it selects, all that a prefix may ever mean."""
+    """Yield the rights to a service. Its writer must be able to read every workload that it may ever select."""
     selector = resource.data.workloads
     if verb == "write" and selector is not None:
         for each in (*selector.names, *selector.prefixes):
@@ -50,7 +50,7 @@ def service(verb: Verb, resource: Resource[Service]) -> Iterator[Need]:
 
 
 def workload(verb: Verb, resource: Resource[Workload]) -> Iterator[Need]:
-    """Who writes a workload must be able to read its node and its identity."""
+    """Yield the rights to a workload. Its writer must be able to read its node and its identity."""
     # Consul does not ask for the identity of a workload that has a node.
     if verb == "write" and resource.data.node_name:
         yield Need("read", ResourceId(NODE_NAME, resource.data.node_name, resource.id.partition))
@@ -59,7 +59,7 @@ def workload(verb: Verb, resource: Resource[Workload]) -> Iterator[Need]:
 
 
 def health(verb: Verb, resource: Resource[HealthStatus] | Resource[NodeHealthStatus]) -> Iterator[Need]:
-    """The right to a health status is the right to its workload or node."""
+    """Yield the rights to a health status. They are the rights to its workload or its node."""
     owner, id = resource.owner, resource.id
     if owner is not None:
         scope = Scope.NAMESPACE if id.namespace else Scope.PARTITION
@@ -69,7 +69,7 @@ def health(verb: Verb, resource: Resource[HealthStatus] | Resource[NodeHealthSta
 
 
 def failover(verb: Verb, resource: Resource[FailoverPolicy] | Resource[ComputedFailoverPolicy]) -> Iterator[Need]:
-    """Who writes a failover policy must be able to read the services that take over."""
+    """Yield the rights to a failover policy. Its writer must be able to read the services that take over."""
     if verb == "write":
         for each in destinations(resource.data.config, resource.data.port_configs):
             if each.ref is not None:
@@ -80,13 +80,13 @@ def failover(verb: Verb, resource: Resource[FailoverPolicy] | Resource[ComputedF
 
 
 def traffic_permissions(verb: Verb, resource: Resource[TrafficPermissions]) -> Iterator[Need]:
-    """The right to permissions is the right to the computed permissions of their identity."""
+    """Yield the rights to permissions. They are the rights to the computed permissions of their identity."""
     destination = resource.data.destination
     if destination is not None:
         yield Need(verb, _beside(resource, PERMISSIONS_NAME, destination.identity_name))
 
 
 def exported_services(verb: Verb, resource: Resource[ExportedServices]) -> Iterator[Need]:
-    """The right to an export is the right to each service that it names."""
+    """Yield the rights to an export. They are the rights to each service that it names."""
     for each in resource.data.services:
         yield Need(verb, _beside(resource, SERVICE_NAME, each))

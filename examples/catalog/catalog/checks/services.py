@@ -46,7 +46,7 @@ def service(resource: Resource[Service]) -> Faults:
 
 
 def selector(path: str, given: WorkloadSelector | None, *, may_be_empty: bool) -> Faults:
-    """Yield the faults of a selector. An empty prefix is no fault: it selects every workload."""
+    """Yield the faults of a selector. An empty prefix is valid: it selects every workload."""
     if given is None or not (given.names or given.prefixes):
         if not may_be_empty:
             yield f"{path} is empty: select workloads by name or prefix, such as prefixes: ['api-']"

@@ -11,7 +11,7 @@ _PACKAGE = "hashicorp.consul.catalog.v2beta1"
 
 
 class FailoverMode(IntEnum):
-    """The order in which destinations are tried."""
+    """The order of trying destinations."""
 
     FAILOVER_MODE_UNSPECIFIED = 0
     FAILOVER_MODE_SEQUENTIAL = 1

@@ -10,7 +10,7 @@ _PACKAGE = "hashicorp.consul.multicluster.v2"
 
 @message(name=f"{_PACKAGE}.ExportedServicesConsumer")
 class ExportedServicesConsumer:
-    """Who may use exported services. Exactly one field is set."""
+    """A consumer of exported services. Exactly one field is set."""
 
     peer: str | None = field(1, oneof="consumer_tenancy")
     partition: str | None = field(2, oneof="consumer_tenancy")
@@ -41,7 +41,7 @@ class PartitionExportedServices:
 
 @message(name=f"{_PACKAGE}.ComputedExportedServiceConsumer")
 class ComputedExportedServiceConsumer:
-    """Who may use an exported service. Exactly one field is set."""
+    """A consumer of an exported service. Exactly one field is set."""
 
     peer: str | None = field(3, oneof="tenancy")
     partition: str | None = field(4, oneof="tenancy")
@@ -49,7 +49,7 @@ class ComputedExportedServiceConsumer:
 
 @message(name=f"{_PACKAGE}.ComputedExportedService")
 class ComputedExportedService:
-    """An exported service, and who may use it."""
+    """An exported service and its consumers."""
 
     target_ref: headway.Reference | None = field(1)
     consumers: list[ComputedExportedServiceConsumer] = field(2)

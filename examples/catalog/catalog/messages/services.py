@@ -13,7 +13,7 @@ _PACKAGE = "hashicorp.consul.catalog.v2beta1"
 
 
 class Protocol(IntEnum):
-    """What a port speaks."""
+    """The protocol of a port."""
 
     PROTOCOL_UNSPECIFIED = 0
     PROTOCOL_TCP = 1
@@ -34,7 +34,7 @@ class ServicePort:
 
 @message(name=f"{_PACKAGE}.Service")
 class Service:
-    """A service: the workloads that provide it, and the ports by which it is reached."""
+    """A service: its workloads and its ports."""
 
     workloads: WorkloadSelector | None = field(1)
     ports: list[ServicePort] = field(2)
