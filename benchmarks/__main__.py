@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from benchmarks import (
+    catalog,
     controllers,
     etcd,
     etcd_fanout,
@@ -51,7 +52,7 @@ SCENARIOS = {
         *(peering, page),
         *(memory, etcd_memory, share, projection, importing),
     )
-} | {each.name: each for each in (*scopes.ROWS, *http.ROWS)}
+} | {each.name: each for each in (*scopes.ROWS, *http.ROWS, *catalog.ROWS)}
 
 
 QUICK = "--quick"
