@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import headway
 from catalog import app
 from catalog.dns import DNSServer, Responder, Source
 from catalog.dns.zone import INDEXES, WATCHES
+from catalog.program import run_until_signal
 from catalog.types import SERVICE
 
 
@@ -52,33 +51,5 @@ async def serve(options: argparse.Namespace) -> None:
         await source.follow(opening, lambda: client.get(SERVICE, "default"))
 
 
-async def main(options: argparse.Namespace) -> int:
-    """Serve until SIGINT or SIGTERM. Return the exit status: 0, or 2 if it cannot serve."""
-    status = 0
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_at_signal, signals, nursery.cancel_scope)
-            try:
-                await serve(options)
-            except* (headway.HeadwayError, OSError, ValueError) as errors:
-                for error in leaves(errors):
-                    print(f"catalog.dns: {error}", file=sys.stderr, flush=True)
-                status = 2
-            nursery.cancel_scope.cancel()
-    return status
-
-
-async def _cancel_at_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
-    async for _ in signals:
-        scope.cancel()
-
-
-def leaves(error: BaseException) -> list[BaseException]:
-    """Return the exceptions in a group of groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in leaves(each)]
-    return [error]
-
-
 if __name__ == "__main__":
-    sys.exit(trio.run(main, arguments()))
+    sys.exit(run_until_signal("catalog.dns", serve, arguments()))
