@@ -31,7 +31,7 @@ _SINCE, _RUN, _SEEN = "gone-since", "found-by-run", "found-at"
 WORKLOADS_BY_REGISTRAR = headway.indexes.by_metadata(WORKLOAD, marks.REGISTRAR)
 
 
-# The registrars that reconciles of a run have found to be there since its source looked at the leases. Without this, the
+# The registrars that reconciles of a run have found present since its source looked at the leases. Without this, the
 # source would miss a lease that begins and ends between two looks.
 _FOUND_PRESENT: WeakKeyDictionary[headway.Runtime, set[str]] = WeakKeyDictionary()
 
