@@ -72,16 +72,16 @@ def parse(labels: Sequence[str]) -> Meaning | None:
         return None
     if not rest:
         return Node.BETWEEN
-    target = Target(kind, partition, namespace, rest.pop())
+    name = rest.pop()
     match rest:
         case []:
-            return target
+            return Target(kind, partition, namespace, name)
         case ["_tcp"]:
-            return target._replace(between=True)
+            return Target(kind, partition, namespace, name, between=True)
         case [port] if not port.startswith("_"):
-            return target._replace(port=port)
+            return Target(kind, partition, namespace, name, port)
         case [port, "_tcp"] if port.startswith("_") and port != "_":
-            return target._replace(port=port[1:])
+            return Target(kind, partition, namespace, name, port[1:])
     return None
 
 

@@ -104,8 +104,7 @@ class Zone:
         if target.port:
             if target.port not in ports:
                 return self._records.nxdomain()
-            cut = (each._replace(ports=tuple(it for it in each.ports if it[0] == target.port)) for each in instances)
-            instances = [each for each in cut if each.ports]
+            instances = [cut for each in instances if (cut := _at_port(each, target.port)).ports]
         return self._records.of_instances(instances, qtype)
 
     def _keep(self, target: Target, qtype: int, versions: tuple[str, str], answer: Answer) -> Answer:
@@ -128,6 +127,10 @@ class Zone:
             return self._records.nodata(zone)
         healthy = [each for each in workloads if any(it.host == meaning for it in of_workload(each))]
         return self._records.pointers(map(_target, healthy), zone)
+
+
+def _at_port(instance: Instance, port: str) -> Instance:
+    return Instance(instance.host, tuple(each for each in instance.ports if each[0] == port), instance.weight)
 
 
 def _target(workload: headway.Resource[Workload]) -> Target:
