@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -80,6 +81,23 @@ async def test_no_wrong_answer_while_processes_are_killed(tmp_path: Path, second
         nursery.cancel_scope.cancel()
     assert counts["whole"] > 0
     assert counts["part"] > 0, counts
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(180)
+async def test_server_that_hangs_is_answered_by_servfail(tmp_path: Path) -> None:
+    """A stopped process keeps its connections, and answers nothing on them."""
+    folder = Path(os.path.relpath(tmp_path))  # noqa: ASYNC240  # once
+    async with running(folder) as fleet:
+        await _all_answered(fleet)
+        fleet.server.send(signal.SIGSTOP)
+        try:
+            with trio.fail_after(PATIENCE):
+                while (await look_up(fleet.dns_port, NAME)).result != "SERVFAIL":  # noqa: ASYNC110  # another process
+                    await trio.sleep(0.05)
+        finally:
+            fleet.server.send(signal.SIGCONT)
+        await _all_answered(fleet)
 
 
 async def _ask(fleet: Fleet, judge: Judge, counts: Counter[str]) -> None:

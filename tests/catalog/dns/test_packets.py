@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 
 import dns.flags
 import dns.message
@@ -128,6 +129,34 @@ async def test_hostile_packets_never_raise_and_never_get_a_larger_answer_than_al
                 assert tcp or len(answer) <= 1_232
 
         check()
+
+
+def test_largest_and_most_tangled_packets_cost_a_bounded_time() -> None:
+    """The time is that of the processor, and compared with the time of an ordinary query that nobody has asked yet."""
+    tangled = b"".join(b"\x3f" + bytes([number]) * 63 for number in range(3)) + b"\xc0\x0c"
+    record = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 0, 4) + b"\0" * 4
+    options = struct.pack("!HH", 10, 0) * 900
+    hostile = [
+        header(answers=4_000) + GOOD[12:] + record * 4_000,
+        header(more=2) + GOOD[12:] + record * 2,
+        header(more=1) + GOOD[12:] + b"\0" + struct.pack("!HHIH", 41, 1_232, 0, len(options)) + options,
+        header() + tangled + b"\0\1\0\1",
+        header(questions=65_535) + GOOD[12:] * 3_000,
+        header() + b"\1a" * 32_000,
+    ]
+
+    def cost(packet: bytes) -> float:
+        best = float("inf")
+        for _ in range(5):
+            begin = time.process_time()
+            for _ in range(20):
+                Responder(lambda: None).answer(packet)
+            best = min(best, time.process_time() - begin)
+        return best
+
+    ordinary = cost(GOOD)
+    for packet in hostile:
+        assert cost(packet) < 100 * ordinary
 
 
 async def test_queries_about_random_names_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

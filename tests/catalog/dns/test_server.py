@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from catalog.dns import DNSServer, server
+from catalog.dns.packets import LARGEST_QUERY
 from tests.catalog.dns.dns_kit import PATIENCE, Catalog, endpoint, open_catalog, query, texts
 
 HOST = "127.0.0.1"
@@ -99,7 +100,7 @@ async def test_connection_answers_several_queries_in_pieces() -> None:
 
 @pytest.mark.parametrize(
     "sent",
-    [framed(b""), framed(b"\0" * 5), struct.pack("!H", server.LARGEST_QUERY + 1), framed(b"\0\0\x80" + b"\0" * 9)],
+    [framed(b""), framed(b"\0" * 5), struct.pack("!H", LARGEST_QUERY + 1), framed(b"\0\0\x80" + b"\0" * 9)],
     ids=["empty", "short", "large", "answer"],
 )
 async def test_connection_with_what_is_no_query_is_closed(sent: bytes) -> None:

@@ -19,6 +19,8 @@ class LocalService:
         self.port = 0
         self.status = 200
         self.asked = 0
+        # Whether it answers at all.
+        self.answers = True
         self._scope = trio.CancelScope()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -37,6 +39,8 @@ class LocalService:
         async with stream:
             await stream.receive_some()
             self.asked += 1
+            if not self.answers:
+                await trio.sleep_forever()
             await stream.send_all(b"HTTP/1.1 %d Some\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok" % self.status)
 
 
@@ -50,7 +54,7 @@ async def local_service() -> AsyncIterator[tuple[LocalService, trio.Nursery]]:
         nursery.cancel_scope.cancel()
 
 
-def write_file(path: Path, port: int, *, after: str = "0s", name: str = "web-1", interval: str = "0.02s") -> Path:
+def write_file(path: Path, port: int, *, after: str = "0s", name: str = "web-1", timeout: str = "20s") -> Path:
     """Write a file with one workload and an HTTP check of it."""
     file = path / "registrar.yaml"
     file.write_text(f"""
@@ -68,8 +72,8 @@ data:
   health_checks:
   - name: alive
     http: {{url: "http://{HOST}:{port}/health"}}
-    interval: {interval}
-    timeout: 5s
+    interval: 0.02s
+    timeout: {timeout}
     deregister_critical_after: {after}
 """)
     return file

@@ -113,6 +113,27 @@ async def test_what_a_registrar_has_registered_is_critical_without_it_and_then_d
         await poll(lambda: there.health() is None)
 
 
+async def test_workload_stays_critical_until_the_registrar_has_checked_it_again(tmp_path: Path) -> None:
+    """What an earlier process of the registrar has found says nothing about now."""
+    async with world(tmp_path) as (there, nursery):
+        file = write_file(tmp_path, there.service.port)
+        first = trio.CancelScope()
+        nursery.start_soon(_within, first, there, file)
+        await poll(lambda: there.health() == PASSING)
+        first.cancel()
+        await poll(lambda: there.health() == CRITICAL)
+        there.service.answers = False
+        asked = there.service.asked
+        nursery.start_soon(there.run, file)
+        await poll(lambda: there.service.asked > asked)
+        await _held(there.client)
+        # The controller has looked at the lease.
+        await trio.sleep(2 * registrars.POLL)
+        await there.engine.wait_idle()
+        assert there.health() == CRITICAL
+        there.service.answers = True
+
+
 async def test_registrar_that_loses_its_lease_registers_again_in_a_higher_term(tmp_path: Path) -> None:
     async with world(tmp_path) as (there, nursery):
         nursery.start_soon(there.run, write_file(tmp_path, there.service.port))
@@ -177,6 +198,12 @@ async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
 async def _within(scope: trio.CancelScope, there: World, file: Path) -> None:
     with scope:
         await there.run(file)
+
+
+async def _held(client: headway.Client) -> None:
+    """Wait until the registrar has its lease."""
+    while not await client.leases.list(marks.LEASES):  # noqa: ASYNC110  # only calls tell
+        await trio.sleep(0.01)
 
 
 def _terms(there: World) -> set[str]:

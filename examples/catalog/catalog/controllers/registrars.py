@@ -71,7 +71,7 @@ async def registrars(rt: headway.Runtime, request: headway.Request[Workload]) ->
     mark = next((each for each in statuses if each.name == marks.gone_name(workload.name)), None)
     if name in terms:
         _FOUND_PRESENT.setdefault(rt, set()).add(registrar)
-        if mark is not None and _are_of_term(statuses, terms[name]):
+        if mark is not None and _is_checked(workload, statuses, terms[name]):
             await rt.client.delete(mark, version=mark.version)
         return None
     now = datetime.datetime.now(datetime.UTC)
@@ -87,10 +87,14 @@ async def registrars(rt: headway.Runtime, request: headway.Request[Workload]) ->
     return None
 
 
-def _are_of_term(statuses: list[headway.Resource[HealthStatus]], term: int) -> bool:
-    """Return True if the registrar has written its health statuses under this term."""
-    written = [each.metadata.get(marks.TERM) for each in statuses if marks.REGISTRAR in each.metadata]
-    return all(each == str(term) for each in written)
+def _is_checked(
+    workload: headway.Resource[Workload], statuses: list[headway.Resource[HealthStatus]], term: int
+) -> bool:
+    """Return True if the registrar has written the workload and all of its health statuses under this term."""
+    terms = [each.metadata.get(marks.TERM) for each in statuses if marks.REGISTRAR in each.metadata]
+    # A registrar can be killed before it has written the first of them.
+    complete = workload.metadata.get(marks.CHECKS) == str(len(terms))
+    return complete and {workload.metadata.get(marks.TERM), *terms} == {str(term)}
 
 
 async def _write_mark(

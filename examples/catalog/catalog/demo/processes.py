@@ -57,6 +57,11 @@ class Process:
                 raise RuntimeError(f"{self.name} has ended with status {process.returncode}: {said[-2_000:]}")
             await trio.sleep(_LOOK)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to it."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     async def kill(self) -> None:
         """Kill it with -9, and wait until it has ended."""
         await self._end(signal.SIGKILL)

@@ -3,8 +3,8 @@
 | query | answer |
 | --- | --- |
 | not a DNS message with a header, or itself an answer | none |
-| anything else that is malformed, or not exactly one question | FORMERR |
 | an operation other than a query | NOTIMP |
+| larger than `LARGEST_QUERY`, with other records than a query has, or malformed in another way | FORMERR |
 | a version of EDNS other than 0 | BADVERS |
 | a class other than IN, a zone transfer, a name outside the domain | REFUSED |
 | anything else, while the cache may not be answered from | SERVFAIL |
@@ -32,7 +32,11 @@ from headway import HeadwayError
 SMALLEST_LIMIT, LARGEST_UDP, LARGEST_TCP = 512, 1232, 65_535
 """The sizes of answers in bytes: over UDP without EDNS, over UDP at most, and over TCP."""
 
+LARGEST_QUERY = 4_096
+"""The largest query in bytes."""
+
 _PLANS, _LARGEST_PLAN = 4_096, 300
+_MOST_ADDITIONAL = 2
 _TRANSFERS = (dns.rdatatype.AXFR, dns.rdatatype.IXFR)
 _FORMERR, _NOTIMP, _SERVFAIL = (Answer(code) for code in (dns.rcode.FORMERR, dns.rcode.NOTIMP, dns.rcode.SERVFAIL))
 # BADVERS is 16: its upper bits are in the OPT record.
@@ -109,17 +113,21 @@ class Responder:
 
 def read(packet: bytes) -> Plan:
     """Return the plan for a packet with a header that is no answer. Never raises."""
+    _, sent, *counts, more = HEADER.unpack_from(packet)
     opcode = packet[2] >> 3 & 0xF
-    flags = int(dns.flags.QR) | opcode << 11 | HEADER.unpack_from(packet)[1] & dns.flags.RD
+    flags = int(dns.flags.QR) | opcode << 11 | sent & dns.flags.RD
     if opcode != dns.opcode.QUERY:
         return Plan((), 0, _NOTIMP, flags, b"", SMALLEST_LIMIT, b"")
     malformed = Plan((), 0, _FORMERR, flags, b"", SMALLEST_LIMIT, b"")
+    # Before the message is read, so that it costs little: one question, and nothing but EDNS and a signature.
+    if counts != [1, 0, 0] or more > _MOST_ADDITIONAL or len(packet) > LARGEST_QUERY:
+        return malformed
     try:
         message = dns.message.from_wire(packet)
     except (dns.exception.DNSException, ValueError, NotImplementedError):
         # ValueError and its like come from fields that dnspython turns into enums and addresses.
         return malformed
-    if HEADER.unpack_from(packet)[2] != 1 or len(message.question) != 1:
+    if len(message.question) != 1:
         return malformed
     asked = message.question[0]
     labels = tuple(label.decode("latin-1").lower() for label in asked.name.labels[:-1])

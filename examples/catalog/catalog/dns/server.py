@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import trio
 
-from catalog.dns.packets import Responder
+from catalog.dns.packets import LARGEST_QUERY, Responder
 
-CONNECTIONS, IDLE, LIFE, LARGEST_QUERY = 128, 5.0, 60.0, 4_096
+CONNECTIONS, IDLE, LIFE = 128, 5.0, 60.0
 
 _TURN = 64
 """The packets that are answered before other tasks have their turn."""

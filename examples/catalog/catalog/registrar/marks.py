@@ -9,6 +9,8 @@ REGISTRAR = "registrar"
 """The metadata entry of a Workload or HealthStatus with the name of its registrar."""
 TERM = "registrar-term"
 """Their metadata entry with the term of the lease under which they were written."""
+CHECKS = "registrar-checks"
+"""The metadata entry of a Workload with the number of its HealthStatuses that the registrar writes."""
 DEREGISTER_AFTER = "deregister-critical-after"
 """The metadata entry of a Workload with the seconds after which it is deleted, once its registrar is gone."""
 

@@ -70,7 +70,8 @@ class Publisher:
     def _workload(self) -> headway.Resource[Workload]:
         after = self._watched.registered.deregister_after
         # The term makes another version of it, so that the controller does not delete what has just been registered.
-        metadata = {**self._wanted.metadata, **self._marks}
+        checks = str(len(self._watched.registered.checks))
+        metadata = {**self._wanted.metadata, **self._marks, marks.CHECKS: checks}
         if after:
             metadata[marks.DEREGISTER_AFTER] = f"{after:g}"
         id = self._wanted.id
