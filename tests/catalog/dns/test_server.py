@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import dns.asyncquery
 import dns.message
@@ -129,40 +129,32 @@ async def test_number_of_connections_is_bounded_and_a_new_one_is_answered(monkey
         assert await tcp_answer(held[0]) is not None
 
 
-async def test_silent_slow_and_endless_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection ends when it sends no whole query in time, does not read its answers, or has lived for too long."""
+async def test_connection_that_is_silent_or_does_not_read_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole query must arrive in time, and its answer must be read in time."""
     monkeypatch.setattr(server, "IDLE", 0.1)
-    monkeypatch.setattr(server, "LIFE", 0.5)
+    monkeypatch.setattr(server, "LIFE", 100 * PATIENCE)
     async with serving() as (_, port), trio.open_nursery() as nursery:
-        ended: list[str] = []
 
         async def silent() -> None:
             async with await trio.open_tcp_stream(HOST, port) as stream:
                 await stream.send_all(framed(query(NAME))[:5])
                 assert await tcp_answer(stream) is None
-                ended.append("silent")
-
-        async def endless() -> None:
-            async with await trio.open_tcp_stream(HOST, port) as stream:
-                try:
-                    while True:
-                        await stream.send_all(framed(query(NAME)))
-                        if await tcp_answer(stream) is None:
-                            break
-                except trio.BrokenResourceError:
-                    pass
-                ended.append("endless")
 
         async def deaf() -> None:
             async with await trio.open_tcp_stream(HOST, port) as stream:
-                with trio.move_on_after(PATIENCE) as scope:
-                    try:
-                        while True:
-                            await stream.send_all(framed(query(NAME)) * 1_000)
-                    except trio.BrokenResourceError:
-                        ended.append("deaf")
-                assert not scope.cancelled_caught
+                with suppress(trio.BrokenResourceError):
+                    while True:
+                        await stream.send_all(framed(query(NAME)) * 1_000)
 
-        for each in (silent, endless, deaf):
-            nursery.start_soon(each)
-    assert sorted(ended) == ["deaf", "endless", "silent"]
+        nursery.start_soon(silent)
+        nursery.start_soon(deaf)
+
+
+async def test_connection_that_asks_for_ever_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LIFE", 0.2)
+    async with serving() as (_, port), await trio.open_tcp_stream(HOST, port) as stream:
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(framed(query(NAME)))
+                if await tcp_answer(stream) is None:
+                    break

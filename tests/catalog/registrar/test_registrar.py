@@ -66,7 +66,10 @@ async def test_workload_follows_its_check_from_the_first_success(tmp_path: Path)
         there.service.status = 500
         file = write_file(tmp_path, there.service.port)
         nursery.start_soon(there.run, file)
-        await poll(lambda: there.service.asked >= 2)
+        await _held(there.client)
+        asked = there.service.asked
+        # Enough for a first result, and for a write that it might lead to.
+        await poll(lambda: there.service.asked >= asked + 8)
         assert there.health() is None
         there.service.status = 200
         await poll(lambda: there.health() == PASSING)

@@ -50,6 +50,13 @@ async def leases(rt: headway.Runtime, enqueue: headway.sources.Enqueue) -> None:
         await trio.sleep(POLL)
 
 
+def marked(old: headway.Resource[HealthStatus] | None, new: headway.Resource[HealthStatus] | None) -> bool:
+    """Pass the changes of the marks of registrars, and of what this controller writes."""
+    before, after = (each.metadata if each is not None else {} for each in (old, new))
+    keys = (marks.REGISTRAR, marks.TERM, _RUN)
+    return any(before.get(key) != after.get(key) for key in keys)
+
+
 @app.controller(
     manages=WORKLOAD,
     when=headway.predicates.metadata_changed(),

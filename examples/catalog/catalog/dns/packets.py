@@ -124,8 +124,7 @@ def read(packet: bytes) -> Plan:
         return malformed
     try:
         message = dns.message.from_wire(packet)
-    except (dns.exception.DNSException, ValueError, NotImplementedError):
-        # ValueError and its like come from fields that dnspython turns into enums and addresses.
+    except dns.exception.DNSException:
         return malformed
     if len(message.question) != 1:
         return malformed
