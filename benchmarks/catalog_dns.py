@@ -6,10 +6,10 @@ Against: the same client and a loop of `recvfrom` and `sendto` with dnslib, whic
 in a dict, shuffles them, and packs the answer.
 
 `dns_change` measures how long a change of one workload's health takes to reach a DNS answer, from before the write of
-its HealthStatus. 100 of 1,000 workloads in 100 services change each second. The DNS server has a cache of its own,
-over a Unix socket. The time is that of the change at the 99th percentile; it includes the write, the controllers of
-workload health and of endpoints with their writes, the stream, and at most a millisecond until the question is asked
-again. Against: 20 ms, which is the bound that a change must keep, so this row is no comparison of two programs.
+its HealthStatus. Of 1,000 workloads in 100 services, 100 change each second. The DNS server has a cache of its own, over
+a Unix socket. The row has the 99th percentile. It includes the write, the controllers of workload health and of
+endpoints with their writes, the stream, and at most a millisecond until the question is asked again.
+Against: the limit of 20 ms. This row does not compare two programs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SERVICES, _PER_SERVICE, _A_SECOND = 100, 10, 100
 
 @asynccontextmanager
 async def _catalog(workloads: dict[str, list[str]]) -> AsyncIterator[tuple[headway.Engine, Responder]]:
-    """Run a catalog whose services have workloads at these addresses, and what answers from it, over a socket."""
+    """Run a catalog with workloads at these addresses, by service, and a responder with a cache of its own."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         address = f"unix:{folder}/catalog.sock"

@@ -1,4 +1,4 @@
-"""When an answer is wrong, while the processes behind it are killed and started again.
+"""The rule for wrong answers while processes are killed and started again.
 
 An answer that names an instance is wrong if the instance has been dead for longer than `BOUND`, counted from its death
 or from the last start of the server or of the registrar, whichever is later. The name of the service exists all the
@@ -26,7 +26,7 @@ BOUND = INTERVAL + TIMEOUT + TTL + POLL + STALE_LIMIT + SLACK
 
 
 class Judge:
-    """Judges answers by what has happened. All times are readings of one clock."""
+    """Judges answers by the deaths and starts so far. All times are readings of one clock."""
 
     def __init__(self) -> None:
         self._died: dict[str, float] = {}
@@ -45,7 +45,7 @@ class Judge:
         self._started = now
 
     def problem(self, found: Found, asked_at: float) -> str | None:
-        """Return what is wrong with the answer to a question, or None."""
+        """Return the problem of an answer, or None."""
         if found.result == "NXDOMAIN":
             return "the name was denied"
         for host in found.addresses:

@@ -71,7 +71,7 @@ def endpoint(
 
 
 class Catalog:
-    """A client that writes to a catalog, and a DNS server that has seen what was written."""
+    """A client that writes to a catalog, and a DNS server that answers from it."""
 
     def __init__(self, client: headway.Client, cache: headway.PrimedCache, source: Source) -> None:
         self.client = client

@@ -1,4 +1,4 @@
-"""What a DNS server answers while the catalog cannot be reached."""
+"""The answers of a DNS server while the catalog cannot be reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets that are no proper queries: each gets the answer that it should, and none raises."""
+"""Malformed and hostile packets: each gets the right answer or no answer, and none raises an exception."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MALFORMED = [
     *(header() + each + b"\0\1\0\1" for each in LOOPS),
     header() + b"\x3f" * 300,
     GOOD + b"rest",
-    # A signature whose key nobody has.
+    # A signature with an unknown key.
     header(more=1) + GOOD[12:] + b"\x01k\0" + struct.pack("!HHIH", 250, 255, 0, 16) + b"\0" * 16,
 ]
 
@@ -59,7 +59,7 @@ def test_malformed_query_is_answered_by_formerr(packet: bytes) -> None:
     assert len(answer) <= len(packet)
 
 
-def test_what_is_no_query_gets_no_answer() -> None:
+def test_answers_and_short_packets_get_no_answer() -> None:
     """An answer to an answer could go back and forth for ever."""
     for packet in (b"", GOOD[:11], with_flags(GOOD, dns.flags.QR), _NOTHING.answer(GOOD)):
         assert packet is not None
@@ -83,7 +83,7 @@ def test_other_operations_versions_and_classes_are_refused_by_name() -> None:
 
 
 def test_question_is_returned_as_it_was_written() -> None:
-    """Resolvers mix the case of a name, and compare it with that of the answer."""
+    """Resolvers mix the case of a name, and compare it with the case in the answer."""
     packet = query("wEb.SERVICE.consul")
     answer = _NOTHING.answer(packet)
     assert answer is not None
@@ -132,7 +132,7 @@ async def test_hostile_packets_never_raise_and_never_get_a_larger_answer_than_al
 
 
 def test_largest_and_most_tangled_packets_cost_a_bounded_time() -> None:
-    """The time is that of the processor, and compared with the time of an ordinary query that nobody has asked yet."""
+    """Their processor time is compared with the time for an ordinary query that has not been asked before."""
     tangled = b"".join(b"\x3f" + bytes([number]) * 63 for number in range(3)) + b"\xc0\x0c"
     record = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 0, 4) + b"\0" * 4
     options = struct.pack("!HH", 10, 0) * 900

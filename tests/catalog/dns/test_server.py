@@ -23,7 +23,7 @@ NAME = "web.service.consul"
 
 @asynccontextmanager
 async def serving(size: int = 1) -> AsyncIterator[tuple[Catalog, int]]:
-    """Serve a service with so many endpoints. Yields the catalog and the port."""
+    """Serve a service with ``size`` endpoints. Yields the catalog and the port."""
     async with AsyncExitStack() as stack:
         catalog = await stack.enter_async_context(open_catalog())
         await catalog.endpoints("web", *(endpoint(f"10.0.0.{number}") for number in range(1, size + 1)))
@@ -41,7 +41,7 @@ async def tcp_answer(stream: trio.SocketStream) -> dns.message.Message | None:
 
 
 async def exactly(stream: trio.SocketStream, size: int) -> bytes | None:
-    """Return so many bytes; None at the end."""
+    """Return the next ``size`` bytes, or None at the end of the stream."""
     received = b""
     while len(received) < size:
         try:
@@ -103,7 +103,7 @@ async def test_connection_answers_several_queries_in_pieces() -> None:
     [framed(b""), framed(b"\0" * 5), struct.pack("!H", LARGEST_QUERY + 1), framed(b"\0\0\x80" + b"\0" * 9)],
     ids=["empty", "short", "large", "answer"],
 )
-async def test_connection_with_what_is_no_query_is_closed(sent: bytes) -> None:
+async def test_connection_without_a_valid_query_is_closed(sent: bytes) -> None:
     async with serving() as (_, port), await trio.open_tcp_stream(HOST, port) as stream:
         await stream.send_all(sent)
         assert await tcp_answer(stream) is None

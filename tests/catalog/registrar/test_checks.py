@@ -98,5 +98,5 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # A child that nobody has waited for yet is dead all the same.
+    # A zombie is dead.
     return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()

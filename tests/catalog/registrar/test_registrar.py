@@ -1,4 +1,4 @@
-"""A registrar, and the controller of what it has registered."""
+"""A registrar, and the controller of registered workloads."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_workload_that_is_critical_for_too_long_is_deleted_and_comes_back(
         await poll(lambda: there.health() == PASSING)
 
 
-async def test_what_a_registrar_has_registered_is_critical_without_it_and_then_deleted(tmp_path: Path) -> None:
+async def test_workload_is_critical_without_its_registrar_and_then_deleted(tmp_path: Path) -> None:
     """Without `deregister_critical_after`, it stays critical. When the registrar is back, it is as its check is."""
     async with world(tmp_path) as (there, nursery):
         file = write_file(tmp_path, there.service.port)
@@ -117,7 +117,7 @@ async def test_what_a_registrar_has_registered_is_critical_without_it_and_then_d
 
 
 async def test_workload_stays_critical_until_the_registrar_has_checked_it_again(tmp_path: Path) -> None:
-    """What an earlier process of the registrar has found says nothing about now."""
+    """The results of an earlier process of the registrar may be out of date."""
     async with world(tmp_path) as (there, nursery):
         file = write_file(tmp_path, there.service.port)
         first = trio.CancelScope()
@@ -153,7 +153,7 @@ async def test_workload_and_check_that_the_file_no_longer_has_are_deleted(tmp_pa
         first = trio.CancelScope()
         nursery.start_soon(_within, first, there, write_file(tmp_path, there.service.port, name="web-0"))
         await poll(lambda: there.health("web-0") == PASSING)
-        # One of somebody else is left alone.
+        # A workload of another writer is left alone.
         stored = there.cache.get(WORKLOAD, "web-0")
         assert stored is not None
         await there.client.apply(WORKLOAD.new("web-2", stored.data))
@@ -166,7 +166,7 @@ async def test_workload_and_check_that_the_file_no_longer_has_are_deleted(tmp_pa
 async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was found gone before a restart keeps its time, and is deleted when the new run has waited for a while."""
+    """A mark from before a restart keeps its time. The workload is deleted after the grace period of the new run."""
     monkeypatch.setattr(registrars, "GRACE", 1_000.0)
     store = f"sqlite:{tmp_path}/catalog.db"
     file = write_file(tmp_path, 1, after="0.05s")

@@ -1,4 +1,4 @@
-"""The controller of what registrars have registered: it is critical while its registrar is gone, and then deleted.
+"""The controller of registered workloads: they are critical while their registrar is gone, and deleted later.
 
 A registrar holds a lease while it runs. When the lease has ended, each of its workloads gets a health status that says
 so. The health status is deleted when the registrar is back and has checked the workload under its new term. When the
@@ -51,7 +51,7 @@ async def leases(rt: headway.Runtime, enqueue: headway.sources.Enqueue) -> None:
 
 
 def marked(old: headway.Resource[HealthStatus] | None, new: headway.Resource[HealthStatus] | None) -> bool:
-    """Pass the changes of the marks of registrars, and of what this controller writes."""
+    """Pass the changes of the metadata that registrars and this controller write."""
     before, after = (each.metadata if each is not None else {} for each in (old, new))
     keys = (marks.REGISTRAR, marks.TERM, _RUN)
     return any(before.get(key) != after.get(key) for key in keys)
@@ -111,7 +111,7 @@ async def _write_mark(
     now: datetime.datetime,
     old: headway.Resource[HealthStatus] | None,
 ) -> headway.Resource[HealthStatus]:
-    """Write that the registrar is gone. What an earlier run has found keeps its time."""
+    """Write that the registrar is gone. A mark of an earlier run keeps its time."""
     since = old.metadata.get(_SINCE, now.isoformat()) if old is not None else now.isoformat()
     data = HealthStatus(
         type="registrar",

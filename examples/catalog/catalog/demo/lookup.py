@@ -1,4 +1,4 @@
-"""What a DNS server answers about a name."""
+"""Asking a DNS server for the addresses of a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Found(NamedTuple):
     """An answer.
 
     Attributes:
-        result: the name of the result, such as NOERROR; empty if there was no answer in time.
+        result: the name of the result, such as NOERROR; empty if no answer came in time.
         addresses: the addresses, sorted.
     """
 
@@ -39,7 +39,7 @@ async def look_up(port: int, name: str, *, timeout: float = 1.0) -> Found:
 
 
 async def show(port: int, name: str) -> str:
-    """Return what a person sees: a command, and its answer by dig, or by `look_up` where dig is not installed."""
+    """Return the output for a person: a command and its answer by dig, or an answer by `look_up` without dig."""
     command = ["dig", f"@{HOST}", "-p", str(port), name, "+short"]
     if shutil.which("dig") is None:
         answer = " ".join((await look_up(port, name)).addresses)

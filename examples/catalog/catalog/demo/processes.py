@@ -19,7 +19,7 @@ class Process:
     Args:
         name: the name, and that of its log.
         folder: the folder of the log.
-        ready: what it prints on a line when it is ready.
+        ready: the beginning of the line that it prints when it is ready.
         command: the arguments of Python.
     """
 
@@ -36,7 +36,7 @@ class Process:
         return self._process is not None and self._process.poll() is None
 
     async def start(self) -> str:
-        """Start it, and wait until it is ready. Return the rest of the line that says so.
+        """Start the process, and wait until it is ready. Return the rest of the line after ``ready``.
 
         Raises:
             RuntimeError: it has ended before. The error has its last lines.

@@ -1,4 +1,4 @@
-"""The bytes of an answer: its records in an order that follows their weights, as many as fit. No I/O.
+"""The bytes of an answer: its records, in an order that follows their weights, until the message is full. No I/O.
 
 A record is encoded once and stands in many messages: its owner is the name of the question, which always begins at the
 same byte.

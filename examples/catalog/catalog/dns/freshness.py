@@ -1,4 +1,4 @@
-"""Whether the catalog is known well enough to answer from it: it is primed, and was current a short time ago.
+"""The check that the cache is good enough to answer from: it is primed, and was current a short time ago.
 
 Two signs are needed. The cache has its streams, or has lost them for at most ``stale_limit`` seconds. And the server
 has answered a call that was sent at most ``stale_limit`` seconds ago: a server that hangs keeps its connections.
@@ -20,10 +20,10 @@ _RECHECK = 0.02
 
 
 class Source:
-    """What a DNS server answers from.
+    """The catalog from which a DNS server answers.
 
     Args:
-        stale_limit: the seconds after which a catalog that cannot be brought up to date is not answered from.
+        stale_limit: the time in seconds for which a catalog that cannot be reached is still good enough.
     """
 
     def __init__(self, domain: str, *, ttl: int = 0, stale_limit: float = 10.0) -> None:
@@ -39,7 +39,7 @@ class Source:
         self._is_fresh = False
 
     def zone(self) -> Zone | None:
-        """Return what may be answered from now; None before it is primed and when it is stale."""
+        """Return the zone, or None before the cache is primed and while it is stale."""
         now = trio.current_time()
         if now - self._checked_at >= _RECHECK:
             self._checked_at, self._is_fresh = now, self._look(now)

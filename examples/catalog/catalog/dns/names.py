@@ -1,4 +1,4 @@
-"""What the names below the domain stand for. No I/O, and no look into the catalog.
+"""The meaning of the names below the domain. No I/O, and no reads of the catalog.
 
     NAME.service[.NAMESPACE.ns][.PARTITION.ap]           a service
     NAME.workload[.NAMESPACE.ns][.PARTITION.ap]          a workload
@@ -53,7 +53,7 @@ Meaning = Node | Target | IPAddress
 
 
 def parse(labels: Sequence[str]) -> Meaning | None:
-    """Return what the labels in front of the domain stand for, in lower case; None if there is no such name."""
+    """Return the meaning of the labels in front of the domain, in lower case, or None if the name cannot exist."""
     if not all(map(_LABEL.fullmatch, labels)):
         return None
     rest = list(labels)
@@ -114,9 +114,9 @@ def target_labels(target: Target) -> list[str]:
 
 
 def parse_reverse(labels: Sequence[str]) -> IPAddress | Node | None:
-    """Return the address of a reverse name; a `Node` above such names, and None if the name is no reverse name.
+    """Return the address of a reverse name. ``4.3.2.1.in-addr.arpa`` is 1.2.3.4.
 
-    ``4.3.2.1.in-addr.arpa`` is 1.2.3.4. The name of an address that cannot exist is None too.
+    Return `Node.BETWEEN` for a name that has only reverse names below it, and None for any other name.
     """
     size = _REVERSE.get((labels[-2], labels[-1])) if len(labels) >= 2 else None
     if size is None:

@@ -1,4 +1,4 @@
-"""From the bytes of a query to the bytes of its answer. No I/O, and nothing that a sender writes raises.
+"""From the bytes of a query to the bytes of its answer. No I/O. No packet raises an exception.
 
 | query | answer |
 | --- | --- |
@@ -68,7 +68,7 @@ class Responder:
     """Answers packets.
 
     Args:
-        zone: returns what may be answered from; None while there is nothing.
+        zone: returns the zone, or None while it may not be used.
         chance: makes the order of records.
     """
 
@@ -79,7 +79,7 @@ class Responder:
         self._plans: dict[bytes, Plan] = {}
 
     def answer(self, packet: bytes, *, tcp: bool = False) -> bytes | None:
-        """Return the answer to a packet; None if it gets none."""
+        """Return the answer to a packet, or None if it must not be answered."""
         if len(packet) < HEADER.size or packet[2] & 0x80:
             return None
         plan = self._plans.get(packet[2:])
@@ -112,7 +112,7 @@ class Responder:
 
 
 def read(packet: bytes) -> Plan:
-    """Return the plan for a packet with a header that is no answer. Never raises."""
+    """Return the plan for a packet that has a header. Never raises."""
     _, sent, *counts, more = HEADER.unpack_from(packet)
     opcode = packet[2] >> 3 & 0xF
     flags = int(dns.flags.QR) | opcode << 11 | sent & dns.flags.RD

@@ -18,7 +18,7 @@ from catalog.dns.names import IPAddress, Target
 
 _PRIORITY = 1
 _SRV, _SOA = struct.Struct("!HHH"), struct.Struct("!IIIII")
-# The refresh, retry and expire times of the SOA record are for secondary servers, which there are none of.
+# The refresh, retry and expire times of the SOA record are for secondary servers. There are no such servers.
 _SERIAL, _REFRESH, _RETRY, _EXPIRE = 1, 3_600, 600, 86_400
 
 

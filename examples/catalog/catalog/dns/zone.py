@@ -23,7 +23,7 @@ from catalog.types import SERVICE, SERVICE_ENDPOINTS, WORKLOAD
 BY_ADDRESS = headway.indexes.by_many(WORKLOAD, "address", addresses_of)
 
 WATCHES, INDEXES = (SERVICE, SERVICE_ENDPOINTS, WORKLOAD), (BY_ADDRESS,)
-"""What the cache of a zone must have."""
+"""The types and indexes that the cache of a zone must have."""
 
 _MOST_KEPT = 100_000
 """The most records that are kept encoded."""
@@ -42,14 +42,14 @@ class Zone:
     Args:
         cache: has `WATCHES` and `INDEXES`.
         domain: the domain, such as ``consul``.
-        ttl: the seconds for which a resolver may keep an answer.
+        ttl: the time in seconds that a resolver may keep an answer.
     """
 
     def __init__(self, cache: headway.CacheReader, domain: str, ttl: int) -> None:
         self._cache = cache
         self._records = Records(domain, ttl)
         self._domain = tuple(label.decode().lower() for label in self._records.origin.labels[:-1])
-        # The answers about services and workloads, each with the versions that it was made of.
+        # The answers about services and workloads, each with the versions of its resources.
         self._kept: dict[tuple[Target, int], _Kept] = {}
         self._size = 0
 
@@ -81,7 +81,7 @@ class Zone:
             return kept.answer
         ports = _service_ports(service.data)
         instances: list[Instance] = []
-        # The endpoints of an earlier service of this name are not this one's.
+        # A service that was created again does not have the endpoints of the first one.
         if endpoints is not None and endpoints.owner is not None and endpoints.owner.uid == service.uid:
             ports |= _endpoint_ports(endpoints.data)
             instances = of_endpoints(endpoints.data)

@@ -1,6 +1,6 @@
 """Registers local processes in the catalog, and writes their health.
 
-marks        what a registrar writes beside the data, which the controller `registrars` reads
+marks        the metadata that a registrar writes, and the controller `registrars` reads
 definitions  the file of workloads and checks
 checks       one HTTP request, TCP connection or command, and its result
 watching     a check again and again

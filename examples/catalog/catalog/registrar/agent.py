@@ -19,9 +19,9 @@ async def run(client: headway.Client, name: str, registered: Sequence[Registered
 
     Args:
         client: a client of the catalog.
-        name: the name of the registrar, which no other has, and which it keeps after a restart.
+        name: the unique name of the registrar. It must be the same after a restart.
         registered: the workloads and their checks.
-        ttl: the seconds, from 1 on, after which the workloads count as critical if the registrar is gone.
+        ttl: the time in seconds, at least 1, until the workloads count as critical if the registrar is gone.
     """
     watched = [Watched(each) for each in registered]
     async with trio.open_nursery() as nursery:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 import httpx
@@ -75,16 +74,13 @@ async def _tcp(probe: TCPCheck) -> Result:
 
 async def _command(probe: CommandCheck) -> Result:
     """Run a command in a process group of its own, which ends with the check."""
-    start = partial(
-        trio.lowlevel.open_process,
+    process = await trio.lowlevel.open_process(
         probe.command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    with trio.CancelScope(shield=True):
-        process = await start()
     output = bytearray()
     try:
         assert process.stdout is not None

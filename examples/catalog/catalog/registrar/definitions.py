@@ -68,8 +68,8 @@ class Check(NamedTuple):
     """One check of one workload. Times are in seconds.
 
     Attributes:
-        probe: what is done.
-        deregister_after: the time after which a critical workload is deleted; 0 for never.
+        probe: the request, connection or command.
+        deregister_after: how long the check may be critical until the workload is deleted; 0 for any time.
     """
 
     name: str
@@ -87,12 +87,12 @@ class Registered(NamedTuple):
 
     @property
     def deregister_after(self) -> float:
-        """The shortest time of its checks after which it is deleted; 0 for never."""
+        """The shortest `Check.deregister_after` of its checks; 0 if it is never deleted."""
         return min((each.deregister_after for each in self.checks if each.deregister_after), default=0.0)
 
 
 class DefinitionError(Exception):
-    """A file of definitions asks for what a registrar cannot do."""
+    """A check in a file of definitions is invalid, or of a kind that a registrar cannot make."""
 
 
 def load(path: Path) -> list[Registered]:
@@ -133,8 +133,8 @@ def _check(check: HealthCheck) -> Check:
     probe = check.http or check.tcp
     if probe is None:
         raise DefinitionError(
-            f"check {check.name!r}: a registrar makes checks with `http` or `tcp`, such as "
-            "`tcp: {address: '127.0.0.1:8080'}`, and those of registrar.v1.CommandChecks"
+            f"check {check.name!r}: a registrar cannot make this kind; use `http` or `tcp`, such as "
+            "`tcp: {address: '127.0.0.1:8080'}`, or a command in registrar.v1.CommandChecks"
         )
     return _timed(check, probe)
 

@@ -1,4 +1,4 @@
-"""What a registrar writes beside the data of its resources, and the name of its lease."""
+"""The metadata that a registrar writes into its resources, and the name of its lease."""
 
 from __future__ import annotations
 

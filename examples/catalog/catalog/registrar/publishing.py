@@ -36,7 +36,7 @@ class Publisher:
         self._wanted = watched.registered.workload
 
     async def run(self) -> None:
-        """Write now, after every change, and from time to time."""
+        """Write now, after every change, and every `SYNC` seconds."""
         retry = _FIRST_RETRY
         while True:
             seen = self._watched.number
