@@ -6,8 +6,8 @@ Against: the same client and a loop of `recvfrom` and `sendto` with dnslib, whic
 in a dict, shuffles them, and packs the answer.
 
 `dns_change` measures how long a change of one workload's health takes to reach a DNS answer, from before the write of
-its HealthStatus. Of 1,000 workloads in 100 services, 100 change each second. The DNS server has a cache of its own, over
-a Unix socket. The row has the 99th percentile. It includes the write, the controllers of workload health and of
+its HealthStatus. Of 1,000 workloads in 100 services, 100 change each second. The DNS server has its own cache, over a
+Unix socket. The row has the 99th percentile. It includes the write, the controllers of workload health and of
 endpoints with their writes, the stream, and at most a millisecond until the question is asked again.
 Against: the limit of 20 ms. This row does not compare two programs.
 """
