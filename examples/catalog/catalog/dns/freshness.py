@@ -75,7 +75,9 @@ class Source:
             with trio.move_on_after(self.stale_limit / 2):
                 try:
                     await ask()
-                except headway.errors.Unavailable:
+                except headway.errors.PermissionDenied:
+                    raise
+                except headway.HeadwayError:
                     pass
                 else:
                     self._answered_at = sent_at
