@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks import (
     catalog,
+    catalog_dns,
     controllers,
     etcd,
     etcd_fanout,
@@ -52,7 +53,7 @@ SCENARIOS = {
         *(peering, page),
         *(memory, etcd_memory, share, projection, importing),
     )
-} | {each.name: each for each in (*scopes.ROWS, *http.ROWS, *catalog.ROWS)}
+} | {each.name: each for each in (*scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS)}
 
 
 QUICK = "--quick"

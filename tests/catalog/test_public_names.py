@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2] / "examples/catalog"
 MODULES = sorted(ROOT.glob("catalog/**/*.py"))
 DEPENDENCIES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # The import names of distributions that have another name.
-IMPORTED_AS = {"google-re2": "re2"}
+IMPORTED_AS = {"dnspython": "dns", "google-re2": "re2"}
 
 
 def problems(source: str) -> Iterator[str]:
