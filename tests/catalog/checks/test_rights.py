@@ -144,10 +144,11 @@ async def test_rights_are_asked_for_over_the_network() -> None:
         mine = await agent.write(WORKLOAD.new("api-1", on_node))
         await agent.write(types.HEALTH_STATUS.new("api-1", passing, owner=mine))
         assert [each.name for each in await agent.list(types.HEALTH_STATUS)] == ["api-1"]
-        for refused in (
+        refusals: list[Resource[Any]] = [
             WORKLOAD.new("api-1", Workload(ports=ports, addresses=addresses, node_name="node-2")),
             WORKLOAD.new("api-1", Workload(ports=ports, addresses=addresses, node_name="node-1", identity="api")),
             types.HEALTH_STATUS.new("mine", passing, owner=theirs),
-        ):
+        ]
+        for refused in refusals:
             with pytest.raises(headway.errors.PermissionDenied):
                 await agent.write(refused)

@@ -25,9 +25,9 @@ from catalog.messages import (
     WorkloadPort,
     WorkloadSelector,
 )
-from headway import Resource
+from headway import Resource, ResourceType
 from headway.resource import resource_id
-from tests.catalog.served.kit import Served, condition_of, publish, served, until
+from tests.catalog.served.kit import Holds, Served, condition_of, publish, served, until
 
 HTTP, GRPC, MESH = Protocol.PROTOCOL_HTTP, Protocol.PROTOCOL_GRPC, Protocol.PROTOCOL_MESH
 PORTS = {
@@ -137,6 +137,11 @@ def expected(k: int, ports: list[str], uid: str) -> Shown:
     return f"api-{k}", uid, "api", worse(k).name, frozenset(addresses), numbers
 
 
+def shows_all(wanted: set[Shown]) -> Holds:
+    """Return a function that is true for endpoints that show exactly these."""
+    return lambda found: found is not None and {shown(each) for each in found.data.endpoints} == wanted
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -156,7 +161,11 @@ async def test_catalog_reaches_the_same_state_in_any_order_of_writes(kind: str, 
 async def check_health(running: Served) -> None:
     """Steps 1 to 3: owners, the status of each node, and that of each workload."""
     client = running.client
-    for owned, owner in ((types.HEALTH_STATUS, types.WORKLOAD), (types.NODE_HEALTH_STATUS, types.NODE)):
+    kinds: list[tuple[ResourceType[Any], ResourceType[Any]]] = [
+        (types.HEALTH_STATUS, types.WORKLOAD),
+        (types.NODE_HEALTH_STATUS, types.NODE),
+    ]
+    for owned, owner in kinds:
         uids = {each.name: each.uid for each in await client.list(owner)}
         statuses = await client.list(owned)
         assert {each.name: each.owner.uid if each.owner else "" for each in statuses} == {
@@ -185,11 +194,6 @@ async def check_endpoints(running: Served) -> None:
     assert [shown(each) for each in foo.data.endpoints] == [shown(BY_HAND)]
     for name, (_, ports, numbers) in SELECTORS.items():
         wanted = {expected(k, ports, uids[f"api-{k}"]) for k in numbers}
-        found = await until(
-            client,
-            types.SERVICE_ENDPOINTS,
-            name,
-            lambda each, wanted=wanted: each is not None and {shown(one) for one in each.data.endpoints} == wanted,
-        )
+        found = await until(client, types.SERVICE_ENDPOINTS, name, shows_all(wanted))
         assert found is not None
         assert len(found.data.endpoints) == len(wanted)

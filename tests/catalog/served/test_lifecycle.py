@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,9 @@ class Acting:
         with trio.fail_after(PATIENCE):
             await headway.until_gone(self.client, type, owned)
 
-    async def service(self, *ports: str, **selected: list[str]) -> ResourceId:
+    async def service(self, *ports: str, names: Sequence[str] = (), prefixes: Sequence[str] = ()) -> ResourceId:
         """Write the service with ports, and the names or prefixes that it selects."""
-        selector = WorkloadSelector(**selected) if selected else None
+        selector = WorkloadSelector(names=list(names), prefixes=list(prefixes)) if names or prefixes else None
         data = Service(workloads=selector, ports=[SERVICE_PORTS[each] for each in ports])
         return await self.writer.write(types.SERVICE.new("api", data))
 
