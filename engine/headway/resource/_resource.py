@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.base import did_you_mean
-from headway.errors import InvalidArgument, PayloadError
+from headway.errors import PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode
+from headway.resource._given import finalizer_names, owner_id, text_map
 from headway.resource._ids import ResourceId
 from headway.resource._reserved import finalizers, set_finalizers
 from headway.resource._stored import Stored
@@ -110,18 +111,7 @@ class Resource(Stored, Generic[T]):
 
     @finalizers.setter
     def finalizers(self, names: Iterable[str]) -> None:
-        if isinstance(names, str):
-            raise InvalidArgument(
-                f"{self.id}: finalizers {names!r} must be a list or set of names, such as [{names!r}]"
-            )
-        wanted = list(names)
-        for name in wanted:
-            # The metadata value separates the names by blanks.
-            if name.split() != [name]:
-                raise InvalidArgument(
-                    f"{self.id}: finalizer {name!r} must be a name without blanks, such as 'staff.cleanup'"
-                )
-        set_finalizers(self.metadata, wanted)
+        set_finalizers(self.metadata, finalizer_names(str(self.id), names))
 
     def message(self) -> pb.Resource:
         """Return this resource as a new wire message. It shares no mutable state with the resource."""
@@ -154,30 +144,6 @@ class Resource(Stored, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Resource {self.id} version={self.version or 'new'}>"
-
-
-def owner_id(of: str, owner: object) -> ResourceId:
-    """Return the id of an owner. Raises InvalidArgument unless it is a resource or its id."""
-    id = owner.id if isinstance(owner, Resource) else owner
-    if not isinstance(id, ResourceId):
-        example = "owner=team or owner=TEAM.id('core')"
-        raise InvalidArgument(f"{of}: owner must be a resource or its id, such as {example}, not {owner!r:.120}")
-    return id
-
-
-def text_map(of: object, given: Any) -> dict[str, str]:
-    """Return a copy of metadata. Raises InvalidArgument unless it maps strings to strings."""
-    if not hasattr(given, "keys"):
-        raise InvalidArgument(
-            f"{of}: metadata must map strings to strings, such as metadata={{'rank': 'high'}}, not {given!r:.120}"
-        )
-    for key, value in given.items():
-        if not isinstance(key, str):
-            raise InvalidArgument(f"{of}: metadata key {key!r:.120} must be a string, such as {str(key)!r:.120}")
-        if not isinstance(value, str):
-            example = f"metadata={{{key!r}: {str(value)!r:.120}}}"
-            raise InvalidArgument(f"{of}: metadata[{key!r}] is {value!r:.120}: it must be a string, such as {example}")
-    return dict(given)
 
 
 def check_fields(payload: Any) -> None:
