@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.needs import NEED_MUTANTS
 from tests.mutants.notifications import NOTIFICATION_MUTANTS
 from tests.mutants.once_survived import ONCE_SURVIVED
 from tests.mutants.over_http import HTTP_MUTANTS
@@ -309,6 +310,7 @@ MUTANTS = (
     *NOTIFICATION_MUTANTS,
     *SCOPE_MUTANTS,
     *PEERING_MUTANTS,
+    *NEED_MUTANTS,
     *PAUSE_MUTANTS,
     *SIMULATED_PEER_MUTANTS,
     *WHY_MUTANTS,
