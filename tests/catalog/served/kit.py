@@ -23,6 +23,8 @@ from tests.helpers.go_programs import need_go_program
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 40.0
+KINDS = [f"{store}-{writer}" for store in ("memory", "sqlite") for writer in ("headway", "go")]
+"""The stores and the writers of the scenarios."""
 
 Holds = Callable[[Resource[Any] | None], bool]
 """A function that is true for the state of a resource, or for None if it does not exist, that a test waits for."""

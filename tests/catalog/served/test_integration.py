@@ -27,7 +27,7 @@ from catalog.messages import (
 )
 from headway import Resource, ResourceType
 from headway.resource import resource_id
-from tests.catalog.served.kit import Holds, Served, condition_of, publish, served, until
+from tests.catalog.served.kit import KINDS, Holds, Served, condition_of, publish, served, until
 
 HTTP, GRPC, MESH = Protocol.PROTOCOL_HTTP, Protocol.PROTOCOL_GRPC, Protocol.PROTOCOL_MESH
 PORTS = {
@@ -50,7 +50,6 @@ SELECTORS = {
         [*range(1, 10), 20],
     ),
 }
-ORDINARY = ["memory-go"]
 
 
 def health(k: int) -> Health:
@@ -142,14 +141,8 @@ def shows_all(wanted: set[Shown]) -> Holds:
     return lambda found: found is not None and {shown(each) for each in found.data.endpoints} == wanted
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(f"{store}-{writer}", marks=() if f"{store}-{writer}" in ORDINARY else pytest.mark.wide)
-        for store in ("memory", "sqlite")
-        for writer in ("headway", "go")
-    ],
-)
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", KINDS)
 async def test_catalog_reaches_the_same_state_in_any_order_of_writes(kind: str, tmp_path: Path) -> None:
     store, writer = kind.split("-")
     async with served(store, tmp_path, writer) as running:

@@ -27,7 +27,7 @@ from catalog.messages import (
     WorkloadSelector,
 )
 from headway import Resource, ResourceId, ResourceType
-from tests.catalog.served.kit import PATIENCE, Served, condition_of, served, until
+from tests.catalog.served.kit import KINDS, PATIENCE, Served, condition_of, served, until
 
 PASSING, WARNING = Health.HEALTH_PASSING, Health.HEALTH_WARNING
 CRITICAL, MAINTENANCE = Health.HEALTH_CRITICAL, Health.HEALTH_MAINTENANCE
@@ -42,7 +42,6 @@ PORTS = {
     "mesh": WorkloadPort(port=10000, protocol=Protocol.PROTOCOL_MESH),
 }
 SERVICE_PORTS = {name: ServicePort(target_port=name, protocol=port.protocol) for name, port in PORTS.items()}
-KINDS = [f"{store}-{writer}" for store in ("memory", "sqlite") for writer in ("headway", "go")]
 
 
 class Acting:
