@@ -92,10 +92,10 @@ pythons: .venv/ready ## the same with other Pythons, the newest that is found (P
 
 ##@ Deeper
 # The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`.
-prove: .venv/ready any-etcd ## the simulation's kill rate, the state machines (FOR=600 SEED=2), and the long tests, which take the most time
+prove: .venv/ready any-etcd any-go ## half an hour: the simulation's kill rate, the state machines (FOR=600 SEED=2), and the long tests
 	$(BIN)/python -m tests.helpers.corpus
 	$(BIN)/python -m tests.stateful $(or $(FOR),600) $(or $(SEED),1)
-	$(BIN)/pytest -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
+	$(BIN)/pytest -n 3 --dist worksteal -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
 	  --timeout 3000 -o faulthandler_timeout=0 tests
 
 world: .venv/ready ## the whole engine under random faults, held to the contract at every step (FOR=60 SEED=2)
