@@ -25,7 +25,7 @@ class Work(NamedTuple):
 
     text: str
     mode: str
-    count: int
+    size: int
     other: int
     figure: str
     per: int
@@ -49,7 +49,7 @@ def works(size: int) -> list[Work]:
 
 def measured(command: list[str], work: Work) -> float:
     """Return one figure of a program, for each unit of work."""
-    arguments = [*command, work.mode, str(work.count), str(work.other)]
+    arguments = [*command, work.mode, str(work.size), str(work.other)]
     ran = subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=600)
     return float(json.loads(ran.stdout)[work.figure]) / work.per
 

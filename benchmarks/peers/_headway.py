@@ -55,11 +55,11 @@ async def prime(count: int, indexes: int) -> Result:
     """Measure until the first reconcile begins."""
     begun = trio.Event()
 
-    async def notes(rt: headway.Runtime, request: headway.Request) -> None:
+    async def notes(rt: headway.Runtime, request: headway.Request) -> None:  # noqa: ARG001  # its arguments are the engine's
         begun.set()
 
-    app, type = _declared(notes, indexes)
-    backend = await _filled(type, count)
+    app, note_type = _declared(notes, indexes)
+    backend = await _filled(note_type, count)
     clock = _Clock()
     async with headway.open_engine(backend, app, report=ignore, gc_freeze=True):
         await begun.wait()
@@ -73,13 +73,13 @@ async def first(count: int, indexes: int) -> Result:
 
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
         nonlocal seen
-        assert rt.cache.get(type, request.id) is not None
+        assert rt.cache.get(note_type, request.id) is not None
         seen += 1
         if seen == count:
             done.set()
 
-    app, type = _declared(notes, indexes)
-    backend = await _filled(type, count)
+    app, note_type = _declared(notes, indexes)
+    backend = await _filled(note_type, count)
     clock = _Clock()
     async with headway.open_engine(backend, app, report=ignore, gc_freeze=True):
         await done.wait()
@@ -93,7 +93,7 @@ async def throughput(count: int, writers: int) -> Result:
 
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
         nonlocal written
-        found = rt.cache.get(type, request.id)
+        found = rt.cache.get(note_type, request.id)
         if found is None or "notes" in found.status:
             return
         await rt.client.write_status(found, "notes", [_READY])
@@ -101,7 +101,7 @@ async def throughput(count: int, writers: int) -> Result:
         if written == count:
             done.set()
 
-    app, type = _declared(notes)
+    app, note_type = _declared(notes)
 
     async def write(numbers: Sequence[int]) -> None:
         for number in numbers:
@@ -109,7 +109,7 @@ async def throughput(count: int, writers: int) -> Result:
 
     async with headway.open_engine("memory:", app, report=ignore, gc_freeze=True) as engine:
         await engine.wait_idle()
-        made = [type.new(texts(at).name, note(at), metadata={"group": texts(at).group}) for at in range(count)]
+        made = [note_type.new(texts(at).name, note(at), metadata={"group": texts(at).group}) for at in range(count)]
         clock = _Clock()
         async with trio.open_nursery() as nursery:
             for writer in range(writers):
@@ -125,20 +125,20 @@ async def latency(count: int, samples: int) -> Result:
 
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
         nonlocal at
-        assert rt.cache.get(type, request.id) is not None
+        assert rt.cache.get(note_type, request.id) is not None
         if request.id.name == awaited:
             at = time.perf_counter()
             begun.set()
 
-    app, type = _declared(notes)
-    backend = await _filled(type, count)
+    app, note_type = _declared(notes)
+    backend = await _filled(note_type, count)
     took = []
     async with headway.open_engine(backend, app, report=ignore, gc_freeze=True) as engine:
         await engine.wait_idle()
         clock = _Clock()
         for number in range(count, count + samples):
             awaited, begun = texts(number).name, trio.Event()
-            change = put(type, built(type, texts(number), encode(note(number))))
+            change = put(note_type, built(note_type, texts(number), encode(note(number))))
             wrote = time.perf_counter()
             await backend.commit([change])
             await begun.wait()
@@ -146,7 +146,7 @@ async def latency(count: int, samples: int) -> Result:
         return {**clock.end(), "median_us": median(took) * 1e6}
 
 
-async def memory(count: int, indexes: int) -> Result:
+async def memory(count: int, _: int) -> Result:
     """Measure the peak of a process with a store, a cache and a first pass."""
     before = _peak()
     found = await first(count, 0)
