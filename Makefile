@@ -14,12 +14,13 @@ GO_TOOLS := .venv/go/h2spec
 GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
 GO_CATALOG := .venv/go/catalog-client
+GO_PEER := .venv/go/controller-runtime-peer
 
 # The tests start many processes. Without bytecode each of them compiles all of Headway, and each of pytest's workers
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove world mutants crash lint type check bench bench-peers etcd any-etcd go-programs any-go schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,10 +94,10 @@ pythons: .venv/ready ## the same with other Pythons, the newest that is found (P
 
 ##@ Deeper
 # The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`.
-prove: .venv/ready any-etcd ## the simulation's kill rate, the state machines (FOR=600 SEED=2), and the long tests, which take the most time
+prove: .venv/ready any-etcd any-go ## half an hour: the simulation's kill rate, the state machines (FOR=600 SEED=2), and the long tests
 	$(BIN)/python -m tests.helpers.corpus
 	$(BIN)/python -m tests.stateful $(or $(FOR),600) $(or $(SEED),1)
-	$(BIN)/pytest -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
+	$(BIN)/pytest -n 3 --dist worksteal -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
 	  --timeout 3000 -o faulthandler_timeout=0 tests
 
 world: .venv/ready ## the whole engine under random faults, held to the contract at every step (FOR=60 SEED=2)
@@ -112,6 +113,9 @@ crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times
 
 bench: .venv/ready ## the numbers and their bounds, as a table and in benchmarks/results.json (QUICK=1: most of them, in three minutes)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+
+bench-peers: .venv/ready $(GO_PEER) ## the same work by Headway and by controller-runtime, in turn, as a table; needs Go
+	$(BIN)/python -m benchmarks.peers $(GO_PEER)
 
 ##@ Made things
 etcd: $(ETCD) ## the real etcd for the tests, of the version in tests/etcd/go.mod; needs Go, takes minutes once
@@ -141,6 +145,12 @@ $(GO_PROBE): tests/go/probe/main.go tests/go/probe/go.mod tests/go/probe/go.sum
 	@echo 'building the health probe for the tests'
 	@mkdir -p $(@D)
 	cd tests/go/probe && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
+	@touch $@
+
+$(GO_PEER): $(wildcard benchmarks/peers/controller_runtime/*)
+	@echo 'building the program on controller-runtime, which takes minutes once'
+	@mkdir -p $(@D)
+	cd benchmarks/peers/controller_runtime && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
 	@touch $@
 
 # Its stubs are generated each time: they are never older than the schema, and nobody has to read them in a review.

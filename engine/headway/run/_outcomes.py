@@ -54,8 +54,8 @@ class Outcomes:
         reconciling: Reconciling,
         *,
         timed_out: bool,
-    ) -> None:
-        """Handle the end of a reconcile that began at this time, by its result or its exception."""
+    ) -> float:
+        """Handle the end of a reconcile that began at this time, by its result or its exception. Return its end."""
         key, reasons, _, queued_at, attempt = dequeued
         if self._self_triggers.loops:
             self._self_triggers.ended(key, wrote=reconciling.wrote)
@@ -75,6 +75,9 @@ class Outcomes:
                 self._record(journal, dequeued, outcome, began, now, error, retry_after, reconciling)
             else:
                 what, type, of, revision = reason
+                if read == key:
+                    # Most reconciles read their own resource. The entry then keeps no tuple of its own in memory.
+                    read = key
                 values = (now, key, began, queued_at, attempt, what, type, of, revision, read_type, read)
                 runs = journal.runs
                 runs += values
@@ -92,6 +95,7 @@ class Outcomes:
         if self._reports_all or error is not None:
             self._report_reconcile(dequeued, id, outcome, began, error, retry_after, timed_out=timed_out)
         self._on_done()
+        return now
 
     def broke_off(
         self,

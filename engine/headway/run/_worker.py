@@ -116,11 +116,13 @@ class Worker:
         try:
             with trio.CancelScope() as scope:
                 late = False
+                # The end of the last reconcile, if it has just ended: then the next one begins at the same time.
+                ended: float | None = None
                 while dequeued is not None and not late:
                     if not (own_writes and outcomes.delayed(dequeued)):
                         key = dequeued.key
                         id = ResourceId(self._type, key[2], key[0], key[1])
-                        began, running = trio.current_time(), (dequeued, id)
+                        began, running = trio.current_time() if ended is None else ended, (dequeued, id)
                         if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
                         reconciling.key, reconciling.dequeued = key, dequeued
@@ -134,10 +136,11 @@ class Worker:
                         if late and error is None:
                             # The reconciler has caught the cancellation, or has not reached a checkpoint since.
                             error = self._timeout(id)
-                        outcomes.done(dequeued, id, began, result, error, reconciling, timed_out=late)
+                        ended = outcomes.done(dequeued, id, began, result, error, reconciling, timed_out=late)
                     in_a_row += 1
                     dequeued = self._queue.dequeue_nowait() if in_a_row % _IN_A_ROW else None
                     if dequeued is None:
+                        ended = None
                         dequeued = await self._queue.dequeue()
                         # If the deadline passes while the worker waits for a key, the scope is useless for that key.
                         late = scope.cancel_called
