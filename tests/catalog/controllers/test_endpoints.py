@@ -135,6 +135,20 @@ async def test_ep11_what_a_user_wrote_is_overwritten(shot: headway.testing.OneSh
     assert (found.data, found.metadata) == (ServiceEndpoints(), MARK)
 
 
+async def test_w14_each_write_carries_what_it_was_decided_by(shot: headway.testing.OneShot) -> None:
+    await shot.given(service("api", names=["api-1"]))
+    created = (await shot.reconcile("api")).written[0]
+    assert created.request.create_only
+    first = await endpoints(shot)
+    await shot.given(workload("api-1"))
+    changed = (await shot.reconcile("api")).written[0]
+    assert changed.request.resource.version == first.version
+    second = await endpoints(shot)
+    await shot.given(service("api"))
+    deleted = (await shot.reconcile("api")).written[0]
+    assert (deleted.request.id.uid, deleted.request.version) == (second.uid, second.version)
+
+
 async def test_w12_equal_endpoints_of_a_user_are_marked(shot: headway.testing.OneShot) -> None:
     await shot.given(service("api", names=["bar"]))
     await shot.given(SERVICE_ENDPOINTS.new("api", ServiceEndpoints()))
