@@ -192,6 +192,22 @@ async def test_ep12_endpoints_of_a_user_stay(shot: headway.testing.OneShot) -> N
     assert (await endpoints(shot)).data == by_hand()
 
 
+async def test_ep12_endpoints_that_a_user_marks_are_the_controllers(shot: headway.testing.OneShot) -> None:
+    await shot.given(service("api"))
+    await shot.reconcile("api")
+    await names(shot)
+    await shot.given(SERVICE_ENDPOINTS.new("api", by_hand(), metadata=MARK))
+    assert await names(shot) == ["api"]
+    assert await written(shot) == [("delete", "ServiceEndpoints")]
+
+
+async def test_creation_of_its_own_endpoints_concerns_no_service(shot: headway.testing.OneShot) -> None:
+    await shot.given(service("api", names=["bar"]))
+    await names(shot)
+    await shot.reconcile("api")
+    assert await names(shot) == []
+
+
 async def test_ep14_new_generation_of_the_service_writes_the_status_alone(shot: headway.testing.OneShot) -> None:
     await shot.given(service("api", names=["api-1"]), workload("api-1", identity="foo"))
     await shot.reconcile("api")
