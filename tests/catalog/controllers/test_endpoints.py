@@ -135,6 +135,20 @@ async def test_ep11_what_a_user_wrote_is_overwritten(shot: headway.testing.OneSh
     assert (found.data, found.metadata) == (ServiceEndpoints(), MARK)
 
 
+async def test_w14_each_write_carries_what_it_was_decided_by(shot: headway.testing.OneShot) -> None:
+    await shot.given(service("api", names=["api-1"]))
+    created = (await shot.reconcile("api")).written[0]
+    assert created.request.create_only
+    first = await endpoints(shot)
+    await shot.given(workload("api-1"))
+    changed = (await shot.reconcile("api")).written[0]
+    assert changed.request.resource.version == first.version
+    second = await endpoints(shot)
+    await shot.given(service("api"))
+    deleted = (await shot.reconcile("api")).written[0]
+    assert (deleted.request.id.uid, deleted.request.version) == (second.uid, second.version)
+
+
 async def test_w12_equal_endpoints_of_a_user_are_marked(shot: headway.testing.OneShot) -> None:
     await shot.given(service("api", names=["bar"]))
     await shot.given(SERVICE_ENDPOINTS.new("api", ServiceEndpoints()))
@@ -176,6 +190,22 @@ async def test_ep12_endpoints_of_a_user_stay(shot: headway.testing.OneShot) -> N
     await shot.given(SERVICE_ENDPOINTS.new("api", by_hand()))
     assert await written(shot) == [("status", "Service")]
     assert (await endpoints(shot)).data == by_hand()
+
+
+async def test_ep12_endpoints_that_a_user_marks_are_the_controllers(shot: headway.testing.OneShot) -> None:
+    await shot.given(service("api"))
+    await shot.reconcile("api")
+    await names(shot)
+    await shot.given(SERVICE_ENDPOINTS.new("api", by_hand(), metadata=MARK))
+    assert await names(shot) == ["api"]
+    assert await written(shot) == [("delete", "ServiceEndpoints")]
+
+
+async def test_creation_of_its_own_endpoints_concerns_no_service(shot: headway.testing.OneShot) -> None:
+    await shot.given(service("api", names=["bar"]))
+    await names(shot)
+    await shot.reconcile("api")
+    assert await names(shot) == []
 
 
 async def test_ep14_new_generation_of_the_service_writes_the_status_alone(shot: headway.testing.OneShot) -> None:

@@ -52,14 +52,20 @@ async def workload_is_ill(world: simulation.World) -> None:
 
 
 async def workload_comes_back(world: simulation.World) -> None:
-    """W-26: and it is changed, so that its health is outdated for a moment."""
     await world.client.apply(service("api", prefixes=["api-"], filter="metadata.color == red"))
     await world.client.apply(workload("api-1", metadata={"color": "red"}))
     await world.wait_idle()
     await world.client.delete(WORKLOAD.id("api-1"))
     await world.client.apply(workload("api-1", metadata={"color": "red"}, identity="foo"))
     await world.wait_idle()
-    await world.client.apply(workload("api-1", metadata={"color": "red"}, identity="bar"))
+
+
+async def workload_is_changed(world: simulation.World) -> None:
+    """W-26: its health is outdated for a moment."""
+    await world.client.apply(service("api", prefixes=["api-"]))
+    await world.client.apply(workload("api-1", identity="foo"))
+    await world.wait_idle()
+    await world.client.apply(workload("api-1", identity="bar"))
     await world.wait_idle()
 
 
@@ -69,6 +75,7 @@ SCENARIOS = [
     (ALONE, user_writes_the_endpoints),
     (WHOLE, workload_is_ill),
     (WHOLE, workload_comes_back),
+    (WHOLE, workload_is_changed),
 ]
 
 

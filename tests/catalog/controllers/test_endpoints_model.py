@@ -28,6 +28,7 @@ from catalog.messages import (
     WorkloadSelector,
 )
 from catalog.types import HEALTH_STATUS, NODE, NODE_HEALTH_STATUS, SERVICE, SERVICE_ENDPOINTS, WORKLOAD
+from headway.events import ignore
 from headway.protobuf import equal
 from tests.helpers.catalogs import node, with_controllers
 
@@ -73,7 +74,7 @@ def workloads(draw: st.DrawFn) -> headway.Resource[Workload]:
         identity=draw(st.sampled_from(["", "foo", "bar"])),
         dns=draw(st.sampled_from([None, DNSPolicy(weights=Weights(passing=3))])),
     )
-    metadata = draw(st.sampled_from([{}, {"color": "red"}, {"color": "blue"}]))
+    metadata = draw(st.sampled_from([{"color": "blue"}, {"color": "red"}, {}]))
     return WORKLOAD.new(draw(WORKLOADS), data, metadata=metadata)
 
 
@@ -84,9 +85,11 @@ def services(draw: st.DrawFn) -> headway.Resource[Service]:
         names=draw(st.lists(st.sampled_from(["api-1", "web", "nobody"]), max_size=2)),
     )
     if selector.prefixes or selector.names:
-        selector.filter = draw(st.sampled_from(sorted(FILTERS)))
+        selector.filter = draw(st.sampled_from([*sorted(FILTERS), "metadata.color == red"]))
     ports = [ServicePort(target_port=name, protocol=protocol) for name, protocol in draw(PORTS).items()]
-    return SERVICE.new(draw(SERVICES), Service(workloads=draw(st.sampled_from([selector, None])), ports=ports))
+    return SERVICE.new(
+        draw(SERVICES), Service(workloads=draw(st.sampled_from([selector, selector, selector, None])), ports=ports)
+    )
 
 
 def made(resources: st.SearchStrategy[headway.Resource[Any]]) -> st.SearchStrategy[Change]:
@@ -227,11 +230,17 @@ async def compare(client: headway.Client) -> None:
         assert equal(found.data, ServiceEndpoints(endpoints=wanted))
 
 
-@given(st.lists(st.tuples(CHANGES, st.booleans()), min_size=5, max_size=30))
-def test_end_state_is_a_function_of_the_inputs(changes: list[tuple[Change, bool]]) -> None:
+@given(
+    st.lists(made(workloads()), min_size=2, max_size=5),
+    st.lists(made(services()), min_size=1, max_size=3),
+    st.lists(st.tuples(CHANGES, st.booleans()), max_size=12),
+)
+def test_end_state_is_a_function_of_the_inputs(
+    first: list[Change], then: list[Change], changes: list[tuple[Change, bool]]
+) -> None:
     async def main() -> None:
-        async with headway.open_engine("memory:", APP, report=lambda _: None) as engine:
-            for change, waits in changes:
+        async with headway.open_engine("memory:", APP, report=ignore) as engine:
+            for change, waits in [(change, False) for change in (*first, *then)] + changes:
                 await change(engine.client)
                 if waits:
                     await engine.wait_idle()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 from catalog.checks.faults import Faults
@@ -105,8 +107,14 @@ def number(path: str, value: int, lowest: int, highest: int = HIGHEST_PORT) -> F
         yield f"{path} {value} must be from {lowest} to {highest}"
 
 
+@cache
+def _names(enum: type[IntEnum], lowest: int) -> Mapping[int, str]:
+    """Return the names of an enum's numbers from ``lowest`` on. Each endpoint of a service has several enums."""
+    return {int(each): each.name for each in enum if each >= lowest}
+
+
 def member(path: str, value: IntEnum, lowest: int = 0) -> Faults:
     """A number that the enum has is required."""
-    known = {int(each): each.name for each in type(value) if each >= lowest}
+    known = _names(type(value), lowest)
     if int(value) not in known:
         yield f"{path} {int(value)} is not supported: use one of {', '.join(known.values())}"

@@ -34,6 +34,25 @@ def health_changed(old: headway.Resource[Workload] | None, new: headway.Resource
     return health_of(old) != health_of(new) or is_outdated(old) != is_outdated(new)
 
 
+def is_not_made_here(
+    old: headway.Resource[ServiceEndpoints] | None, new: headway.Resource[ServiceEndpoints] | None
+) -> bool:
+    """Pass everything but the creation of endpoints with the mark.
+
+    This controller makes them, and nearly each of its reconciles at a start does. If another writer is faster for a
+    service with a selector, the reconcile that would have made them is still due, or fails and is tried again.
+    """
+    return old is not None or new is None or not _is_marked(new)
+
+
+def wrongly_marked(
+    found: headway.Resource[ServiceEndpoints], cache: headway.CacheReader
+) -> list[headway.Resource[ServiceEndpoints]]:
+    """Return endpoints that another writer has marked, although their service has no selector."""
+    service = cache.get(SERVICE, found.id._replace(type=SERVICE.name, uid=""))
+    return [found] if service is not None and not selects(service.data.workloads) and _is_marked(found) else []
+
+
 def endpoints_of(
     old: headway.Resource[Workload] | None, new: headway.Resource[Workload] | None, cache: headway.CacheReader
 ) -> list[headway.ResourceId]:
@@ -46,8 +65,9 @@ def endpoints_of(
 @app.controller(
     name="endpoint-manager",
     manages=SERVICE_ENDPOINTS,
-    when=headway.predicates.not_own_writes(),
+    when=headway.predicates.all_of(headway.predicates.not_own_writes(), is_not_made_here),
     watches=[
+        headway.watch(SERVICE_ENDPOINTS, wrongly_marked, when=headway.predicates.not_own_writes()),
         headway.watch(SERVICE, headway.mappers.same_name(), when=content_or_status(ENDPOINT_MANAGER)),
         headway.watch(
             WORKLOAD,
@@ -77,7 +97,7 @@ async def endpoints(rt: headway.Runtime, request: headway.Request[ServiceEndpoin
         return  # when they are gone, that change reconciles this key again
     selector = service.data.workloads
     if not selects(selector):
-        if present is not None and MARK.items() <= present.metadata.items():
+        if present is not None and _is_marked(present):
             await rt.client.delete(present, version=present.version)
         await write_status(rt, service, ENDPOINT_MANAGER, unmanaged())
         return
@@ -94,6 +114,10 @@ async def endpoints(rt: headway.Runtime, request: headway.Request[ServiceEndpoin
     await _write(rt, service, present, ServiceEndpoints(endpoints=found))
     identities = {endpoint.identity for endpoint in found if endpoint.identity}
     await write_status(rt, service, ENDPOINT_MANAGER, managed(identities, outdated))
+
+
+def _is_marked(endpoints: headway.Resource[ServiceEndpoints]) -> bool:
+    return MARK.items() <= endpoints.metadata.items()
 
 
 def _is_of_earlier(present: headway.Resource[ServiceEndpoints], service: headway.Resource[Service]) -> bool:
