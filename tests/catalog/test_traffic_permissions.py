@@ -172,6 +172,7 @@ async def test_identity_that_is_created_again_owns_new_permissions() -> None:
         assert (await shot.client.read(COMPUTED_TRAFFIC_PERMISSIONS, "api")).owner == second.id != first.id
 
 
+@pytest.mark.wide
 async def test_w4_restart_writes_nothing(tmp_path: Path) -> None:
     """In Consul a new leader writes default permissions first, because its memory of the links is empty."""
     store = f"sqlite:{tmp_path / 'catalog.db'}"
@@ -189,6 +190,7 @@ async def test_w4_restart_writes_nothing(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
+@pytest.mark.wide
 async def test_w18_status_of_a_partition_is_written_once_however_many_identities_it_has() -> None:
     async with running("traffic-permissions") as engine:
         for number in range(100):

@@ -103,6 +103,8 @@ async def compute_permissions(rt: headway.Runtime, request: headway.Request[Comp
             message = f"Unable to calculate new permission set for Workload identity {identity.name}"
             await write_status(rt, stored, KEY, [condition(NOT_COMPUTED, False, f"{message}, error details: {error}")])
         raise
+    if computed is None:
+        return
     for each in found:
         # All identities that it concerns see the same status, so only the first one writes it.
         await write_status(rt, each, KEY, [PROCESSED])
