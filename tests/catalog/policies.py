@@ -1,4 +1,4 @@
-"""What the tests of failover, traffic permissions and exported services share."""
+"""Helpers that the tests of failover, traffic permissions and exported services share."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ async def test_policy_that_is_created_again_waits_until_the_computed_one_of_the_
 
 
 async def test_w14_each_write_has_the_version_that_was_read() -> None:
-    """So a computed policy that somebody has changed meanwhile is not overwritten unseen. The first write creates."""
+    """A user's change of the computed policy is therefore never overwritten unseen. The first write only creates."""
     async with one_shot(APP, NAME) as shot:
         await shot.given(POLICY, *SERVICES)
         created = (await settled(shot, COMPUTED))[0].request

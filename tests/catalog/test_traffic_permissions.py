@@ -71,7 +71,7 @@ async def test_tp3_without_an_identity_nothing_is_computed() -> None:
 
 
 async def test_tp4_w3_collects_by_kind_and_then_by_name() -> None:
-    """Those of the identity come first, then those of the partition, then of the namespace; none of another tenancy."""
+    """The order is: identity, partition, namespace. Permissions of another tenancy are left out."""
     async with one_shot(APP, NAME) as shot:
         await shot.given(headway.PARTITION.new("lab"), headway.NAMESPACE.new("app"), IDENTITY)
         for name in ("b", "a"):
@@ -132,7 +132,7 @@ async def test_tp6_tp7_writes_the_computed_ones_and_then_the_statuses() -> None:
 
 @pytest.mark.wide
 async def test_tp7_refused_write_is_told_in_the_status_of_the_old_ones() -> None:
-    """And the error goes on, so that the key is tried again. When the write succeeds, the status is right again."""
+    """The error propagates, so that the key is tried again. After a write that succeeds, the status is right again."""
     async with one_shot(APP, NAME) as shot:
         await shot.given(IDENTITY)
         await settled(shot, API)

@@ -73,7 +73,7 @@ def _service_id(ref: headway.Reference) -> headway.ResourceId:
 def _by_target_port(
     policy: FailoverPolicy, id: headway.ResourceId, service: Service
 ) -> tuple[dict[str, FailoverConfig], list[headway.Condition]]:
-    """Return the configuration of each target port, and a condition for each key that is none's, in order of the keys.
+    """Return the configuration of each target port, and a condition for each key that finds no port of its own.
 
     If two keys mean one port, its target port wins over a virtual port.
     """

@@ -1,4 +1,4 @@
-"""Computed exports: the services of a partition that others may use, and who."""
+"""Computed exports: the exported services of a partition, and the peers that may use them."""
 
 from __future__ import annotations
 
