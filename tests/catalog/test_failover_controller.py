@@ -130,6 +130,23 @@ async def test_policy_that_is_created_again_waits_until_the_computed_one_of_the_
         assert (await shot.client.read(COMPUTED_FAILOVER_POLICY, "api")).owner == second.id != first.id
 
 
+async def test_policy_with_very_many_faults_has_a_status_that_a_store_accepts() -> None:
+    """The first 50 are reported, and a long name is cut off. Validation checks neither."""
+    async with one_shot(APP, NAME) as shot:
+        long = to("missing", "a")
+        assert long.destinations[0].ref is not None
+        long.destinations[0].ref.name = "n" * 70_000
+        many = {f"p{number}": to("a") for number in range(200)}
+        await shot.given(*SERVICES, FAILOVER_POLICY.new("api", policy(http=long, **many)))
+        await settled(shot, COMPUTED)
+        found = conditions(await shot.client.read(FAILOVER_POLICY, "api"), KEY)
+        assert [reason for _, _, reason, _ in found] == ["UnknownPort"] * 50
+        await shot.given(FAILOVER_POLICY.new("api", policy(http=long)))
+        await settled(shot, COMPUTED)
+        ((_, _, reason, message),) = conditions(await shot.client.read(FAILOVER_POLICY, "api"), KEY)
+        assert (reason, len(message)) == ("MissingDestinationService", 1000)
+
+
 async def test_w14_each_write_has_the_version_that_was_read() -> None:
     """A user's change of the computed policy is therefore never overwritten unseen. The first write only creates."""
     async with one_shot(APP, NAME) as shot:

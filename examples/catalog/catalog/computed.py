@@ -40,10 +40,14 @@ async def delete_computed(rt: headway.Runtime, stored: headway.Resource[T] | Non
         await rt.client.delete(stored, version=stored.version)
 
 
+_MESSAGE = 1000
+"""The most characters of a message. A store refuses a status with more than 64 KiB in all."""
+
+
 def condition(type: str, state: bool, message: str, reason: str = "") -> headway.Condition:
-    """Return a condition that is true or false."""
+    """Return a condition that is true or false. A message that quotes a very long name is cut off."""
     value = headway.ConditionState.TRUE if state else headway.ConditionState.FALSE
-    return headway.Condition(type=type, state=value, reason=reason, message=message)
+    return headway.Condition(type=type, state=value, reason=reason, message=message[:_MESSAGE])
 
 
 def id_text(id: headway.ResourceId) -> str:
