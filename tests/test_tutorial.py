@@ -53,7 +53,7 @@ def test_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path, start: Sta
     """They run in their order, with the server of step 6 in the background."""
     (tmp_path / "directory.py").write_text("\n".join(PYTHON))
     (tmp_path / "web.yaml").write_text(MANIFESTS)
-    # The programs of this environment. pytest is not told of the configuration of this repository.
+    # The programs of this environment.
     bin = Path(sys.executable).parent
     environment = os.environ | {"PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "engine")}
     environment.pop("PYTEST_CURRENT_TEST", None)

@@ -34,7 +34,7 @@ def destinations(config: FailoverConfig) -> list[tuple[str, str]]:
 
 
 def expected(policy: FailoverPolicy, services: Mapping[str, Service], own: str) -> tuple[dict[str, object], list[str]]:
-    """Return the destinations of each port and the names of the bound references: the end state, said plainly.
+    """Return the destinations of each port and the names of the bound references, computed in a plain way.
 
     All services are in one tenancy, no port has the name of another's number, and no key is signed.
     """

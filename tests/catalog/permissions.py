@@ -1,4 +1,4 @@
-"""Traffic permissions for the tests. Each permission tells by its sender which resource it comes from."""
+"""Traffic permissions for the tests. The sender of a permission is the name of its resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of failover, traffic permissions and exported services share."""
+"""Helpers that the tests of failover, traffic permissions and exported services share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from hypothesis import settings
+
 import catalog
 import headway
 from headway.testing import OneShot, Written
 
-Status = tuple[str, str, list[tuple[str, str, str, str]]]
+FEWER = settings(max_examples=max(6, settings().max_examples // 3))
+"""A third of the examples of the profile: each one opens an engine."""
 
 
 def alone(controller: str) -> headway.App:

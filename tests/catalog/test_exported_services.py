@@ -66,7 +66,7 @@ async def test_ex2_without_exports_the_computed_ones_are_deleted() -> None:
 
 
 async def test_ex3_each_kind_exports_the_services_of_its_scope() -> None:
-    """Those listed that exist, those of the namespace, or those of the partition. EX-4 is how Consul lists them."""
+    """Services are selected by name if they exist, by namespace, or by partition. EX-4 is their list in Consul."""
     async with one_shot(APP, NAME) as shot:
         await shot.given(*TENANCIES, *(SERVICE.new(name) for name in ("api", "web")))
         await shot.given(SERVICE.new("api", namespace="app"), SERVICE.new("api", partition="lab"))
@@ -92,13 +92,20 @@ async def test_ex5_a_service_has_the_consumers_of_all_its_exports_sorted() -> No
 
 
 async def test_ex6_services_are_in_the_order_of_their_texts_even_without_a_consumer() -> None:
-    """The text of a service has a dot between its partition and its namespace."""
+    """A text is partition.namespace/name, and a hyphen sorts before the slash."""
     async with one_shot(APP, NAME) as shot:
-        await shot.given(*TENANCIES, SERVICE.new("a-b"), SERVICE.new("a"), SERVICE.new("z", namespace="app"))
+        await shot.given(headway.NAMESPACE.new("app"), headway.NAMESPACE.new("app-b"))
+        for name, namespace in (("a", "default"), ("a-b", "default"), ("z", "app"), ("z", "app-b")):
+            await shot.given(SERVICE.new(name, namespace=namespace))
         await shot.given(from_partition("one"))
         await settled(shot, GLOBAL)
         found = await shot.client.read(COMPUTED_EXPORTED_SERVICES, "global")
-        assert list(listed(found.data).items()) == [("app/z", []), ("default/a", []), ("default/a-b", [])]
+        assert list(listed(found.data).items()) == [
+            ("app-b/z", []),
+            ("app/z", []),
+            ("default/a", []),
+            ("default/a-b", []),
+        ]
 
 
 async def test_ex7_without_a_matching_service_nothing_is_written_and_old_exports_are_deleted() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a failover policy: the facts FO-4 to FO-7 and FO-9 of Consul's controller, some done better."""
+"""The computation of a failover policy: the facts FO-4 to FO-7 and FO-9 of Consul's controller, some done better."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_fo9_key_that_is_no_port_of_the_service_is_left_out_and_reported() -> No
 
 
 def test_w2_conditions_are_in_a_fixed_order() -> None:
-    """By keys, then destination ports, then missing services, then sameness groups; each part is sorted."""
+    """The order is: keys, destination ports, missing services, sameness groups. Each part is sorted."""
     given = policy(
         zulu=to("other"),
         alpha=to("other"),

@@ -15,7 +15,7 @@ from catalog.messages import FailoverPolicy, Service
 from catalog.types import COMPUTED_FAILOVER_POLICY, FAILOVER_POLICY, SERVICE
 from headway.testing import simulation
 from tests.catalog.failovers import API, GRPC, HTTP, MESH, destinations, expected, policy, port, to
-from tests.catalog.policies import alone, conditions, running
+from tests.catalog.policies import FEWER, alone, conditions, running
 
 APP = alone("failover-policy")
 DESTINATIONS = policy(to("b", "a"), http=to("a", "b", port="grpc"))
@@ -65,22 +65,27 @@ POLICIES = st.builds(
     port_configs=st.dictionaries(st.sampled_from(["http", "9090", "web", "mesh", "none"]), CONFIGS, max_size=3),
 ).filter(lambda given: given.config is not None or bool(given.port_configs))
 CHANGES = st.lists(
-    st.tuples(st.sampled_from(NAMES), PORTS | POLICIES | st.sampled_from([SERVICE, FAILOVER_POLICY, None])), max_size=12
+    st.tuples(st.sampled_from(NAMES), PORTS | POLICIES | st.sampled_from([SERVICE, FAILOVER_POLICY]), st.booleans()),
+    min_size=6,
+    max_size=15,
 )
 
 
 @given(CHANGES)
-def test_end_state_follows_from_the_services_and_policies(changes: Sequence[tuple[str, object]]) -> None:
+@FEWER
+def test_end_state_follows_from_the_services_and_policies(changes: Sequence[tuple[str, object, bool]]) -> None:
     """Whatever has changed before, and whether the controller was idle between the changes."""
     trio.run(end_state, changes)
 
 
-async def end_state(changes: Sequence[tuple[str, object]]) -> None:
-    """Make the changes, and compare the computed policies with those that are expected. A None waits."""
+async def end_state(changes: Sequence[tuple[str, object, bool]]) -> None:
+    """Make the changes, and compare the computed policies with those that are expected."""
     with trio.fail_after(30):
         async with running("failover-policy") as engine:
-            for name, change in changes:
-                await _change(engine, name, change)
+            for name, change, waits in changes:
+                await _change(engine.client, name, change)
+                if waits:
+                    await engine.wait_idle()
             await engine.wait_idle()
             client = engine.client
             services = {each.name: each.data for each in await client.list(SERVICE)}
@@ -98,12 +103,11 @@ async def end_state(changes: Sequence[tuple[str, object]]) -> None:
                 assert conditions(made, KEY) == conditions(each, KEY)
 
 
-async def _change(engine: headway.Engine, name: str, change: object) -> None:
+async def _change(client: headway.Client, name: str, change: object) -> None:
     if isinstance(change, FailoverPolicy):
-        await engine.client.apply(FAILOVER_POLICY.new(name, change))
-    elif isinstance(change, headway.ResourceType):
-        await engine.client.delete(change.id(name))
+        await client.apply(FAILOVER_POLICY.new(name, change))
     elif isinstance(change, list):
-        await engine.client.apply(SERVICE.new(name, Service(ports=change)))
+        await client.apply(SERVICE.new(name, Service(ports=change)))
     else:
-        await engine.wait_idle()
+        assert isinstance(change, headway.ResourceType)
+        await client.delete(change.id(name))

@@ -71,7 +71,7 @@ async def test_tp3_without_an_identity_nothing_is_computed() -> None:
 
 
 async def test_tp4_w3_collects_by_kind_and_then_by_name() -> None:
-    """Those of the identity come first, then those of the partition, then of the namespace; none of another tenancy."""
+    """The order is: identity, partition, namespace. Permissions of another tenancy are left out."""
     async with one_shot(APP, NAME) as shot:
         await shot.given(headway.PARTITION.new("lab"), headway.NAMESPACE.new("app"), IDENTITY)
         for name in ("b", "a"):
@@ -132,7 +132,7 @@ async def test_tp6_tp7_writes_the_computed_ones_and_then_the_statuses() -> None:
 
 @pytest.mark.wide
 async def test_tp7_refused_write_is_told_in_the_status_of_the_old_ones() -> None:
-    """And the error goes on, so that the key is tried again. When the write succeeds, the status is right again."""
+    """The error propagates, so that the key is tried again. After a write that succeeds, the status is right again."""
     async with one_shot(APP, NAME) as shot:
         await shot.given(IDENTITY)
         await settled(shot, API)
@@ -172,6 +172,7 @@ async def test_identity_that_is_created_again_owns_new_permissions() -> None:
         assert (await shot.client.read(COMPUTED_TRAFFIC_PERMISSIONS, "api")).owner == second.id != first.id
 
 
+@pytest.mark.wide
 async def test_w4_restart_writes_nothing(tmp_path: Path) -> None:
     """In Consul a new leader writes default permissions first, because its memory of the links is empty."""
     store = f"sqlite:{tmp_path / 'catalog.db'}"
@@ -189,6 +190,7 @@ async def test_w4_restart_writes_nothing(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
+@pytest.mark.wide
 async def test_w18_status_of_a_partition_is_written_once_however_many_identities_it_has() -> None:
     async with running("traffic-permissions") as engine:
         for number in range(100):

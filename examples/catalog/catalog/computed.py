@@ -13,11 +13,11 @@ REFUSALS = (headway.errors.InvalidArgument, headway.errors.PermissionDenied, hea
 """The errors of a write that fails again unless somebody changes something."""
 
 
-async def write_computed(rt: headway.Runtime, wanted: headway.Resource[T]) -> headway.Resource[T]:
+async def write_computed(rt: headway.Runtime, wanted: headway.Resource[T]) -> headway.Resource[T] | None:
     """Store a computed resource if it differs from the cached one, and return it as stored.
 
-    A resource of another owner is deleted first, because an owner cannot change: the old one may have had the same
-    name.
+    If the cached one belongs to an earlier incarnation of the owner, return None: it is being deleted, and that change
+    reconciles its key again. One that a user has made, without this owner, is replaced, because an owner cannot change.
 
     Raises:
         Conflict: the resource has changed since it was cached. Let the error propagate, so that the key is reconciled
@@ -25,6 +25,8 @@ async def write_computed(rt: headway.Runtime, wanted: headway.Resource[T]) -> he
     """
     stored = rt.cache.get(wanted.type, wanted.id)
     if stored is not None and stored.owner != wanted.owner:
+        if stored.owner is not None and wanted.owner is not None and stored.owner.key == wanted.owner.key:
+            return None
         await rt.client.delete(stored, version=stored.version)
         stored = None
     if stored is None:
@@ -38,10 +40,14 @@ async def delete_computed(rt: headway.Runtime, stored: headway.Resource[T] | Non
         await rt.client.delete(stored, version=stored.version)
 
 
+_MESSAGE = 1000
+"""The most characters of a message. A store refuses a status with more than 64 KiB in all."""
+
+
 def condition(type: str, state: bool, message: str, reason: str = "") -> headway.Condition:
-    """Return a condition that is true or false."""
+    """Return a condition that is true or false. A message that quotes a very long name is cut off."""
     value = headway.ConditionState.TRUE if state else headway.ConditionState.FALSE
-    return headway.Condition(type=type, state=value, reason=reason, message=message)
+    return headway.Condition(type=type, state=value, reason=reason, message=message[:_MESSAGE])
 
 
 def id_text(id: headway.ResourceId) -> str:

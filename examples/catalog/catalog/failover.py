@@ -26,6 +26,9 @@ def accepted(reason: str, message: str) -> headway.Condition:
     return condition("accepted", reason == "Ok", message, reason)
 
 
+_MOST = 50
+"""The most conditions of a policy. A store refuses a status with more than 100 conditions, or with too much text."""
+
 OK = accepted("Ok", "failover policy was accepted")
 MISSING_SERVICE = accepted("MissingService", "service for failover policy does not exist")
 
@@ -35,7 +38,8 @@ def compute(
 ) -> tuple[ComputedFailoverPolicy, list[headway.Condition]]:
     """Return the computed policy of a service, and the conditions that say what is wrong with the policy.
 
-    Everything is in a fixed order, so that the same input always gives the same result.
+    Everything is in a fixed order, so that the same input always gives the same result. Of many faults, the first 50
+    are reported.
     """
     by_port, conditions = _by_target_port(policy, id, service)
     found = {each: find(each) for each in service_ids(destinations(None, by_port))}
@@ -55,7 +59,7 @@ def compute(
         conditions.append(accepted("MissingSamenessGroup", text))
     bound = sorted({id, *found}, key=lambda each: each.key)
     data = ComputedFailoverPolicy(port_configs=computed, bound_references=[each.reference() for each in bound])
-    return data, conditions or [OK]
+    return data, conditions[:_MOST] or [OK]
 
 
 def service_ids(named: Iterable[FailoverDestination]) -> list[headway.ResourceId]:
@@ -73,7 +77,7 @@ def _service_id(ref: headway.Reference) -> headway.ResourceId:
 def _by_target_port(
     policy: FailoverPolicy, id: headway.ResourceId, service: Service
 ) -> tuple[dict[str, FailoverConfig], list[headway.Condition]]:
-    """Return the configuration of each target port, and a condition for each key that is none's, in order of the keys.
+    """Return the configuration of each target port, and a condition for each key that finds no port of its own.
 
     If two keys mean one port, its target port wins over a virtual port.
     """

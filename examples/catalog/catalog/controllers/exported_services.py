@@ -1,4 +1,4 @@
-"""Computed exports: the services of a partition that others may use, and who."""
+"""Computed exports: the exported services of a partition, and the peers that may use them."""
 
 from __future__ import annotations
 
@@ -84,8 +84,9 @@ async def compute_exports(rt: headway.Runtime, request: headway.Request[Computed
         if stored is not None:
             await write_status(rt, stored, KEY, [condition(COMPUTED, False, str(error))])
         raise
-    done = condition(COMPUTED, True, "Exported services have been computed")
-    await write_status(rt, computed, KEY, [done, *missing_groups(groups)])
+    if computed is not None:
+        done = condition(COMPUTED, True, "Exported services have been computed")
+        await write_status(rt, computed, KEY, [done, *missing_groups(groups)])
 
 
 def exported(cache: headway.CacheReader, export: headway.Resource[Any]) -> Iterable[headway.ResourceId]:

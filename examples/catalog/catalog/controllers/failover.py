@@ -68,5 +68,6 @@ async def compute_failover(rt: headway.Runtime, request: headway.Request[Compute
         policy.name, data, partition=policy.id.partition, namespace=policy.id.namespace, owner=policy
     )
     computed = await write_computed(rt, wanted)
-    await write_status(rt, policy, KEY, conditions)
-    await write_status(rt, computed, KEY, conditions)
+    if computed is not None:
+        await write_status(rt, policy, KEY, conditions)
+        await write_status(rt, computed, KEY, conditions)

@@ -59,7 +59,7 @@ IDENTITIES = headway.indexes.by(WORKLOAD_IDENTITY, "tenancy", _units)
     when=predicates.not_own_writes(),
     watches=[
         headway.watch(WORKLOAD_IDENTITY, mappers.same_name(), when=content_or_status(KEY)),
-        # It is asked for the old and the new state, so permissions that move concern both identities.
+        # Called with the old and the new state: if permissions move, both identities are reconciled.
         headway.watch(TRAFFIC_PERMISSIONS, mappers.reference(_identity), when=content_or_status(KEY)),
         headway.watch(
             NAMESPACE_TRAFFIC_PERMISSIONS,
@@ -103,8 +103,10 @@ async def compute_permissions(rt: headway.Runtime, request: headway.Request[Comp
             message = f"Unable to calculate new permission set for Workload identity {identity.name}"
             await write_status(rt, stored, KEY, [condition(NOT_COMPUTED, False, f"{message}, error details: {error}")])
         raise
+    if computed is None:
+        return
     for each in found:
-        # All identities that it concerns see the same status, so only the first one writes it.
+        # Every identity of these permissions computes the same status, so only the first reconcile writes it.
         await write_status(rt, each, KEY, [PROCESSED])
     some = "no" if computed.data.is_default else "new"
     message = f"Workload identity {identity.name} has {some} permissions"
