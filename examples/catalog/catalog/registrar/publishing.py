@@ -39,26 +39,26 @@ class Publisher:
         """Write now, after every change, and every `SYNC` seconds."""
         retry = _FIRST_RETRY
         while True:
-            seen = self._watched.number
-            until = trio.current_time() + SYNC
+            seen, now = self._watched.number, trio.current_time()
+            until, is_due = now + SYNC, self._watched.deregister_at <= now
             try:
-                await self._write()
+                await self._write(deregister=is_due)
             except headway.HeadwayError as error:
                 print(f"{self._wanted.name}: {error}; again in {retry:.1f} s", flush=True)
                 until = trio.current_time() + retry * random.uniform(0.5, 1)
                 retry = min(2 * retry, _LONGEST_RETRY)
             else:
                 retry = _FIRST_RETRY
-                if self._watched.deregister_at > trio.current_time():
+                if not is_due:
                     until = min(until, self._watched.deregister_at)
             with trio.move_on_at(until):
                 await self._watched.wait_changed(seen)
 
-    async def _write(self) -> None:
+    async def _write(self, *, deregister: bool) -> None:
         if not self._watched.known:
             return
         stored = await self._client.get(WORKLOAD, self._wanted.id)
-        if self._watched.deregister_at <= trio.current_time():
+        if deregister:
             if stored is not None and stored.metadata.get(marks.REGISTRAR) == self._registrar:
                 await self._client.delete(stored, version=stored.version)
                 print(f"{stored.name}: deregistered, after it was critical for too long", flush=True)
