@@ -2,13 +2,13 @@
 
 `endpoints` measures the processor time from opening an engine on a store with services of 10 workloads each, which no
 controller has seen yet, until all endpoints are current. Each workload gets its health, and each service its endpoints
-with the health of all 10, and its status. Against: 300 µs for each workload, so 30 s for 100,000 workloads. This is the
-bound that the program must keep, so the row is no comparison of two programs.
+with the health of all 10, and its status. Against: 300 µs for each workload, so 30 s for 100,000 workloads. The
+program must keep this bound: the row compares no other program.
 
 `health_change` measures how long the change of one workload's health takes to reach the endpoints of its service, from
-before the write of its HealthStatus until a watcher of the endpoints has it. 100 workloads change each second. The time
-is that of the change at the 99th percentile; it includes the write, and the controllers of workload health and of
-endpoints with their writes. Against: 20 ms, the bound that a change must keep.
+before the write of its HealthStatus until a watcher of the endpoints has it. 100 workloads change each second. The figure
+is the 99th percentile. It includes the write, and the controllers of workload health and of endpoints with their
+writes. Against: 20 ms, the bound that a change must keep.
 
 `big_service` measures the processor time of the same change for a service with 10,000 workloads, for each of them: its
 endpoints are computed as a whole, and written once. Against: the same for a service with a tenth of the workloads.

@@ -216,15 +216,15 @@ async def compare(client: headway.Client) -> None:
     assert present.keys() <= {service.name for service in stored["Service"]}
     for service in stored["Service"]:
         selector = service.data.workloads
-        told = reasons(service, "consul.io/endpoint-manager")
+        found_reasons = reasons(service, "consul.io/endpoint-manager")
         found = present.get(service.name)
         if selector is None or not (selector.names or selector.prefixes):
-            assert told == ["SelectorNotFound"]
+            assert found_reasons == ["SelectorNotFound"]
             assert found is None or found.metadata == {}
             continue
         wanted = expected.endpoints(service.data)
         bound = any(endpoint.identity for endpoint in wanted)
-        assert told == ["SelectorFound", "WorkloadIdentitiesFound" if bound else "NoWorkloadIdentitiesFound"]
+        assert found_reasons == ["SelectorFound", "WorkloadIdentitiesFound" if bound else "NoWorkloadIdentitiesFound"]
         assert found is not None
         assert (found.owner, found.metadata) == (service.id, MARK)
         assert equal(found.data, ServiceEndpoints(endpoints=wanted))

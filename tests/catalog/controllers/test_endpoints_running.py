@@ -96,7 +96,7 @@ async def test_w13_endpoints_of_an_earlier_service_are_waited_for_without_a_fail
         await pause_controller(engine.client, reaper)
         await failed.after(engine.client.delete(earlier))
         later = await failed.after(engine.client.apply(service("api", names=["nobody"])))
-        # A write would be lost with them, and a status would tell of endpoints that are not there.
+        # A write would be lost with them, and a status would describe endpoints that are gone.
         assert len((await engine.client.read(SERVICE_ENDPOINTS, "api")).data.endpoints) == 1
         assert (await engine.client.read(SERVICE, "api")).status == {}
         await resume_controller(engine.client, reaper)

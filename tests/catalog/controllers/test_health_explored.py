@@ -54,7 +54,7 @@ async def check_comes_and_goes(world: simulation.World) -> None:
 
 
 async def node_gets_its_health_later(world: simulation.World) -> None:
-    """W-8: the workload is there before its node, and before the node has a health."""
+    """W-8: the workload exists before its node, and before the node has a health."""
     await world.client.apply(workload("api", node="node-1"))
     await world.wait_idle()
     await world.client.apply(node("node-1"))
