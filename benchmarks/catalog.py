@@ -6,8 +6,8 @@ with the health of all 10, and its status. Against: 300 µs for each workload, s
 program must keep this bound: the row compares no other program.
 
 `health_change` measures how long the change of one workload's health takes to reach the endpoints of its service, from
-before the write of its HealthStatus until a watcher of the endpoints has it. 100 workloads change each second. The figure
-is the 99th percentile. It includes the write, and the controllers of workload health and of endpoints with their
+before the write of its HealthStatus until a watcher of the endpoints receives it. 100 workloads change each second. The
+figure is the 99th percentile. It includes the write, and the controllers of workload health and of endpoints with their
 writes. Against: 20 ms, the bound that a change must keep.
 
 `big_service` measures the processor time of the same change for a service with 10,000 workloads, for each of them: its

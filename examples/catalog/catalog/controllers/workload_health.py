@@ -80,7 +80,7 @@ async def workload_health(rt: headway.Runtime, request: headway.Request[Workload
 
 
 def health_of_node(node: headway.Resource[Node] | None) -> Health | None:
-    """Return the health in a node's status, or None if the controller of nodes has written none yet. A missing node is critical.
+    """Return the health in a node's status, or None if it has no status yet. A missing node is critical.
 
     Raises:
         PermanentFailure: the status has no known health.
