@@ -35,6 +35,8 @@ START_LIMIT = 300e-6
 CHANGE_LIMIT = 0.02
 """The seconds that a change may take."""
 
+_PATIENCE = 600.0
+"""The seconds after which a controller that never becomes idle fails the row."""
 _INTERVAL = 0.01
 _CHANGES = 500
 _BIG_CHANGES = 3
@@ -59,7 +61,8 @@ async def _until_current(services: int) -> float:
     begin = time.process_time()
     # As `headway serve` does by default.
     async with headway.open_engine(backend, app, report=ignore, gc_freeze=True) as engine:
-        await engine.wait_idle()
+        with trio.fail_after(_PATIENCE):
+            await engine.wait_idle()
         end = time.process_time()
         for endpoints in await engine.client.list(SERVICE_ENDPOINTS):
             healths = [each.health_status for each in endpoints.data.endpoints]
@@ -88,7 +91,8 @@ async def _changes(services: int) -> float:
         headway.open_engine(backend, app, report=ignore, gc_freeze=True) as engine,
         trio.open_nursery() as nursery,
     ):
-        await engine.wait_idle()
+        with trio.fail_after(_PATIENCE):
+            await engine.wait_idle()
         await nursery.start(_look, engine, begun, taken, number)
         first = trio.current_time()
         for change in range(number):
@@ -141,7 +145,8 @@ async def _big_change(workloads: int) -> float:
     """Return the seconds of processor time of one change of health in a service with this many workloads."""
     backend = await filled(1, workloads)
     async with headway.open_engine(backend, app, report=ignore, gc_freeze=True) as engine:
-        await engine.wait_idle()
+        with trio.fail_after(_PATIENCE):
+            await engine.wait_idle()
         before = backend.position.revision
         begin = time.process_time()
         for number in range(_BIG_CHANGES):
