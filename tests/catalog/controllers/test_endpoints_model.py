@@ -231,9 +231,9 @@ async def compare(client: headway.Client) -> None:
 
 
 @given(
-    st.lists(made(workloads()), min_size=2, max_size=5),
-    st.lists(made(services()), min_size=1, max_size=3),
-    st.lists(st.tuples(CHANGES, st.booleans()), max_size=12),
+    st.lists(made(workloads()), min_size=2, max_size=4),
+    st.lists(made(services()), min_size=1, max_size=2),
+    st.lists(st.tuples(CHANGES, st.booleans()), max_size=8),
 )
 def test_end_state_is_a_function_of_the_inputs(
     first: list[Change], then: list[Change], changes: list[tuple[Change, bool]]

@@ -70,9 +70,8 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.parametrize(("app", "scenario"), [SCENARIOS[1], SCENARIOS[2]], ids=["node", "workload"])
-def test_order_and_pace_leave_no_trace(app: simulation.MakeApp, scenario: simulation.Scenario) -> None:
-    simulation.explore(app, scenario, plan="none")
+def test_order_and_pace_leave_no_trace() -> None:
+    simulation.explore(OF_BOTH, workload_moves, plan="none")
 
 
 @pytest.mark.wide
