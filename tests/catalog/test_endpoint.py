@@ -1,4 +1,4 @@
-"""EP-5 to EP-9: the endpoint that a workload is to a service."""
+"""EP-5 to EP-9: conversion of workloads to endpoints of a service."""
 
 from __future__ import annotations
 

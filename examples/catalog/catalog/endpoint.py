@@ -1,4 +1,4 @@
-"""The endpoint that a workload is to a service."""
+"""Conversion of workloads to endpoints of a service."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def endpoint_of(workload: headway.Resource[Workload], ports: Iterable[ServicePor
 
 
 def health_of(workload: headway.Resource[Workload]) -> Health:
-    """Return the health that the status of a workload tells. Without one that is known, the workload is critical."""
+    """Return the health in the status of a workload. Without a known one, the workload is critical."""
     condition = find_healthy(workload.status.get(WORKLOAD_HEALTH))
     health = None if condition is None else named_health(condition.reason)
     return Health.HEALTH_CRITICAL if health is None else health
 
 
 def is_outdated(workload: headway.Resource[Workload]) -> bool:
-    """Return True if the status of a workload tells the health that it had before it was changed."""
+    """Return True if the status of a workload belongs to an earlier generation of it."""
     status = workload.status.get(WORKLOAD_HEALTH)
     return status is not None and status.observed_generation != workload.generation
 

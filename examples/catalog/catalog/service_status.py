@@ -1,4 +1,4 @@
-"""The status of a service, which tells whether its endpoints are managed, and what is known of them."""
+"""The conditions of a service."""
 
 from __future__ import annotations
 

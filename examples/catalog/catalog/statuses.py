@@ -1,4 +1,4 @@
-"""The statuses that controllers write and read: their changes, and the health in them."""
+"""Writing statuses, and reading the health in them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headway.protobuf import Payload
 T = TypeVar("T", bound=Payload)
 
 NODE_HEALTH = "consul.io/node-health"
-"""The key of the status of a node that tells its health."""
+"""The key of the status with the health of a node."""
 WORKLOAD_HEALTH = "consul.io/workload-health"
-"""The key of the status of a workload that tells its health."""
+"""The key of the status with the health of a workload."""
 ENDPOINT_MANAGER = "consul.io/endpoint-manager"
-"""The key of the status of a service that tells whether its endpoints are managed."""
+"""The key of the status of a service, and the mark of the endpoints that its controller writes."""
 
 HEALTHY = "healthy"
-"""The type of the condition that tells the health of a node or a workload. Its reason is the name of the health."""
+"""The type of the condition with the health of a node or a workload. Its reason is the name of the health."""
 
 
 def content_or_status(key: str) -> headway.mapper.Predicate[Any]:
@@ -53,7 +53,7 @@ def healthy_condition(health: Health, message: str) -> headway.Condition:
 
 
 def find_healthy(status: headway.Status | None) -> headway.Condition | None:
-    """Return the condition that tells the health, or None."""
+    """Return the condition `healthy`, or None."""
     return next((each for each in status.conditions if each.type == HEALTHY), None) if status is not None else None
 
 

@@ -169,7 +169,7 @@ async def test_finalizers_of_endpoints_stay(shot: headway.testing.OneShot) -> No
     await shot.given(service("api", names=["api-1"]), workload("api-1"))
     await shot.reconcile("api")
     assert (await endpoints(shot)).finalizers == {"mine"}
-    # While they wait for the finalizer they cannot be written, which is no failure.
+    # Endpoints that wait for a finalizer cannot be written. The reconcile succeeds anyway.
     await shot.client.delete(await endpoints(shot))
     await shot.given(service("api", names=["bar"]))
     assert await written(shot) == []
@@ -283,15 +283,15 @@ async def test_w13_endpoints_of_an_earlier_service_are_waited_for(shot: headway.
     assert (await endpoints(shot)).owner == (await shot.client.read(SERVICE, "api")).id
 
 
-async def test_w26_outdated_health_is_kept_and_told(shot: headway.testing.OneShot) -> None:
+async def test_w26_outdated_health_is_kept_and_reported(shot: headway.testing.OneShot) -> None:
     _, api = await shot.given(service("api", prefixes=["api"]), workload("api-1"))
     await set_health(shot, api, "HEALTH_WARNING")
     await shot.reconcile("api")
     (moved,) = await shot.given(workload("api-1", node="elsewhere"))
     assert await written(shot) == [("status", "Service")]
     assert (await endpoints(shot)).data.endpoints[0].health_status is WARNING
-    told = 'The health of these workloads was determined before they changed: "api-1".'
-    assert await status(shot) == [MANAGED, UNBOUND, ("HealthCurrent", "FALSE", "WorkloadsChanged", told)]
+    message = 'The health of these workloads was determined before they changed: "api-1".'
+    assert await status(shot) == [MANAGED, UNBOUND, ("HealthCurrent", "FALSE", "WorkloadsChanged", message)]
     await names(shot)
     await set_health(shot, moved, "HEALTH_WARNING")
     assert await names(shot) == ["api"]
@@ -305,5 +305,5 @@ async def test_w26_only_a_few_outdated_workloads_are_named(shot: headway.testing
         await set_health(shot, await shot.client.read(WORKLOAD, each.name), "HEALTH_PASSING")
     await shot.given(*(workload(f"api-{n:02}", identity="new") for n in range(12)))
     await shot.reconcile("api")
-    (told,) = (message for type, _, _, message in await status(shot) if type == "HealthCurrent")
-    assert told.endswith('api-08,api-09" and 2 more.')
+    (message,) = (text for type, _, _, text in await status(shot) if type == "HealthCurrent")
+    assert message.endswith('api-08,api-09" and 2 more.')

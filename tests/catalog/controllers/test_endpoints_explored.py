@@ -79,9 +79,8 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.parametrize(("app", "scenario"), [SCENARIOS[1]], ids=["service"])
-def test_order_and_pace_leave_no_trace(app: simulation.MakeApp, scenario: simulation.Scenario) -> None:
-    simulation.explore(app, scenario, plan="none")
+def test_order_and_pace_leave_no_trace() -> None:
+    simulation.explore(ALONE, service_comes_back, plan="none")
 
 
 @pytest.mark.wide

@@ -216,24 +216,24 @@ async def compare(client: headway.Client) -> None:
     assert present.keys() <= {service.name for service in stored["Service"]}
     for service in stored["Service"]:
         selector = service.data.workloads
-        told = reasons(service, "consul.io/endpoint-manager")
+        found_reasons = reasons(service, "consul.io/endpoint-manager")
         found = present.get(service.name)
         if selector is None or not (selector.names or selector.prefixes):
-            assert told == ["SelectorNotFound"]
+            assert found_reasons == ["SelectorNotFound"]
             assert found is None or found.metadata == {}
             continue
         wanted = expected.endpoints(service.data)
         bound = any(endpoint.identity for endpoint in wanted)
-        assert told == ["SelectorFound", "WorkloadIdentitiesFound" if bound else "NoWorkloadIdentitiesFound"]
+        assert found_reasons == ["SelectorFound", "WorkloadIdentitiesFound" if bound else "NoWorkloadIdentitiesFound"]
         assert found is not None
         assert (found.owner, found.metadata) == (service.id, MARK)
         assert equal(found.data, ServiceEndpoints(endpoints=wanted))
 
 
 @given(
-    st.lists(made(workloads()), min_size=2, max_size=5),
-    st.lists(made(services()), min_size=1, max_size=3),
-    st.lists(st.tuples(CHANGES, st.booleans()), max_size=12),
+    st.lists(made(workloads()), min_size=2, max_size=4),
+    st.lists(made(services()), min_size=1, max_size=2),
+    st.lists(st.tuples(CHANGES, st.booleans()), max_size=8),
 )
 def test_end_state_is_a_function_of_the_inputs(
     first: list[Change], then: list[Change], changes: list[tuple[Change, bool]]

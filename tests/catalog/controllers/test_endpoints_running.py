@@ -61,14 +61,14 @@ async def test_w10_new_service_has_its_endpoints_and_its_status_written_once() -
         services: list[str] = []
         nursery.start_soon(note_states, engine, SERVICE_ENDPOINTS, endpoints)
         nursery.start_soon(note_states, engine, SERVICE, services)
-        for number in range(20):
+        for number in range(5):
             await engine.client.apply(service(f"api{number}", prefixes=["api-"]))
             await engine.wait_idle()
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     # A service is stored once by its user, and once with its status.
-    assert len(services) == 40
-    assert len(endpoints) == 20
+    assert len(services) == 10
+    assert len(endpoints) == 5
     assert failed == []
 
 
@@ -96,7 +96,7 @@ async def test_w13_endpoints_of_an_earlier_service_are_waited_for_without_a_fail
         await pause_controller(engine.client, reaper)
         await failed.after(engine.client.delete(earlier))
         later = await failed.after(engine.client.apply(service("api", names=["nobody"])))
-        # A write would be lost with them, and a status would tell of endpoints that are not there.
+        # A write would be lost with them, and a status would describe endpoints that are gone.
         assert len((await engine.client.read(SERVICE_ENDPOINTS, "api")).data.endpoints) == 1
         assert (await engine.client.read(SERVICE, "api")).status == {}
         await resume_controller(engine.client, reaper)

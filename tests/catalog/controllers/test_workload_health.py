@@ -147,7 +147,9 @@ async def test_w8_node_without_health_leaves_the_status_as_it_was_without_an_err
         (headway.Condition(type="healthy", state=headway.ConditionState.FALSE, reason="ILL"), "unknown health 'ILL'"),
     ],
 )
-async def test_wh3_wh5_status_that_tells_no_health_fails_until_it_changes(given: headway.Condition, error: str) -> None:
+async def test_wh3_wh5_status_without_a_known_health_fails_until_it_changes(
+    given: headway.Condition, error: str
+) -> None:
     async with headway.testing.one_shot(catalog.app, "workload-health") as shot:
         await shot.given(node("node-1"), workload("api", node="node-1"))
         await set_node_health(shot, "node-1", given)

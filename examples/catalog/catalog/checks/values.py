@@ -64,7 +64,7 @@ def workload_host(path: str, value: str) -> Faults:
                 f"{path} {quoted(value)} is not a Unix socket: use at most {LONGEST_SOCKET} bytes without a NUL, "
                 "such as 'unix:///run/api.sock'"
             )
-    elif not _is_ip(value) and not is_dns_name(value):
+    elif not is_dns_name(value) and not _is_ip(value):
         yield (
             f"{path} {quoted(value)} is not a host: use an IP address, a DNS name or a Unix socket, such as "
             "'10.0.0.1', 'api.example.com' or 'unix:///run/api.sock'"
@@ -75,7 +75,7 @@ def node_host(path: str, value: str) -> Faults:
     """An IP address or a DNS name is required."""
     if not value:
         yield f"{path} is required, such as '10.0.0.1'"
-    elif not _is_ip(value) and not is_dns_name(value):
+    elif not is_dns_name(value) and not _is_ip(value):
         yield (
             f"{path} {quoted(value)} is not the host of a node: use an IP address or a DNS name, such as '10.0.0.1' "
             "or 'node-1.example.com'"

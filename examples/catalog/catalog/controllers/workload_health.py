@@ -80,10 +80,10 @@ async def workload_health(rt: headway.Runtime, request: headway.Request[Workload
 
 
 def health_of_node(node: headway.Resource[Node] | None) -> Health | None:
-    """Return the health that a node's status tells, or None if it has no status yet. A missing node is critical.
+    """Return the health in a node's status, or None if it has no status yet. A missing node is critical.
 
     Raises:
-        PermanentFailure: the status is not one that the controller of nodes writes.
+        PermanentFailure: the status has no known health.
     """
     if node is None:
         return Health.HEALTH_CRITICAL
