@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
 import catalog
 import headway
-from headway.testing import OneShot, Written
+from headway.testing import OneShot, Written, simulation
 
 FEWER = settings(max_examples=max(6, settings().max_examples // 3))
 """A third of the examples of the profile: each one opens an engine."""
+
+
+def explored(app: headway.App, scenario: simulation.Scenario, *, processes: int = 1) -> Callable[[], None]:
+    """Return the test that tries every fault in a scenario: a wide one in one process, a deep one in two.
+
+    It takes up to half a minute of processor time in one process, and a minute and a half in two.
+    """
+    test = simulation.explored(app, processes=processes, seconds=60.0 * processes)(scenario)
+    mark = pytest.mark.wide if processes == 1 else pytest.mark.deep
+    marked: Callable[[], None] = mark(pytest.mark.timeout(300)(test))
+    return marked
 
 
 def alone(controller: str) -> headway.App:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +20,7 @@ from catalog.types import (
 )
 from headway.testing import simulation
 from tests.catalog.exports import from_namespace, from_partition, listed, of_services
-from tests.catalog.policies import FEWER, alone, conditions, running
+from tests.catalog.policies import FEWER, alone, conditions, explored, running
 
 APP = alone("exported-services")
 
@@ -54,8 +53,11 @@ async def a_partition_exports_its_services(world: simulation.World) -> None:
 
 
 test_services_and_exports_without_faults = simulation.explored(APP, plan="none")(services_and_exports_come_and_go)
-test_services_and_exports_come_and_go = pytest.mark.wide(simulation.explored(APP)(services_and_exports_come_and_go))
-test_a_partition_exports_its_services = pytest.mark.wide(simulation.explored(APP)(a_partition_exports_its_services))
+test_services_and_exports_come_and_go_with_a_second_process = explored(
+    APP, services_and_exports_come_and_go, processes=2
+)
+test_services_and_exports_come_and_go = explored(APP, services_and_exports_come_and_go)
+test_a_partition_exports_its_services = explored(APP, a_partition_exports_its_services)
 
 NAMES, SPACES = st.sampled_from(["a", "b"]), st.sampled_from(["default", "app"])
 PEERS = st.lists(st.sampled_from(["north", "east"]), unique=True, max_size=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from catalog.messages import FailoverPolicy, Service
 from catalog.types import COMPUTED_FAILOVER_POLICY, FAILOVER_POLICY, SERVICE
 from headway.testing import simulation
 from tests.catalog.failovers import API, GRPC, HTTP, MESH, destinations, expected, policy, port, to
-from tests.catalog.policies import FEWER, alone, conditions, running
+from tests.catalog.policies import FEWER, alone, conditions, explored, running
 
 APP = alone("failover-policy")
 DESTINATIONS = policy(to("b", "a"), http=to("a", "b", port="grpc"))
@@ -47,8 +46,9 @@ async def policy_changes(world: simulation.World) -> None:
 
 
 test_services_come_and_go_without_faults = simulation.explored(APP, plan="none")(services_come_and_go)
-test_services_come_and_go = pytest.mark.wide(simulation.explored(APP)(services_come_and_go))
-test_policy_changes = pytest.mark.wide(simulation.explored(APP)(policy_changes))
+test_services_come_and_go_with_a_second_process = explored(APP, services_come_and_go, processes=2)
+test_services_come_and_go = explored(APP, services_come_and_go)
+test_policy_changes = explored(APP, policy_changes)
 
 NAMES = ("a", "b", "c")
 CONFIGS = st.builds(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +19,7 @@ from catalog.types import (
 )
 from headway.testing import simulation
 from tests.catalog.permissions import in_namespace, in_partition, senders, to_identity
-from tests.catalog.policies import FEWER, alone, conditions, running
+from tests.catalog.policies import FEWER, alone, conditions, explored, running
 
 APP = alone("traffic-permissions")
 
@@ -54,8 +53,9 @@ async def tenancies_and_identities_change(world: simulation.World) -> None:
 
 
 test_permissions_move_without_faults = simulation.explored(APP, plan="none")(permissions_move_and_come_again)
-test_permissions_move_and_come_again = pytest.mark.wide(simulation.explored(APP)(permissions_move_and_come_again))
-test_tenancies_and_identities_change = pytest.mark.wide(simulation.explored(APP)(tenancies_and_identities_change))
+test_permissions_move_and_come_again_with_a_second_process = explored(APP, permissions_move_and_come_again, processes=2)
+test_permissions_move_and_come_again = explored(APP, permissions_move_and_come_again)
+test_tenancies_and_identities_change = explored(APP, tenancies_and_identities_change)
 
 NAMES, IDENTITIES = ("a", "b"), ("x", "y")
 CREATED = st.one_of(
