@@ -20,7 +20,7 @@ from tests.catalog.demo.judge import BOUND, Judge
 ROOT = Path(__file__).parents[3]
 NAME = "web.service.consul"
 # With this seed, services die for longer than `BOUND` while the registrar is away, within the first 20 seconds.
-SEED = int(os.environ.get("HEADWAY_FAULT_SEED", "96"))
+SEED = int(os.environ.get("HEADWAY_FAULT_SEED", "493"))
 PATIENCE = 60.0
 
 
