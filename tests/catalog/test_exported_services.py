@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,6 @@ from catalog.types import (
     COMPUTED_EXPORTED_SERVICES,
     EXPORTED_SERVICES,
     NAMESPACE_EXPORTED_SERVICES,
-    PARTITION_EXPORTED_SERVICES,
     SERVICE,
 )
 from headway.testing import one_shot
@@ -23,20 +23,21 @@ from tests.catalog.policies import alone, conditions, settled
 APP, NAME = alone("exported-services"), "exported-services"
 GLOBAL = COMPUTED_EXPORTED_SERVICES.id("global")
 DONE = ("ExportedServicesComputed", "TRUE", "", "Exported services have been computed")
-TENANCIES = [headway.NAMESPACE.new("app"), headway.PARTITION.new("lab")]
+TENANCIES: list[headway.Resource[Any]] = [headway.NAMESPACE.new("app"), headway.PARTITION.new("lab")]
 
 
 async def test_ex1_every_change_reconciles_the_global_exports_of_its_partition() -> None:
     async with one_shot(APP, NAME) as shot:
         await shot.given(*TENANCIES)
         lab = COMPUTED_EXPORTED_SERVICES.id("global", partition="lab")
-        for kind, one in (
-            (EXPORTED_SERVICES, of_services("one", "api", namespace="app")),
-            (NAMESPACE_EXPORTED_SERVICES, from_namespace("one", namespace="app")),
-            (PARTITION_EXPORTED_SERVICES, from_partition("one")),
-            (SERVICE, SERVICE.new("api", namespace="app")),
-        ):
-            assert await shot.mapped(kind, new=one) == [GLOBAL]
+        new: list[headway.Resource[Any]] = [
+            of_services("one", "api", namespace="app"),
+            from_namespace("one", namespace="app"),
+            from_partition("one"),
+            SERVICE.new("api", namespace="app"),
+        ]
+        for one in new:
+            assert await shot.mapped(one.type, new=one) == [GLOBAL]
         assert await shot.mapped(SERVICE, new=SERVICE.new("api", partition="lab")) == [lab]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import trio
 from hypothesis import given
@@ -80,13 +81,13 @@ CHANGES = st.lists(
 @given(CHANGES)
 @FEWER
 def test_end_state_follows_from_the_services_and_exports(
-    changes: Sequence[tuple[headway.Resource[object], str, bool]],
+    changes: Sequence[tuple[headway.Resource[Any], str, bool]],
 ) -> None:
     """Whatever has changed before, and whether the controller was idle between the changes."""
     trio.run(end_state, changes)
 
 
-async def end_state(changes: Sequence[tuple[headway.Resource[object], str, bool]]) -> None:
+async def end_state(changes: Sequence[tuple[headway.Resource[Any], str, bool]]) -> None:
     """Make the changes, and compare the computed exports with those that are expected."""
     with trio.fail_after(30):
         async with running("exported-services") as engine:
@@ -107,7 +108,7 @@ async def expected(client: headway.Client) -> dict[str, list[str]]:
     """Return the peers of each exported service, said plainly: every export is asked about every service."""
     found: dict[str, set[str]] = {}
 
-    def add(service: headway.Resource[object], consumers: Sequence[ExportedServicesConsumer]) -> None:
+    def add(service: headway.Resource[Any], consumers: Sequence[ExportedServicesConsumer]) -> None:
         peers = {each.peer for each in consumers if each.peer}
         found.setdefault(f"{service.id.namespace}/{service.name}", set()).update(peers)
 

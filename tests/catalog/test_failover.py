@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog import failover
-from catalog.messages import FailoverPolicy, Service
+from catalog.messages import FailoverPolicy, Service, ServicePort
 from catalog.types import SERVICE
 from tests.catalog.failovers import API, GRPC, HTTP, MESH, destinations, policy, port, to
 
@@ -115,10 +115,10 @@ def test_w2_conditions_are_in_a_fixed_order() -> None:
 
 
 @pytest.mark.parametrize("order", [[HTTP, GRPC, MESH], [MESH, GRPC, HTTP]])
-def test_w2_order_of_a_map_does_not_matter(order: list[object]) -> None:
+def test_w2_order_of_a_map_does_not_matter(order: list[ServicePort]) -> None:
     given, other = policy(_9090=to("other"), http=to("b", "a")), Service(ports=[*API.ports])
     back = FailoverPolicy(port_configs=dict(reversed(given.port_configs.items())))
-    service = Service(ports=[each for each in order if each in API.ports])  # type: ignore[misc]  # they are ports
+    service = Service(ports=[each for each in order if each in API.ports])
     find = {"other": other, "a": other, "b": other}.get
     first, second = (
         failover.compute(each, SERVICE.id("api"), service, lambda service: find(service.name)) for each in (given, back)

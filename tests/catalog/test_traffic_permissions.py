@@ -176,7 +176,7 @@ async def test_identity_that_is_created_again_owns_new_permissions() -> None:
 async def test_w4_restart_writes_nothing(tmp_path: Path) -> None:
     """In Consul a new leader writes default permissions first, because its memory of the links is empty."""
     store = f"sqlite:{tmp_path / 'catalog.db'}"
-    kinds = (COMPUTED_TRAFFIC_PERMISSIONS, TRAFFIC_PERMISSIONS, WORKLOAD_IDENTITY)
+    kinds: list[headway.ResourceType[Any]] = [COMPUTED_TRAFFIC_PERMISSIONS, TRAFFIC_PERMISSIONS, WORKLOAD_IDENTITY]
     seen: list[list[tuple[headway.ResourceId, str]]] = []
     for _ in range(2):
         async with running("traffic-permissions", store) as engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import trio
 from hypothesis import given
@@ -72,13 +73,13 @@ CHANGES = st.lists(
 @given(CHANGES)
 @FEWER
 def test_end_state_follows_from_the_identities_and_permissions(
-    changes: Sequence[tuple[headway.Resource[object], str, bool]],
+    changes: Sequence[tuple[headway.Resource[Any], str, bool]],
 ) -> None:
     """Whatever has changed before, and whether the controller was idle between the changes."""
     trio.run(end_state, changes)
 
 
-async def end_state(changes: Sequence[tuple[headway.Resource[object], str, bool]]) -> None:
+async def end_state(changes: Sequence[tuple[headway.Resource[Any], str, bool]]) -> None:
     """Make the changes, and compare the computed permissions with those that are expected."""
     with trio.fail_after(30):
         async with running("traffic-permissions") as engine:

@@ -22,7 +22,7 @@ HEALTHY = "healthy"
 """The type of the condition with the health of a node or a workload. Its reason is the name of the health."""
 
 
-def content_or_status(key: str) -> headway.mapper.Predicate[Any]:
+def content_or_status(key: str) -> headway.predicates.Predicate[Any]:
     """Pass updates of the content, and those of the status under a key that another writer made."""
     by_another = headway.predicates.all_of(headway.predicates.status_changed(key), headway.predicates.not_own_writes())
     return headway.predicates.any_of(headway.predicates.content_changed(), by_another)

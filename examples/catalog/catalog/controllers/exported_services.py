@@ -64,7 +64,9 @@ to_global = mappers.reference(lambda _: GLOBAL)
 async def compute_exports(rt: headway.Runtime, request: headway.Request[ComputedExportedServices]) -> None:
     """Compute the exports of one partition. Without exported services, the partition has none."""
     stored = rt.resource(request)
-    exports = [each for index in BY_PARTITION for each in rt.cache.index(index, request.id.partition)]
+    exports: list[headway.Resource[Any]] = [
+        each for index in BY_PARTITION for each in rt.cache.index(index, request.id.partition)
+    ]
     groups: set[str] = set()
     peers: dict[headway.ResourceId, set[str]] = {}
     for export in exports:
