@@ -16,10 +16,9 @@ from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import FiltersMetadata, ListsFences, OptimisticReads, Probed, Shared
 from headway.storage._backend import Backend
 from headway.storage._leases import Acquired, CurrentLease
-from headway.storage._operations import Fence, Operation, Raised, Within
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._reads import list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
-from headway.storage._tables import refuse_repeated_keys
 from headway.storage._traces import CommitTraces
 from headway.storage._watch import LogWatch
 from headway.storage.etcd import _commit, _lease

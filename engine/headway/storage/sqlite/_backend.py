@@ -20,9 +20,8 @@ from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
 from headway.storage._log import CommitLog
-from headway.storage._operations import Fence, Operation, Raised, Within
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._resuming import check_resumable, resume
-from headway.storage._tables import refuse_repeated_keys
 from headway.storage._traces import COMMITTING
 from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
