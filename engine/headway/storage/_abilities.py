@@ -98,7 +98,7 @@ class KeepsQuotas(Protocol):
         ...
 
     def quotas_now(self) -> Sequence[QuotaUse]:
-        """Return the same at once, with a use that may be out of date or not counted yet. For metrics."""
+        """Return the same at once, without the quotas whose use is not counted yet. For metrics."""
         ...
 
 

@@ -165,5 +165,6 @@ class TableQuotas:
         return self.limits.charged(covered, self.use_of) if covered else {}
 
     def uses(self) -> Sequence[QuotaUse]:
-        """Return all quotas with their use, as far as it is counted, in order of name."""
-        return [QuotaUse(each, self._tallies[each.place].use, self.limits.refused(each.name)) for each in self.limits]
+        """Return the quotas whose use is counted, with their use, in order of name."""
+        counted = [(each, self._tallies[each.place]) for each in self.limits]
+        return [QuotaUse(each, tally.use, self.limits.refused(each.name)) for each, tally in counted if tally.complete]

@@ -30,9 +30,11 @@ from headway.storage._operations import (
     VersionConflict,
     WrongUid,
 )
+from headway.storage._quotas import QuotaUse
 from headway.storage._tables import version_of
 from headway.storage._traces import Committing
 from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._quotas import FileQuotas
 from headway.storage.sqlite._rows import metadata_bytes, resource_from, seal
 
 HIGHEST = 2**63 - 1
@@ -90,10 +92,11 @@ class Request:
 class WriteRequest(Request):
     """A request for operations on resources."""
 
-    __slots__ = ("_changes", "_fence", "_operations", "_rows")
+    __slots__ = ("_changes", "_fence", "_operations", "_quotas", "_rows")
 
-    def __init__(self, operations: Sequence[Operation], fence: Fence | None) -> None:
+    def __init__(self, operations: Sequence[Operation], fence: Fence | None, quotas: FileQuotas) -> None:
         super().__init__()
+        self._quotas = quotas
         self._operations = operations
         self._fence = fence
         # Encoded here, in the caller's task, while another batch may be on its way to the disk. A resource that cannot
@@ -118,6 +121,8 @@ class WriteRequest(Request):
             else:
                 assert row is not None, "it is a put"
                 self._changes.append((operation, row, _check_put(connection, operation, row)))
+        if self._quotas.concern(self._operations):
+            self._quotas.charge(connection, [(each, None if row is None else row.body) for each, row, _ in self._changes])
         return bool(self._changes)
 
     @override
@@ -151,6 +156,22 @@ class WriteRequest(Request):
         for _, resource, deleted in self.changes:
             if not deleted:
                 resource.version = version
+
+
+class UsesRequest(Request):
+    """A request for the use of all quotas. It makes no revision. Afterwards ``uses`` has the answer."""
+
+    __slots__ = ("_quotas", "uses")
+
+    def __init__(self, quotas: FileQuotas) -> None:
+        super().__init__()
+        self._quotas = quotas
+        self.uses: Sequence[QuotaUse] = ()
+
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
+        self.uses = self._quotas.count_all(connection)
+        return False
 
 
 class RaiseRequest(Request):
