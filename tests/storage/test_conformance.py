@@ -26,6 +26,7 @@ from tests.helpers.etcd_server import EtcdServer
 from tests.storage import (
     broken_commits,
     broken_fences,
+    broken_quotas,
     broken_reads,
     broken_restarts,
     broken_scopes,
@@ -168,7 +169,15 @@ async def test_canceled_suite_gives_no_verdict(autojump_clock: MockClock) -> Non
 
 
 BROKEN: Broken = {}
-for module in (broken_commits, broken_reads, broken_watches, broken_scopes, broken_fences, broken_restarts):
+for module in (
+    broken_commits,
+    broken_reads,
+    broken_watches,
+    broken_scopes,
+    broken_fences,
+    broken_quotas,
+    broken_restarts,
+):
     assert not BROKEN.keys() & module.BROKEN.keys()
     BROKEN.update(module.BROKEN)
 

@@ -304,7 +304,7 @@ async def _forever(call: object) -> None:
 
 
 async def test_commit_with_too_many_operations_is_not_sent() -> None:
-    """etcd takes 128 comparisons in a transaction, two of them for the anchor and the quotas. The error says what to do."""
+    """etcd takes 128 comparisons at once, two of them for the anchor and the quotas. The error gives the remedy."""
     sent: list[TxnRequest] = []
     async with rigged() as rig:
         rig.fake.on_txn = sent.append

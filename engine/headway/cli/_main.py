@@ -33,6 +33,7 @@ _COMMANDS = {
     "list": ("_resources", "list_", "Show all resources of a type."),
     "pause": ("_pause", "pause", "Let no process start a reconcile of a controller, until `resume`."),
     "peer": ("_peer", "peer", "Copy resources between two servers, each with its own store."),
+    "quota": ("_quota", "quota", "Show the quotas of partitions and namespaces with their use, or set one."),
     "restore": ("_store", "restore", "Create a store at URL from FILE, a backup."),
     "resume": ("_pause", "resume", "Let a paused controller reconcile again, in every process."),
     "schema": (

@@ -22,7 +22,9 @@ def quota_problem(quota: Quota) -> str | None:
         given, missing = ("group", "kind") if quota.group else ("kind", "group")
         return f"{missing} is required with {given}, as in group: staff, kind: Team; omit both to count every type"
     if quota.group in _OWN_GROUPS and (quota.group, quota.kind) != UNIT_KINDS[1]:
-        return f"kind {quota.group}.{quota.kind} is Headway's own, which no quota counts; tenancy.Namespace can be limited"
+        return (
+            f"kind {quota.group}.{quota.kind} is Headway's own, which no quota counts; tenancy.Namespace can be limited"
+        )
     if quota.max_resources is None and quota.max_bytes is None:
         return "max_resources or max_bytes is required, as in max_resources: 1000"
     for field, limit in (("max_resources", quota.max_resources), ("max_bytes", quota.max_bytes)):

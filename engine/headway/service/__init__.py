@@ -39,8 +39,8 @@ from headway.service._peering import check_way as check_way
 from headway.service._position import POSITION as POSITION
 from headway.service._position import PositionRequest as PositionRequest
 from headway.service._position import StoreService as StoreService
-from headway.service._received import received_check as received_check
 from headway.service._quota import QuotaService as QuotaService
+from headway.service._received import received_check as received_check
 from headway.service._refusals import Reason as Reason
 from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._refusals import denied as denied

@@ -133,9 +133,7 @@ def refusal(error: Exception, *, write: bool = False) -> GRPCError:
         reason = Reason.NOTHING_WRITTEN
     quota: ExceededQuota | None = None
     if isinstance(error, QuotaExceeded):
-        quota = ExceededQuota(
-            name=error.quota, what=error.what, limit=error.limit, use=error.use, adds=error.adds
-        )
+        quota = ExceededQuota(name=error.quota, what=error.what, limit=error.limit, use=error.use, adds=error.adds)
     return GRPCError(status, str(error), _details(reason, quota))
 
 

@@ -68,8 +68,8 @@ class Tally:
         self._kind = _FIRST
         self._after: Key | None = None
 
-    def step(self) -> None:
-        """Count some resources."""
+    def step(self, most: int = STEP) -> None:
+        """Count some resources. Look at ``most`` of them at most."""
         kind = next((each for each in self._tables.kinds() if each >= self._kind), None)
         if kind is None:
             self.complete = True
@@ -79,7 +79,7 @@ class Tally:
         if not self._place.covers(kind, (self._place.partition, self._place.namespace, "")):
             self._end_kind()
             return
-        found, after = self._tables.scan(kind, self._within, after=self._after, limit=0, most=STEP)
+        found, after = self._tables.scan(kind, self._within, after=self._after, limit=0, most=most)
         for resource in found:
             self.use = self.use.plus(Use(1, stored_size(resource)))
         if after is None:

@@ -285,8 +285,6 @@ async def _session(
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-def _meets_the_protocol() -> tuple[
-    Backend, Shared, OptimisticReads, ListsFences, Probed, FiltersMetadata, KeepsQuotas
-]:
+def _meets_the_protocol() -> tuple[Backend, Shared, OptimisticReads, ListsFences, Probed, FiltersMetadata, KeepsQuotas]:
     made = EtcdBackend("")
     return made, made, made, made, made, made, made

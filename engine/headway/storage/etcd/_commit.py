@@ -60,8 +60,8 @@ async def decided(
 
     Args:
         session: the session.
-        propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or Outdated to
-            be called again later, or returns None if there is nothing to commit. It may be called several times.
+        propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or Outdated
+            to be called again later, or returns None if there is nothing to commit. It may be called several times.
         done: makes the result from etcd's reply and the revision of the commit.
         nothing: makes the result if there is nothing to commit.
 

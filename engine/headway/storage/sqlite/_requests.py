@@ -122,7 +122,9 @@ class WriteRequest(Request):
                 assert row is not None, "it is a put"
                 self._changes.append((operation, row, _check_put(connection, operation, row)))
         if self._quotas.concern(self._operations):
-            self._quotas.charge(connection, [(each, None if row is None else row.body) for each, row, _ in self._changes])
+            self._quotas.charge(
+                connection, [(each, None if row is None else row.body) for each, row, _ in self._changes]
+            )
         return bool(self._changes)
 
     @override

@@ -55,15 +55,17 @@ def quota(
     return message
 
 
-async def use_of(backend: Backend, name: str = "limit") -> Use:
+async def _use_of(backend: Backend, name: str = "limit") -> Use:
     """Return the use of a quota. Fail clearly if the store does not keep quotas."""
-    must(keeps_quotas(backend), "the store has no list_quotas(): implement KeepsQuotas, or declare that it lacks QUOTAS")
+    must(
+        keeps_quotas(backend), "the store has no list_quotas(): implement KeepsQuotas, or declare that it lacks QUOTAS"
+    )
     found = [each.use for each in await backend.list_quotas() if each.limit.name == name]  # type: ignore[attr-defined]  # checked
     must(len(found) == 1, f"list_quotas() does not return the stored quota {name!r} once")
     return found[0]  # type: ignore[no-any-return]  # as above
 
 
-async def raised(backend: Backend, changed: pb.Resource) -> None:
+async def _raised(backend: Backend, changed: pb.Resource) -> None:
     """Replace a stored quota."""
     stored = await read_back(backend, changed)
     must(stored is not None, "a stored quota cannot be read")
@@ -92,7 +94,7 @@ async def a_quota_of_resources_is_kept(backend: Backend) -> None:
     await refused(
         QuotaExceeded, backend.commit([putting(thing("x")), putting(thing("y"))]), "a commit of two creations above it"
     )
-    must((await use_of(backend)).resources == 2, "the use is not the number of resources")
+    must((await _use_of(backend)).resources == 2, "the use is not the number of resources")
 
 
 @needs(Capability.QUOTAS)
@@ -102,13 +104,13 @@ async def a_quota_of_bytes_is_kept(backend: Backend) -> None:
     await put(backend, first)
     size = stored_size(first)
     await put(backend, quota(bytes=size + 50))
-    must(await use_of(backend) == Use(1, size), "the use in bytes is not the size of the resource")
+    must(await _use_of(backend) == Use(1, size), "the use in bytes is not the size of the resource")
     longer = thing("first", "x" * 251, uid=uid_of(first))
     refusal = await refused(QuotaExceeded, put(backend, longer, await _version(backend, first)), "an update above it")
     must((refusal.what, refusal.use, refusal.adds) == ("bytes", size, 51), f"the rejection says {refusal}")
     fits = thing("first", "x" * 250, uid=uid_of(first))
     await put(backend, fits, await _version(backend, first))
-    must(await use_of(backend) == Use(1, size + 50), "an update has not changed the use by the bytes that it adds")
+    must(await _use_of(backend) == Use(1, size + 50), "an update has not changed the use by the bytes that it adds")
 
 
 @needs(Capability.QUOTAS)
@@ -124,9 +126,9 @@ async def deletions_and_smaller_resources_are_never_refused(backend: Backend) ->
     await put(backend, same, await _version(backend, made[0]))
     for each in made[1:]:
         await remove(backend, each, await _version(backend, each))
-    must((await use_of(backend)).resources == 1, "the use has not become smaller with the deletions")
+    must((await _use_of(backend)).resources == 1, "the use has not become smaller with the deletions")
     await remove(backend, same, await _version(backend, same))
-    must(await use_of(backend) == Use(0, 0), "the use of nothing is not zero")
+    must(await _use_of(backend) == Use(0, 0), "the use of nothing is not zero")
 
 
 @needs(Capability.QUOTAS)
@@ -137,7 +139,7 @@ async def a_replacement_in_one_commit_needs_no_room(backend: Backend) -> None:
     await put(backend, quota(resources=1))
     await backend.commit([removing(old, await _version(backend, old)), putting(thing("new"))])
     must(await names(backend) == ["new"], "the replacement is not stored")
-    must((await use_of(backend)).resources == 1, "the replacement has changed the use")
+    must((await _use_of(backend)).resources == 1, "the replacement has changed the use")
 
 
 @needs(Capability.QUOTAS)
@@ -164,7 +166,7 @@ async def a_small_status_is_never_refused(backend: Backend) -> None:
     made = thing("made")
     await put(backend, made)
     await put(backend, quota(bytes=1))
-    before = await use_of(backend)
+    before = await _use_of(backend)
 
     def saying(length: int) -> pb.Resource:
         said = thing("made", uid=uid_of(made))
@@ -173,7 +175,7 @@ async def a_small_status_is_never_refused(backend: Backend) -> None:
         return said
 
     await put(backend, saying(STATUS_ROOM // 2), await _version(backend, made))
-    after = await use_of(backend)
+    after = await _use_of(backend)
     must(after.bytes > before.bytes + STATUS_ROOM // 2, "a status is not counted")
     large = put(backend, saying(STATUS_ROOM), await _version(backend, made))
     await refused(QuotaExceeded, large, "a status above the room for statuses")
@@ -196,8 +198,8 @@ async def a_quota_counts_its_own_part(backend: Backend) -> None:
     ):
         refusal = await refused(QuotaExceeded, put(backend, many), f"a creation above quota {why}")
         must(refusal.quota == why, f"expected quota {why}, got {refusal.quota}")
-    must((await use_of(backend, "space")).resources == 1, "a quota of a namespace counts others")
-    must((await use_of(backend, "kind")).resources == 1, "a quota of a kind counts others")
+    must((await _use_of(backend, "space")).resources == 1, "a quota of a namespace counts others")
+    must((await _use_of(backend, "kind")).resources == 1, "a quota of a kind counts others")
 
 
 @needs(Capability.QUOTAS)
@@ -207,7 +209,7 @@ async def what_headway_writes_for_itself_is_not_counted(backend: Backend) -> Non
     await put(backend, thing("n1", kind=("tenancy", "Namespace"), namespace=""))
     for kind in ENGINES_OWN:
         await put(backend, thing("own", kind=kind))
-    must((await use_of(backend)).resources == 1, "resources of Headway's own are counted, or a namespace is not")
+    must((await _use_of(backend)).resources == 1, "resources of Headway's own are counted, or a namespace is not")
     await refused(QuotaExceeded, put(backend, thing("n2", kind=("tenancy", "Namespace"), namespace="")), "a namespace")
 
 
@@ -216,21 +218,21 @@ async def a_changed_quota_holds_from_its_commit_on(backend: Backend) -> None:
     """The next commit is decided by the new limits, and by none once the quota is deleted."""
     await put(backend, quota(resources=1))
     await put(backend, thing("a"))
-    await raised(backend, quota(resources=2))
+    await _raised(backend, quota(resources=2))
     await put(backend, thing("b"))
     await refused(QuotaExceeded, put(backend, thing("c")), "a creation above the raised quota")
-    await raised(backend, quota(resources=0))
+    await _raised(backend, quota(resources=0))
     await refused(QuotaExceeded, put(backend, thing("c")), "a creation above the lowered quota")
     await remove(backend, quota(), await _version(backend, quota()))
     await put(backend, thing("c"))
     await put(backend, quota(resources=3))
-    must((await use_of(backend)).resources == 3, "a quota that is declared again has another use")
+    must((await _use_of(backend)).resources == 3, "a quota that is declared again has another use")
     await refused(QuotaExceeded, put(backend, thing("d")), "a creation above the quota that is declared again")
 
 
 @needs(Capability.QUOTAS)
 async def writers_never_exceed_a_quota_together(backend: Backend) -> None:
-    """Of many concurrent creations, exactly as many succeed as the quota has room for, while others delete and shrink."""
+    """Of many concurrent creations, exactly as many succeed as the quota has room for."""
     await put(backend, quota(resources=ROOM))
     await put(backend, quota("space", resources=ROOM // 2, namespace="n0"))
     refusals = 0
@@ -250,10 +252,10 @@ async def writers_never_exceed_a_quota_together(backend: Backend) -> None:
     must(len(found) == ROOM, f"{len(found)} resources are stored, and the quota allows {ROOM}")
     must(refusals == WRITERS * EACH - ROOM, f"{refusals} writes were refused, expected {WRITERS * EACH - ROOM}")
     must(sum(_namespace(each) == "n0" for each in found) <= ROOM // 2, "the quota of the namespace is exceeded")
-    must((await use_of(backend)).resources == ROOM, "the use differs from the number of stored resources")
+    must((await _use_of(backend)).resources == ROOM, "the use differs from the number of stored resources")
     for each in found:
         await remove(backend, each, each.version)
-    must(await use_of(backend) == Use(0, 0), "the use of nothing is not zero")
+    must(await _use_of(backend) == Use(0, 0), "the use of nothing is not zero")
 
 
 @needs(Capability.QUOTAS)
@@ -268,14 +270,17 @@ async def the_use_is_the_sum_of_what_is_stored(backend: Backend) -> None:
             longer = thing(name_of(made), "y" * length, uid=uid_of(made))
             await put(backend, longer, await _version(backend, made))
             await remove(backend, longer, await _version(backend, made))
-        await put(backend, thing(f"stays{writer}", "z" * writer * 10))
+        stays = thing(f"stays{writer}", "z" * writer * 10)
+        await put(backend, stays)
+        longer = thing(name_of(stays), "z" * 500, uid=uid_of(stays))
+        await put(backend, longer, await _version(backend, stays))
 
     async with trio.open_nursery() as nursery:
         for writer in range(WRITERS):
             nursery.start_soon(write, writer)
     found, _ = await backend.list(KIND, EVERYTHING)
     expected = Use(len(found), sum(map(stored_size, found)))
-    must(await use_of(backend) == expected, f"the use is {await use_of(backend)}, and {expected} is stored")
+    must(await _use_of(backend) == expected, f"the use is {await _use_of(backend)}, and {expected} is stored")
 
 
 @needs(Capability.QUOTAS)
@@ -296,7 +301,7 @@ async def a_quota_can_be_declared_under_writers(backend: Backend) -> None:
             nursery.start_soon(write, writer)
         declared = (await put(backend, quota(resources=0))).revision
     must(all(revision < declared for revision in made), "a creation after the quota was not refused by it")
-    must((await use_of(backend)).resources == len(made), "the use differs from the number of creations")
+    must((await _use_of(backend)).resources == len(made), "the use differs from the number of creations")
 
 
 def _namespace(resource: pb.Resource) -> str:
