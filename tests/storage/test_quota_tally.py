@@ -172,3 +172,31 @@ def test_size_of_a_resource_does_not_depend_on_its_version() -> None:
         made.version = version
         assert stored_size(made) == size
     assert kind_of(made) == KIND
+
+
+def test_change_at_any_moment_of_a_count_is_counted_once() -> None:
+    """Whichever resource changes, before, at or behind the place that the count has reached."""
+    places = [(kind, ("default", namespace, name)) for kind in KINDS[:2] for namespace in ("n1", "n2") for name in "ac"]
+    added = [(kind, ("default", "n1", "b")) for kind in (*KINDS[:2], ("aaa", "First"), ("zzz", "Last"))]
+    for steps in range(12):
+        for kind, key in [*places, *added]:
+            for text in (None, "x" * 100):
+                tables = ResourceTables()
+                for at in places:
+                    tables.put(*at, _made(*at, "x"))
+                tables.put(QUOTA_KIND, ("", "", "limit"), quota(resources=1, namespace="n1"))
+                assert tables.quotas is not None
+                for _ in range(steps):
+                    for tally in tables.quotas.pending():
+                        tally.step(1)
+                if text is None:
+                    tables.remove(kind, key)
+                else:
+                    tables.put(kind, key, _made(kind, key, text))
+                place = Place("default", "n1", None)
+                stored = [each for at in {*places, *added} if (each := tables.get(*at)) and place.covers(*at)]
+                assert tables.quotas.use_of(place) == Use(len(stored), sum(map(stored_size, stored)))
+
+
+def _made(kind: Kind, key: Key, text: str) -> pb.Resource:
+    return thing(key[2], text, partition=key[0], namespace=key[1], kind=kind, uid="u")
