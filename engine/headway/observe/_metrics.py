@@ -13,8 +13,9 @@ from headway import events
 from headway.access import ANONYMOUS
 from headway.base import check_plain, safe_report
 from headway.errors import DeclarationError
-from headway.observe._gauges import OUTCOMES, aliases, gauges
+from headway.observe._gauges import OUTCOMES, aliases, gauges, quota_gauges
 from headway.run import ControllerStatus
+from headway.storage import QuotaUse
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 Status = Callable[[], Sequence[ControllerStatus]]
+Quotas = Callable[[], Sequence[QuotaUse]]
 
 
 class Metrics:
@@ -46,6 +48,7 @@ class Metrics:
             raise DeclarationError("Metrics needs prometheus-client: pip install 'headway[metrics]'") from error
         self.registry = prometheus_client.CollectorRegistry()
         self._status: list[Status] = []
+        self._quotas: list[Quotas] = []
         self._counters: dict[str, Any] = {
             name: prometheus_client.Counter(f"headway_{name}", text, labels, registry=None)
             for name, (text, labels) in _COUNTERS.items()
@@ -65,6 +68,11 @@ class Metrics:
         """Add a source of controller states, which is called at each scrape: ``metrics.watch(engine.status)``."""
         check_plain("Metrics.watch", status, 0, "no argument", "metrics.watch(engine.status)")
         self._status.append(status)
+
+    def watch_quotas(self, quotas: Quotas) -> None:
+        """Add a source of quotas, which is called at each scrape: ``metrics.watch_quotas(engine.quotas)``."""
+        check_plain("Metrics.watch_quotas", quotas, 0, "no argument", "metrics.watch_quotas(engine.quotas)")
+        self._quotas.append(quotas)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -101,6 +109,7 @@ class Metrics:
             # The creation times of counters would be a third of the page, and are not used.
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
         ours += gauges(statuses)
+        ours += quota_gauges(quota for source in self._quotas for quota in source())
         yield from ours
         yield from aliases(ours)
 
