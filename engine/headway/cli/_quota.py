@@ -81,8 +81,7 @@ async def set_quota(
 
     A quota below its use blocks no deletion, and no write that makes a resource smaller.
     """
-    group, *_, of = kind.split(".") if kind else ("", "")
-    if kind and not (_TYPE.match(kind) and group and of):
+    if kind and not _TYPE.match(kind):
         raise Usage(f"--type {kind!r} must be a group and a kind, such as staff.Team")
     if max_resources is None and max_bytes is None:
         raise Usage("--max-resources or --max-bytes is required, as in --max-resources 1000")
@@ -90,8 +89,8 @@ async def set_quota(
     limits = Quota(
         partition=partition or DEFAULT_UNIT,
         namespace=namespace,
-        group=group,
-        kind=of,
+        group=kind.partition(".")[0],
+        kind=kind.rpartition(".")[2],
         max_resources=max_resources,
         max_bytes=size,
     )
