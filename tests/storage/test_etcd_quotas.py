@@ -136,7 +136,7 @@ async def test_commits_that_use_a_quota_share_transactions() -> None:
 
 
 async def test_use_is_counted_anew_by_an_engine_that_opens_the_store(etcd: EtcdServer) -> None:
-    """It is no part of the store, so nothing about it can be wrong after a restart."""
+    """The store does not hold it, so a restart cannot make it wrong."""
     url = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
     async with EtcdBackend(url) as store:
         await store.commit([putting(thing(f"n{number}", "x" * number)) for number in range(20)])

@@ -100,7 +100,7 @@ class QuotaExceeded(StorageError):
 
     Attributes:
         quota: the name of the quota.
-        what: what it limits: "resources" or "bytes".
+        what: the limited number: "resources" or "bytes".
         limit: its limit.
         use: what is used now.
         adds: what the commit would have added.
@@ -119,7 +119,7 @@ class QuotaExceeded(StorageError):
 
 
 class Growth(NamedTuple):
-    """What one change of a commit adds.
+    """The growth that one change of a commit causes.
 
     Attributes:
         by: what it adds; negative for a smaller resource.

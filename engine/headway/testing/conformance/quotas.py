@@ -204,7 +204,7 @@ async def a_quota_counts_its_own_part(backend: Backend) -> None:
 
 @needs(Capability.QUOTAS)
 async def what_headway_writes_for_itself_is_not_counted(backend: Backend) -> None:
-    """Tombstones, events and the like are never refused. Namespaces count in the quota of their partition."""
+    """Tombstones, events and quotas are never refused. Namespaces count in the quota of their partition."""
     await put(backend, quota(resources=1, bytes=1 << 20))
     await put(backend, thing("n1", kind=("tenancy", "Namespace"), namespace=""))
     for kind in ENGINES_OWN:
