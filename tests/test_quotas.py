@@ -201,12 +201,13 @@ async def test_store_that_keeps_no_quotas_refuses_them() -> None:
 
 
 async def test_copy_has_what_its_source_has_above_a_lowered_quota(tmp_path: Path) -> None:
-    """The quotas are copied last. They hold in the copy, and its use is right."""
-    app, team = staff()
+    """The quotas are copied last, also after kinds behind them in order. They hold in the copy, and its use is right."""
+    app = headway.App("zoo")
+    badge = app.type("zoo", "v1", "Badge", Badge)
     source = MemoryBackend()
     async with headway.open_engine(source, app, report=ignore) as engine:
         for name in "abc":
-            await engine.client.write(team.new(name, Team(text=name * 100)))
+            await engine.client.write(badge.new(name, Badge(text=name * 100)))
         await engine.client.write(quota(max_resources=1, max_bytes=10))
         before = await info(engine.client)
     async with SqliteBackend(tmp_path / "copy.db") as target:
@@ -214,8 +215,8 @@ async def test_copy_has_what_its_source_has_above_a_lowered_quota(tmp_path: Path
     async with headway.open_engine(f"sqlite:{tmp_path / 'copy.db'}", app, report=ignore) as engine:
         assert (await info(engine.client))[:8] == before[:8]
         with pytest.raises(QuotaExceeded):
-            await engine.client.write(team.new("d", Team()))
-        await engine.client.delete(team.id("a"))
+            await engine.client.write(badge.new("d", Badge()))
+        await engine.client.delete(badge.id("a"))
 
 
 def rule(type: str, *verbs: str, partition: str = "default", namespace: str = "*") -> Rule:
