@@ -162,7 +162,7 @@ async def test_invalid_quota_is_refused(limits: dict[str, object], said: str) ->
     app, _ = staff()
     async with headway.open_engine("memory:", app, report=ignore) as engine:
         with pytest.raises(InvalidArgument, match=said):
-            await engine.client.write(quota(**limits))
+            await engine.client.write(quota(**limits))  # type: ignore[arg-type]  # none is a name
 
 
 class KeepsNoQuotas:
@@ -201,7 +201,7 @@ async def test_store_that_keeps_no_quotas_refuses_them() -> None:
 
 
 async def test_copy_has_what_its_source_has_above_a_lowered_quota(tmp_path: Path) -> None:
-    """The quotas are copied last, also after kinds behind them in order. They hold in the copy, and its use is right."""
+    """The quotas are copied last, after all other kinds. They hold in the copy, and its use is right."""
     app = headway.App("zoo")
     badge = app.type("zoo", "v1", "Badge", Badge)
     source = MemoryBackend()

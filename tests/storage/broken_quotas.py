@@ -8,6 +8,7 @@ import trio
 
 from headway.resource import Key, Kind, Position, pb
 from headway.storage import Fence, Limit, Operation, Place, QuotaUse, Use
+from headway.testing.conformance import KIND
 from headway.testing.conformance import quotas as claims
 from tests.storage.kept_memory import Broken, Effect, KeptMemory
 
@@ -61,7 +62,7 @@ class CountsItsOwn(KeptMemory):
 
 
 class KeepsTheFirstLimits(KeptMemory):
-    def declared(self) -> list[Limit]:
+    def declared(self) -> Sequence[Limit]:
         self.first: dict[str, Limit] = getattr(self, "first", {})
         for limit in super().declared():
             self.first.setdefault(limit.name, limit)
@@ -93,17 +94,15 @@ class CountsNoUpdates(KeptMemory):
 
     async def list_quotas(self) -> Sequence[QuotaUse]:
         uses = await super().list_quotas()
-        size = sum(
-            self.created.get(each.id.uid, 0) for each in self.tables[claims.KIND].values() if each.id is not None
-        )
+        size = sum(self.created.get(each.id.uid, 0) for each in self.tables[KIND].values() if each.id is not None)
         return [each._replace(use=Use(each.use.resources, size)) for each in uses]
 
 
 class DeclaresLate(KeptMemory):
     """A quota takes effect some commits later."""
 
-    def declared(self) -> list[Limit]:
-        self.late: list[list[Limit]] = [*getattr(self, "late", []), super().declared()]
+    def declared(self) -> Sequence[Limit]:
+        self.late: list[Sequence[Limit]] = [*getattr(self, "late", []), super().declared()]
         return self.late[max(0, len(self.late) - 4)]
 
     async def list_quotas(self) -> Sequence[QuotaUse]:

@@ -101,7 +101,7 @@ class KeptMemory(MemoryBackend):
 
     # --- Quotas: everything is counted each time ---
 
-    def declared(self) -> list[Limit]:
+    def declared(self) -> Sequence[Limit]:
         """Return the quotas."""
         stored = self.tables.get(QUOTA_KIND, {})
         return [Limit(key[2], *self._limits(stored[key])) for key in sorted(stored)]
