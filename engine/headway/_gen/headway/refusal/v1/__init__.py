@@ -126,7 +126,7 @@ default_message_pool.register_message("headway.refusal.v1", "ExceededQuota", Exc
 class Refusal(betterproto2.Message):
     reason: "Reason" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: Reason(0))
 
-    quota: "ExceededQuota | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+    quota: "ExceededQuota | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
     With REASON_QUOTA_EXCEEDED.
     """
