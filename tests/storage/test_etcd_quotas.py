@@ -10,7 +10,7 @@ from headway.storage import EtcdBackend, QuotaExceeded, Use, stored_size
 from headway.testing.conformance import EVERYTHING, KIND, put, putting, read_back, refused, remove, thing, uid_of
 from headway.testing.conformance.quotas import quota
 from tests.helpers.etcd_server import EtcdServer
-from tests.storage.etcd_kit import is_write, rigged
+from tests.storage.etcd_kit import is_write, rigged, until
 
 ENGINES, WRITERS = 3, 12
 
@@ -149,3 +149,23 @@ async def test_use_is_counted_anew_by_an_engine_that_opens_the_store(etcd: EtcdS
         assert await uses(store) == before.plus(Use(1, stored_size(last)))
         await refused(QuotaExceeded, put(store, thing("more")), "a creation above the quota")
         assert uid_of(last)
+
+
+async def test_quota_has_room_again_in_a_cluster_that_was_restored() -> None:
+    """The restored cluster is at lower revisions than those that this engine has written."""
+    async with rigged() as rig:
+        await put(rig.store, quota(resources=3))
+        await put(rig.store, thing("kept"))
+        saved = rig.fake.saved()
+        for name in "abcdef":
+            made = thing(name)
+            await put(rig.store, made)
+            await remove(rig.store, made, made.version)
+        rig.fake.restore(saved)
+        rig.fake.cancel_watches("restored")
+        await until(lambda: rig.store.counts["other histories"] == 1)
+        await until(lambda: rig.fake.watchers)
+        for name in "xy":
+            await put(rig.store, thing(name))
+        await refused(QuotaExceeded, put(rig.store, thing("z")), "a creation above the quota")
+        assert (await uses(rig.store)).resources == 3

@@ -123,6 +123,10 @@ class Batcher:
             draft.compared[key] < self._used.get(key, 0) for key in draft.rooms
         )
 
+    def forget(self) -> None:
+        """Forget which transactions have used quotas: the store has another history now, perhaps of lower revisions."""
+        self._used.clear()
+
     @trio.lowlevel.enable_ki_protection
     async def submit(self, draft: Draft) -> Committed | None:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.

@@ -264,6 +264,8 @@ class Session:
         pulse, self.pulse = self.pulse, Pulse()
         if same_history:
             mirror.traces = self.mirror.traces
+        else:
+            self._batcher.forget()
         self.mirror = mirror
         pulse.stop(why)
         self.changed.beat()
