@@ -33,6 +33,11 @@ class Badge:
     text: str = field(1)
 
 
+@headway.message
+class Beast:
+    text: str = field(1)
+
+
 def staff() -> tuple[headway.App, ResourceType[Team]]:
     app = headway.App("staff")
     return app, app.type("staff", "v1", "Team", Team)
@@ -203,11 +208,11 @@ async def test_store_that_keeps_no_quotas_refuses_them() -> None:
 async def test_copy_has_what_its_source_has_above_a_lowered_quota(tmp_path: Path) -> None:
     """The quotas are copied last, after all other kinds. They hold in the copy, and its use is right."""
     app = headway.App("zoo")
-    badge = app.type("zoo", "v1", "Badge", Badge)
+    beast = app.type("zoo", "v1", "Beast", Beast)
     source = MemoryBackend()
     async with headway.open_engine(source, app, report=ignore) as engine:
         for name in "abc":
-            await engine.client.write(badge.new(name, Badge(text=name * 100)))
+            await engine.client.write(beast.new(name, Beast(text=name * 100)))
         await engine.client.write(quota(max_resources=1, max_bytes=10))
         before = await info(engine.client)
     async with SqliteBackend(tmp_path / "copy.db") as target:
@@ -215,8 +220,8 @@ async def test_copy_has_what_its_source_has_above_a_lowered_quota(tmp_path: Path
     async with headway.open_engine(f"sqlite:{tmp_path / 'copy.db'}", app, report=ignore) as engine:
         assert (await info(engine.client))[:8] == before[:8]
         with pytest.raises(QuotaExceeded):
-            await engine.client.write(badge.new("d", Badge()))
-        await engine.client.delete(badge.id("a"))
+            await engine.client.write(beast.new("d", Beast()))
+        await engine.client.delete(beast.id("a"))
 
 
 def rule(type: str, *verbs: str, partition: str = "default", namespace: str = "*") -> Rule:

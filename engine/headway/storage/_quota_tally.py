@@ -19,7 +19,7 @@ from headway.storage._quotas import (
     Place,
     QuotaUse,
     Use,
-    growth_of,
+    is_exempt,
     stored_size,
 )
 
@@ -29,6 +29,10 @@ STEP = 200
 
 _REMEMBERED = 4096
 """The number of resources whose sizes are remembered."""
+
+
+Effect = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
+"""A change (kind, key, stored before, stored now)."""
 
 
 class CountedTables(Protocol):
@@ -109,10 +113,11 @@ class TableQuotas:
         self.limits = Limits()
         self._tables = tables
         self._tallies: dict[Place, Tally] = {}
-        # The sizes of resources that were written last, and of those in the last commit that was examined. Each is for
-        # one object, so that no write encodes a resource more than once.
-        self._written: dict[tuple[Kind, Key], tuple[pb.Resource, int]] = {}
-        self._examined: dict[tuple[Kind, Key], tuple[pb.Resource, int]] = {}
+        # False if every count is complete.
+        self._counting = False
+        # The sizes of the resources that were written or examined last, by the ids of the objects, which it keeps
+        # alive. So no write encodes a resource twice, and the next one does not encode what it replaces.
+        self._sizes: dict[int, tuple[pb.Resource, int]] = {}
 
     def change(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
         """Follow a change that the tables have made."""
@@ -120,35 +125,28 @@ class TableQuotas:
             self.limits.declare(key[2], new)
             places = {each.place for each in self.limits}
             self._tallies = {place: self._tallies.get(place) or Tally(place, self._tables) for place in places}
-        covering = {each.place: self._tallies[each.place] for each in self.limits.covering(kind, key)}
-        following = [tally for tally in covering.values() if tally.has_passed(kind, key)]
-        if following:
-            growth = self._growth(kind, key, old, new)
-            for tally in following:
-                tally.use = tally.use.plus(growth.by)
-            if len(self._written) >= _REMEMBERED:
-                self._written.clear()
-            self._written.pop((kind, key), None)
-            if new is not None:
-                self._written[kind, key] = (new, self._size(kind, key, new))
-
-    def _growth(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> Growth:
-        return growth_of(kind, key, old, new, lambda resource: self._size(kind, key, resource))
-
-    def _size(self, kind: Kind, key: Key, resource: pb.Resource) -> int:
-        for known in (self._examined.get((kind, key)), self._written.get((kind, key))):
-            if known is not None and known[0] is resource:
-                return known[1]
-        size = stored_size(resource)
-        self._examined[kind, key] = (resource, size)
-        return size
+            self._counting = True
+        covering = self.limits.covering(kind, key)
+        if not covering:
+            return
+        followed = covering if len(covering) == 1 else {each.place: each for each in covering}.values()
+        tallies = [tally for each in followed if (tally := self._tallies[each.place]).has_passed(kind, key)]
+        if tallies:
+            by = self._difference(old, new)
+            for tally in tallies:
+                tally.use = tally.use.plus(by)
+        if old is not None:
+            self._sizes.pop(id(old), None)
 
     def pending(self, growing: Sequence[tuple[Kind, Key]] | None = None) -> Sequence[Tally]:
         """Return the incomplete counts of the quotas of these resources, or of all quotas."""
+        if not self._counting:
+            return ()
+        incomplete = [each for each in self._tallies.values() if not each.complete]
+        self._counting = bool(incomplete)
         if growing is None:
-            tallies = list(self._tallies.values())
-        else:
-            tallies = [self._tallies[each.place] for place in growing for each in self.limits.covering(*place)]
+            return incomplete
+        tallies = [self._tallies[each.place] for place in growing for each in self.limits.covering(*place)]
         return [each for each in tallies if not each.complete]
 
     def use_of(self, place: Place) -> Use:
@@ -158,13 +156,31 @@ class TableQuotas:
             tally.step()
         return tally.use
 
-    def charged(self, changes: Sequence[tuple[Kind, Key, pb.Resource | None, pb.Resource | None]]) -> dict[Limit, Use]:
+    def charged(self, changes: Sequence[Effect]) -> Sequence[tuple[Limit, Use]]:
         """Return the quotas that a commit of these changes needs room in. Raise QuotaExceeded without room."""
-        self._examined.clear()
-        covered = [self._growth(*each) for each in changes if self.limits.covering(each[0], each[1])]
-        return self.limits.charged(covered, self.use_of) if covered else {}
+        growths: list[Growth] = []
+        for kind, key, old, new in changes:
+            if new is not None and self.limits.covering(kind, key):
+                by = self._difference(old, new)
+                grows = by.resources > 0 or by.bytes > 0
+                growths.append(Growth(kind, key, by, grows and is_exempt(old, new)))
+            elif old is not None and len(changes) > 1:
+                growths.append(Growth(kind, key, self._difference(old, None), True))
+        return self.limits.charged(growths, self.use_of) if growths else ()
 
     def uses(self) -> Sequence[QuotaUse]:
         """Return the quotas whose use is counted, with their use, in order of name."""
         counted = [(each, self._tallies[each.place]) for each in self.limits]
         return [QuotaUse(each, tally.use, self.limits.refused(each.name)) for each, tally in counted if tally.complete]
+
+    def _difference(self, old: pb.Resource | None, new: pb.Resource | None) -> Use:
+        size = (0 if new is None else self._size(new)) - (0 if old is None else self._size(old))
+        return Use((new is not None) - (old is not None), size)
+
+    def _size(self, resource: pb.Resource) -> int:
+        known = self._sizes.get(id(resource))
+        if known is None:
+            if len(self._sizes) >= _REMEMBERED:
+                self._sizes.clear()
+            known = self._sizes[id(resource)] = (resource, stored_size(resource))
+        return known[1]

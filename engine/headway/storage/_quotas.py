@@ -161,20 +161,6 @@ def _status_size(resource: pb.Resource) -> int:
     return len(encode(pb.Resource(status=resource.status)))
 
 
-def growth_of(
-    kind: Kind,
-    key: Key,
-    old: pb.Resource | None,
-    new: pb.Resource | None,
-    size: Callable[[pb.Resource], int] = stored_size,
-) -> Growth:
-    """Return what a change adds. ``size`` returns the size of a resource as stored."""
-    resources = (new is not None) - (old is not None)
-    added = (0 if new is None else size(new)) - (0 if old is None else size(old))
-    grows = resources > 0 or added > 0
-    return Growth(kind, key, Use(resources, added), new is None or (grows and is_exempt(old, new)))
-
-
 def limit_of(name: str, resource: pb.Resource) -> Limit | None:
     """Return what a stored quota declares, or None if it does not decode, as in a damaged store."""
     try:
@@ -191,7 +177,8 @@ class Limits:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Limit] = {}
-        self._by_partition: dict[str, list[Limit]] = {}
+        # The quotas that count the resources of a kind in a partition and namespace, as far as they were looked up.
+        self._covering: dict[tuple[Kind, str, str], Sequence[Limit]] = {}
         # The number of refused commits by quota. It outlives the quota, like any counter.
         self._refused: dict[str, int] = {}
 
@@ -202,49 +189,62 @@ class Limits:
             self._by_name.pop(name, None)
         else:
             self._by_name[name] = limit
-        self._by_partition = {}
-        for each in self:
-            self._by_partition.setdefault(each.place.partition, []).append(each)
+        self._covering.clear()
 
     def __iter__(self) -> Iterator[Limit]:
-        return iter(self._by_name[name] for name in sorted(self._by_name))
+        return iter([self._by_name[name] for name in sorted(self._by_name)])
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     def covering(self, kind: Kind, key: Key) -> Sequence[Limit]:
         """Return the quotas that count a resource, in order of name."""
-        limits = self._by_partition.get(key[0])
-        return [each for each in limits if each.place.covers(kind, key)] if limits else ()
+        found = self._covering.get((kind, key[0], key[1]))
+        if found is None:
+            if len(self._covering) >= _LOOKED_UP:
+                self._covering.clear()
+            found = self._covering[kind, key[0], key[1]] = [each for each in self if each.place.covers(kind, key)]
+        return found
 
     def refused(self, name: str) -> int:
         """Return the number of commits refused because of a quota."""
         return self._refused.get(name, 0)
 
-    def charged(self, growths: Sequence[Growth], use_of: Callable[[Place], Use]) -> dict[Limit, Use]:
+    def charged(self, growths: Sequence[Growth], use_of: Callable[[Place], Use]) -> Sequence[tuple[Limit, Use]]:
         """Return the quotas that a commit needs room in, each with what it adds. Raise QuotaExceeded without room.
 
         Args:
             growths: the changes of the commit.
             use_of: returns the use of a part before the commit.
         """
-        adds: dict[Limit, Use] = {}
-        asks: set[tuple[Limit, str]] = set()
-        for growth in growths:
-            for limit in self.covering(growth.kind, growth.key):
-                adds[limit] = adds.get(limit, _NOTHING).plus(growth.by)
-                if not growth.exempt:
-                    asks.update((limit, what) for what, added in growth.by._asdict().items() if added > 0)
-        charged: dict[Limit, Use] = {}
-        for limit, by in adds.items():
-            needs = Use(
-                by.resources if limit.resources is not None and (limit, "resources") in asks else 0,
-                by.bytes if limit.bytes is not None and (limit, "bytes") in asks else 0,
-            )
-            if needs.resources > 0 or needs.bytes > 0:
+        if len(growths) == 1:
+            # Most commits change one resource.
+            kind, key, by, exempt = growths[0]
+            sums = [] if exempt else [(limit, by, by) for limit in self.covering(kind, key)]
+        else:
+            sums = self._sums(growths)
+        charged: list[tuple[Limit, Use]] = []
+        for limit, by, asked in sums:
+            resources = by[0] if limit.resources is not None and asked[0] > 0 else 0
+            size = by[1] if limit.bytes is not None and asked[1] > 0 else 0
+            if resources > 0 or size > 0:
+                needs = Use(resources, size)
                 self._check(limit, needs, use_of(limit.place))
-                charged[limit] = needs
+                charged.append((limit, needs))
         return charged
+
+    def _sums(self, growths: Sequence[Growth]) -> list[tuple[Limit, Use, Use]]:
+        """Return each quota that counts some of the changes, with their sum, and with the sum of what may be refused.
+
+        The latter leaves out what becomes smaller: a commit is refused for what grows, if all of it does not fit.
+        """
+        sums: dict[str, tuple[Limit, Use, Use]] = {}
+        for kind, key, by, exempt in growths:
+            asked = _NOTHING if exempt else Use(max(by.resources, 0), max(by.bytes, 0))
+            for limit in self.covering(kind, key):
+                _, before, asked_before = sums.get(limit.name, (limit, _NOTHING, _NOTHING))
+                sums[limit.name] = (limit, before.plus(by), asked_before.plus(asked))
+        return list(sums.values())
 
     def _check(self, limit: Limit, needs: Use, use: Use) -> None:
         for what, most, added, used in (
@@ -257,3 +257,4 @@ class Limits:
 
 
 _NOTHING = Use()
+_LOOKED_UP = 10_000

@@ -18,6 +18,7 @@ from headway.storage._operations import (
     VersionConflict,
     WrongUid,
 )
+from headway.storage._quota_tally import Effect as Effect
 from headway.storage._quota_tally import TableQuotas
 from headway.storage._quotas import QUOTA_KIND
 from headway.storage._sorted_keys import Cut, Part, SortedKeys
@@ -204,10 +205,6 @@ def _owner(resource: pb.Resource) -> str:
     """Return the uid of the owner, or an empty string."""
     owner = resource.owner
     return owner.uid if owner is not None else ""
-
-
-Effect = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
-"""A change (kind, key, stored before, stored now)."""
 
 
 def decide(tables: ResourceTables, operation: Operation) -> Effect | None:

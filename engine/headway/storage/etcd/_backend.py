@@ -173,7 +173,8 @@ class EtcdBackend:
         await trio.lowlevel.checkpoint_if_cancelled()
         session.begin()
         try:
-            if session.mirror.tables.quotas is not None:
+            quotas = session.mirror.tables.quotas
+            if quotas is not None and quotas.pending():
                 await count_uses(session.mirror.tables, operations)
             return await _commit.commit(session, operations, fence)
         finally:

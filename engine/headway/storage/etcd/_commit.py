@@ -125,13 +125,13 @@ class _Commit:
         if not applied:
             return None
         quotas = mirror.tables.quotas
-        charged = {} if quotas is None else quotas.charged(applied)
+        charged = () if quotas is None else quotas.charged(applied)
         draft = Draft(self._session.layout, mirror)
         if any(effect[0] == QUOTA_KIND for effect in applied):
             draft.declare_quotas()
         else:
             draft.compare_quotas()
-        for limit, adds in charged.items():
+        for limit, adds in charged:
             draft.need_room(limit, adds, quotas.use_of(limit.place))  # type: ignore[union-attr]  # it has charged
         if self._session.is_outdated(draft):
             raise Outdated
