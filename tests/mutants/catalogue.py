@@ -8,6 +8,7 @@ from tests.mutants.once_survived import ONCE_SURVIVED
 from tests.mutants.over_http import HTTP_MUTANTS
 from tests.mutants.pauses import PAUSE_MUTANTS
 from tests.mutants.peerings import PEERING_MUTANTS
+from tests.mutants.quotas import QUOTA_MUTANTS
 from tests.mutants.runs import RUN_MUTANTS
 from tests.mutants.scopes import SCOPE_MUTANTS
 from tests.mutants.simulated_peers import SIMULATED_PEER_MUTANTS
@@ -310,6 +311,7 @@ MUTANTS = (
     *SCOPE_MUTANTS,
     *PEERING_MUTANTS,
     *PAUSE_MUTANTS,
+    *QUOTA_MUTANTS,
     *SIMULATED_PEER_MUTANTS,
     *WHY_MUTANTS,
     # --- what only a whole run shows ---
