@@ -52,7 +52,7 @@ async def info(client: Client) -> QuotaInfo:
     return found
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("etcd", marks=pytest.mark.wide)])
+@pytest.fixture(params=["memory", *(pytest.param(name, marks=pytest.mark.wide) for name in ("sqlite", "etcd"))])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "etcd":
         server: EtcdServer = request.getfixturevalue("etcd")

@@ -46,14 +46,11 @@ async def test_batch_that_the_disk_refuses_uses_nothing(tmp_path: Path) -> None:
             with pytest.raises(WriteRejected):
                 await put(backend, thing(name, "x" * 100_000))
 
-        async def forbid() -> None:
-            with pytest.raises(WriteRejected):
-                await put(backend, quota("other", resources=0))
-
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write, "a")
             nursery.start_soon(write, "b")
-            nursery.start_soon(forbid)
+        with pytest.raises(WriteRejected):
+            await backend.commit([putting(quota("other", resources=0)), putting(thing("c", "x" * 100_000))])
         writer.execute("PRAGMA max_page_count = 1000000")
         assert await agree(backend) == Use(1, (await agree(backend)).bytes)
         for name in "ab":
