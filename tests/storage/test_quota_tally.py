@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from headway.resource import FINALIZERS, Key, Kind, pb, resource_key
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, pb, resource_key
 from headway.storage import QUOTA_KIND, Effect, Limit, Place, QuotaExceeded, ResourceTables, Use, stored_size
+from headway.storage._quotas import is_exempt
 from headway.testing.conformance import KIND, OTHER_KIND, kind_of, thing
 from headway.testing.conformance.quotas import quota
 
@@ -200,3 +202,35 @@ def test_change_at_any_moment_of_a_count_is_counted_once() -> None:
 
 def _made(kind: Kind, key: Key, text: str) -> pb.Resource:
     return thing(key[2], text, partition=key[0], namespace=key[1], kind=kind, uid="u")
+
+
+@pytest.mark.parametrize(
+    ("status_before", "status_after", "same_generation", "marked", "exempt"),
+    [
+        (0, 0, False, False, False),
+        (0, 0, True, False, True),
+        (0, 4000, True, False, True),
+        (0, 4200, True, False, False),
+        (9000, 8000, True, False, True),
+        (8000, 9000, True, False, False),
+        (0, 4000, False, False, False),
+        (0, 9000, False, True, True),
+        (0, 9000, True, True, True),
+    ],
+)
+def test_what_is_never_refused(
+    status_before: int, status_after: int, same_generation: bool, marked: bool, exempt: bool
+) -> None:
+    """Small statuses, statuses that become smaller, migrations (which keep the generation), and marked resources."""
+    old, new = thing("a", "x"), thing("a", "x" * 500, version="v2")
+    old.status, new.status = _status(status_before), _status(status_after)
+    if same_generation:
+        new.generation = old.generation
+    if marked:
+        new.metadata[DELETION_TIMESTAMP] = "2024-02-02T10:00:00Z"
+    assert is_exempt(old, new) is exempt
+    assert is_exempt(None, new) is marked
+
+
+def _status(length: int) -> dict[str, pb.Status]:
+    return {"w": pb.Status(conditions=[pb.Condition(type="Ready", message="x" * length)])} if length else {}
