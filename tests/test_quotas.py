@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import headway
 from headway import Condition, Request, ResourceType, Runtime, field
 from headway.access import Access, Authorizer, Policy, Rule, new_token
-from headway.client import Client, QuotaInfo, list_quotas
+from headway.client import Client, QuotaInfo, list_quotas, until_gone
 from headway.errors import FailedPrecondition, InvalidArgument, PermissionDenied, QuotaExceeded
 from headway.events import ignore
 from headway.observe import Metrics
@@ -113,7 +113,7 @@ async def test_resources_in_a_full_namespace_can_be_deleted_and_updated(url: str
             await client.write(team.new("a", Team(text="x" * 100), namespace="red"))
         await client.delete(NAMESPACE.id("red"))
         with trio.fail_after(30):
-            await headway.client.until_gone(client, NAMESPACE, NAMESPACE.id("red"))
+            await until_gone(client, NAMESPACE, NAMESPACE.id("red"))
         assert (await info(client)).resources == 0
 
 
