@@ -24,7 +24,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
   window.violations.push(`${event.violatedDirective} ${event.blockedURI}`);
 });
 """
-# The errors of an expression that may be evaluated again: a part of the document is not there, or all of it is replaced.
+# The errors of an expression to evaluate again: a part of the document is not there, or all of it is being replaced.
 _NOT_YET = ("TypeError", "Execution context was destroyed")
 
 
