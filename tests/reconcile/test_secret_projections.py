@@ -65,7 +65,7 @@ class Program:
     async def error(self, kind: type[Any]) -> str:
         """Return the error of the first such event, once there is a door."""
 
-        def note(event: object) -> None:
+        def note(event: Any) -> None:
             if isinstance(event, kind) and event.error is not None:
                 self.failed.append(event.error)
 
