@@ -62,6 +62,9 @@ class Metrics:
         self._primed = prometheus_client.Gauge(
             "headway_prime_seconds", "Duration of a type's last priming.", ["controller", "type"], registry=None
         )
+        self._issuer_keys = prometheus_client.Gauge(
+            "headway_issuer_keys", "Keys of an issuer of logins that can be used.", ["issuer"], registry=None
+        )
         self.registry.register(self)
 
     def watch(self, status: Status) -> None:
@@ -86,6 +89,12 @@ class Metrics:
             self._reconciled(event)
         elif isinstance(event, events.Primed):
             self._primed.labels(event.controller, str(event.type)).set(event.seconds)
+        elif isinstance(event, events.IssuerKeysRead | events.IssuerFailed):
+            self._counters["issuer_reads"].labels(event.issuer, _outcome(event)).inc()
+            self._issuer_keys.labels(event.issuer).set(event.keys)
+        elif isinstance(event, events.IssuerKeysChanged) and not event.keys:
+            # All of them were dropped.
+            self._issuer_keys.labels(event.issuer).set(0)
         elif (counted := _LABELS.get(type(event))) is not None:
             name, labels = counted
             counter, given = self._counters[name], tuple(labels(event))
@@ -103,7 +112,7 @@ class Metrics:
         """Yield all metrics. This makes the object a `prometheus_client.registry.Collector`."""
         statuses = [status for source in self._status for status in source()]
         self._begin_at_zero(statuses)
-        counted = [*self._counters.values(), *self._times.values(), self._primed]
+        counted = [*self._counters.values(), *self._times.values(), self._primed, self._issuer_keys]
         ours = [metric for each in counted for metric in each.collect()]
         for metric in ours:
             # The creation times of counters would be a third of the page, and are not used.
@@ -175,6 +184,8 @@ _COUNTERS = {
     "deletions_unknown": ("Runs that cannot know what was deleted before them.", ["controller", "type"]),
     "handler_failures": ("Calls whose handler raised an unexpected exception.", ["path"]),
     "authentication_failures": ("Calls with an invalid token.", []),
+    "logins_refused": ("Calls with a JWT that is not accepted, by issuer and reason.", ["issuer", "reason"]),
+    "issuer_reads": ("Readings of the keys of an issuer of logins: read, failed.", ["issuer", "outcome"]),
     "peer_stores_replaced": ("Peers whose store was rolled back or restored.", []),
     "peers_not_notified": ("Peerings that were removed without notifying the other side.", []),
     "peers_refused": ("Calls with an invalid secret of a peering, and peers that violated the protocol.", []),
@@ -219,6 +230,10 @@ def _kind_of_caller(event: Any) -> Iterable[str]:
     return (ANONYMOUS if event.caller == ANONYMOUS else "token",)
 
 
+def _outcome(event: events.IssuerKeysRead | events.IssuerFailed) -> str:
+    return "failed" if isinstance(event, events.IssuerFailed) else "read"
+
+
 def _both(event: Any) -> Iterable[str]:
     return (event.controller, str(event.type))
 
@@ -258,6 +273,7 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
     events.AuthenticationFailed: ("authentication_failures", lambda _: ()),
+    events.LoginRefused: ("logins_refused", lambda event: (event.issuer, event.reason)),
     events.CallDenied: ("calls_denied", _kind_of_caller),
     events.PeerNotNotified: ("peers_not_notified", lambda _: ()),
     events.PeerRefused: ("peers_refused", lambda _: ()),
