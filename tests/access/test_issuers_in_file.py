@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trustme
@@ -64,9 +65,9 @@ def test_file_contains_issuers() -> None:
     found = read_access(TEXT).issuers["corp"]
 
     assert dataclasses.astuple(found) == dataclasses.astuple(expected)
-    assert [type(value) for values in found.bindings[0].claims.values() for value in values] == [  # type: ignore[attr-defined, union-attr]  # lists by now
-        *(str, str, bool, int, str)
-    ]
+    binding, _ = found.bindings
+    types = [type(value) for values in binding.claims.values() for value in cast("list[object]", values)]
+    assert types == [str, str, bool, int, str]
 
 
 WRONG = [

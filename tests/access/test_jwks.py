@@ -40,6 +40,7 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "a short point": ({**public_jwk(ED_KEY), "x": b64(bytes(8))}, "not a valid key"),
     "for encryption": ({**RSA_JWK, "use": "enc"}, "its use is 'enc'"),
     "for wrapping keys": ({**RSA_JWK, "key_ops": ["wrapKey"]}, "its key_ops lack 'verify'"),
+    "for something that is not a list": ({**RSA_JWK, "key_ops": None}, "its key_ops lack 'verify'"),
     "an algorithm of another key": ({**RSA_JWK, "alg": "ES256"}, "does not fit the key"),
     "for HS256": ({**RSA_JWK, "alg": "HS256"}, "does not fit the key"),
     "for encryption by its alg": ({**RSA_JWK, "alg": "RSA-OAEP"}, "does not fit the key"),

@@ -51,7 +51,7 @@ def is_good(claims: dict[str, Any]) -> bool:
         audiences = [audiences]
     if not isinstance(groups, list):
         groups = [groups]
-    early = [claims.get(name) for name in ("nbf", "iat") if claims.get(name) is not None]
+    early = [claims[name] for name in ("nbf", "iat") if name in claims]
     return (
         claims.get("iss") == ISS
         and isinstance(audiences, list)
@@ -60,7 +60,8 @@ def is_good(claims: dict[str, Any]) -> bool:
         and isinstance(subject, str)
         and 0 < len(subject) <= 255
         and subject.isprintable()
-        and is_time(claims.get("exp"))
+        and "exp" in claims
+        and is_time(claims["exp"])
         and claims["exp"] + LEEWAY > NOW
         and all(is_time(each) and each <= NOW + LEEWAY for each in early)
         and any(each == "ops" for each in groups)

@@ -182,7 +182,7 @@ async def test_worker_runs_with_a_login() -> None:
         await served.engine.client.apply(TEAM.new("core"))
         async with headway.open_workers(served.engine.addresses, counting, process="web-1", token=good()):
             await done.wait()
-        assert await served.engine.client.read(TEAM, "seen")
+        assert (await served.engine.client.read(TEAM, "seen")).name == "seen"
 
 
 def test_policies_of_all_matching_bindings_add_up() -> None:

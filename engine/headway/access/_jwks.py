@@ -148,7 +148,8 @@ def _made(entry: Mapping[str, Any]) -> IssuerKey:
 
     if entry.get("use", "sig") != "sig":
         raise _LeftOut(f"its use is {str(entry['use'])[:20]!r}, and signatures need 'sig'")
-    if "verify" not in entry.get("key_ops", ("verify",)):
+    operations = entry.get("key_ops", ["verify"])
+    if not isinstance(operations, list) or "verify" not in operations:
         raise _LeftOut("its key_ops lack 'verify'")
     kid = entry.get("kid", "")
     if not isinstance(kid, str):

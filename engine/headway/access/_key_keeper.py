@@ -11,7 +11,7 @@ from headway.access._content import first_names
 from headway.access._jwks import Keys
 from headway.access._key_ring import KeyRing
 from headway.access._key_sources import KeysUnavailable, keys_of
-from headway.base import safe_report
+from headway.base import error_text, safe_report
 from headway.events import IssuerFailed, IssuerKeysChanged, IssuerKeysRead, Report
 
 
@@ -62,20 +62,25 @@ class _Keeper:
                     await wanted.wait()
 
     async def _read(self, ring: KeyRing) -> None:
-        logins, name = self._authorizer.logins, ring.issuer.name
+        logins = self._authorizer.logins
         ring.begin(trio.current_time())
         try:
             keys = await keys_of(ring.issuer)
         except KeysUnavailable as error:
-            now = trio.current_time()
-            ring.failed(now)
-            self._report(IssuerFailed(name, str(error), len(ring.keys), ring.fresh_for(now)))
+            self._failed(ring, str(error))
+        except Exception as error:  # noqa: BLE001  # no answer of an issuer may end a running server
+            self._failed(ring, f"{type(error).__name__}: {error_text(error)[:500]}")
         else:
             self._loaded(ring, keys)
         finally:
             if ring.reading:
                 ring.canceled()
             logins.was_read()
+
+    def _failed(self, ring: KeyRing, why: str) -> None:
+        now = trio.current_time()
+        ring.failed(now)
+        self._report(IssuerFailed(ring.issuer.name, why, len(ring.keys), ring.fresh_for(now)))
 
     def _loaded(self, ring: KeyRing, keys: Keys) -> None:
         name, changed = ring.issuer.name, not ring.keys.are(keys)

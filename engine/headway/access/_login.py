@@ -101,9 +101,8 @@ def _check_claims(claims: Mapping[str, Any], issuer: Issuer, now: float) -> None
     from joserfc.jwt import JWTClaimsRegistry
 
     for name in ("exp", "nbf", "iat"):
-        value = claims.get(name)
         # joserfc takes any number. One that no clock shows would overflow in sums.
-        if value is not None and not (_is_number(value) and 0 <= value <= _LAST):
+        if name in claims and not (_is_number(value := claims[name]) and 0 <= value <= _LAST):
             raise LoginRefused("claims", f"its {name} {shown(value)} is not a time in seconds")
     audiences = claims.get("aud")
     listed = audiences if isinstance(audiences, list) else [audiences]

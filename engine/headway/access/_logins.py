@@ -19,7 +19,7 @@ from headway.access._login import Login, verified
 
 MOST_KEPT = 1_024
 """The number of verified logins that are kept. A further one replaces the one that was not used for longest."""
-_MOST_WAITING = 100
+_MOST_WAITING = 1_000
 _PATIENCE = 5.0
 
 
