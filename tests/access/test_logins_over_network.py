@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,14 +13,15 @@ import pytest
 import trio
 from grpclib.const import Status
 from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import wait_all_tasks_blocked
 
 import headway
 from headway.access import REFUSED, Access, Authorizer, Binding, Login, Policy, Rule
 from headway.events import AuthenticationFailed, LoginRefused
 from headway.observe import Metrics
-from tests.access.logins import ISS, access, issuer
+from tests.access.logins import ALL, ISS, access, issuer
 from tests.access.test_streams import TEAM, app, ended, watched
-from tests.helpers.login_issuer import ED_KEY, claims, jwks, public_jwk, signed
+from tests.helpers.login_issuer import ED_KEY, claims, jwks, public_jwk, serving_issuer, signed
 from tests.http.kit import NO_CERTIFICATES
 
 HEADER = {"alg": "RS256", "kid": "a"}
@@ -93,6 +95,29 @@ async def test_login_is_good_for_grpc_and_http() -> None:
             assert answer.status_code == 200
         answer = await served.http.get("/api/staff/v1/team/core", headers={"authorization": f"Bearer {good(exp=1)}"})
         assert (answer.status_code, answer.json()["message"]) == (401, REFUSED)
+
+
+@pytest.mark.parametrize("way", ["gRPC", "HTTP"])
+async def test_first_login_waits_for_the_keys(way: str, tmp_path: Path) -> None:
+    """A server that has just started answers its first caller once it knows the keys."""
+    async with serving_issuer(tmp_path) as corp:
+        corp.open = trio.Event()
+        known = issuer(issuer=corp.url, authority=corp.authority)
+        accepting = Authorizer(Access([Policy("operators", [ALL])], issuers=[known]))
+        async with site(accepting) as served, trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                if way == "HTTP":
+                    headers = {"authorization": f"Bearer {corp.token()}"}
+                    assert (await served.http.get("/api/staff/v1/team", headers=headers)).status_code == 200
+                    return
+                async with headway.connect(served.engine.addresses, app, token=corp.token()) as client:
+                    await client.apply(TEAM.new("core"))
+
+            nursery.start_soon(call)
+            while not accepting.logins.waiting:
+                await wait_all_tasks_blocked(0.01)
+            corp.open.set()
 
 
 async def test_login_signs_in_to_the_page() -> None:

@@ -85,6 +85,7 @@ class LoginIssuer:
         bodies: other answers, by path: a status, headers and a body.
         asked: the paths that were asked for, in order.
         silent: while True, requests get no answer.
+        open: until it is set, requests wait.
     """
 
     def __init__(self, directory: Path, port: int, keys: Mapping[str, PrivateKey]) -> None:
@@ -98,6 +99,8 @@ class LoginIssuer:
         self.bodies: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.asked: list[str] = []
         self.silent = False
+        self.open = trio.Event()
+        self.open.set()
 
     def token(self, kid: str = "a", **changes: Any) -> str:
         """Return a JWT by the key with this id."""
@@ -133,6 +136,7 @@ class LoginIssuer:
                     self.asked.append(path)
                     if self.silent:
                         await trio.sleep_forever()
+                    await self.open.wait()
                     status, headers, body = self._answer(path)
                     head = [*headers.items(), ("content-length", str(len(body)))]
                     data = connection.send(h11.Response(status_code=status, headers=head)) or b""

@@ -69,9 +69,9 @@ def parsed(text: str) -> Presented:
     """Return the parts of a JWT. Raises LoginRefused if it is not in the one form that is accepted."""
     if len(text) > MOST_BYTES:
         raise LoginRefused("malformed", f"it has {len(text)} characters, and {MOST_BYTES} are allowed")
+    if (dots := text.count(".")) != 2:
+        raise LoginRefused("malformed", f"it has {dots + 1} parts, and a signed JWT has 3")
     parts = text.split(".")
-    if len(parts) != 3:
-        raise LoginRefused("malformed", f"it has {len(parts)} parts, and a signed JWT has 3")
     if len(parts[0]) > _MOST_HEADER:
         raise LoginRefused("malformed", f"its header has {len(parts[0])} characters, and {_MOST_HEADER} are allowed")
     header = _object(parts[0], "header")

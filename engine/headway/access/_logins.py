@@ -30,6 +30,7 @@ class Logins:
         rings: the keys by the names of the issuers.
         keepers: the number of tasks that keep the keys (`keep_keys`).
         replaced: set when the issuers are replaced.
+        waiting: the number of requests that wait for a reading.
         wanted: set when a token asks for keys that are not known.
         read: set when the reading of an issuer's keys has ended.
     """
@@ -42,7 +43,7 @@ class Logins:
         self._kept: OrderedDict[bytes, Login] = OrderedDict()
         # The refusal of the last token, for the report that follows it.
         self._refused: tuple[bytes, LoginRefused] | None = None
-        self._waiting = 0
+        self.waiting = 0
         self.replace(issuers, keys)
 
     def replace(self, issuers: Mapping[str, Issuer], keys: Mapping[str, Keys]) -> None:
@@ -127,7 +128,7 @@ class Logins:
 
         It takes at most 5 seconds. If it is too early for another reading, it returns at once.
         """
-        if _digest(text) in self._kept or not self.keepers or self._waiting >= _MOST_WAITING:
+        if _digest(text) in self._kept or not self.keepers or self.waiting >= _MOST_WAITING:
             return
         try:
             presented = parsed(text)
@@ -140,13 +141,13 @@ class Logins:
         self._want(ring)
         if not ring.reading and ring.due() > trio.current_time():
             return
-        self._waiting += 1
+        self.waiting += 1
         try:
             with trio.move_on_after(_PATIENCE):
                 while ring.reading or ring.due() <= trio.current_time():
                     await self.read.wait()
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
 
     def _ring(self, presented: Presented) -> KeyRing:
         """Return the keys of the issuer that a token names, if it may use this algorithm."""
