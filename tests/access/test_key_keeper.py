@@ -14,7 +14,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from headway.access import Access, Authorizer, Binding, Identity, Issuer, Policy, keep_keys
+from headway.access import Access, Authorizer, Binding, Identity, Issuer, Policy, keep_keys, read_keys
 from headway.errors import PermissionDenied
 from headway.events import IssuerFailed, IssuerKeysChanged, IssuerKeysRead
 from headway.rpc import TOKEN_HEADER
@@ -225,7 +225,7 @@ async def test_issuer_with_a_certificate_of_another_authority_is_not_believed(tm
 
 
 async def test_silent_issuer_takes_ten_seconds(tmp_path: Path, mock_clock: MockClock) -> None:
-    """A caller waits for five, and the loop is free meanwhile."""
+    """A caller waits for five. The loop is free all the time."""
     async with kept(tmp_path) as (issuer, made), trio.open_nursery() as nursery:
         issuer.silent = True
         refused: list[str] = []
@@ -269,4 +269,27 @@ async def test_keys_in_a_file_rotate(tmp_path: Path, mock_clock: MockClock) -> N
         assert failed.why == f"{path} cannot be read: users other than its owner can change it: chmod 644 {path}"
         assert (await made.identify(issuer.token("a", sub="grace"))).name == "corp/grace"
         assert issuer.asked == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_reload_of_the_access_file_brings_new_keys_at_once(tmp_path: Path, mock_clock: MockClock) -> None:
+    """The keys that a reload has read are used even if those before them are stale."""
+    path = tmp_path / "keys.json"
+    async with serving_issuer(tmp_path) as issuer, trio.open_nursery() as nursery:
+        issuer.keys["d"] = ED_KEY
+        path.write_text(jwks(public_jwk(ED_KEY, kid="d")))
+        made = Kept(issuer, jwks_file=str(path), authority="", stale_limit=60, refresh_interval=60)
+        await nursery.start(keep_keys, made.authorizer, made.report)
+        await made.identify(issuer.token("d"))
+        path.unlink()
+        while made.authorizer.logins.rings["corp"].keys:
+            mock_clock.jump(10)
+            await wait_all_tasks_blocked(0.005)
+        assert await made.reason(issuer.token("d")) == "no_keys"
+
+        keys = {"corp": read_keys(jwks(public_jwk(issuer.keys["a"], kid="a")))}
+        made.authorizer.replace(Access([Policy("operators", [ALL])], issuers=[made.known], keys=keys))
+        for _ in range(3):
+            assert (await made.identify(issuer.token("a"))).name == "corp/ada"
+            await wait_all_tasks_blocked(0.005)
         nursery.cancel_scope.cancel()

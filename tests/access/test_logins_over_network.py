@@ -48,7 +48,7 @@ class Site:
         self.reported = trio.Event()
 
     def tell(self) -> None:
-        """Wake those who wait for a report."""
+        """Wake every task that waits for a report."""
         self.reported.set()
         self.reported = trio.Event()
 

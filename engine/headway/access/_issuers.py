@@ -63,14 +63,14 @@ class Issuer:
     Attributes:
         name: its name in logs and metrics.
         issuer: the exact value of the claim ``iss``.
-        audiences: the values of ``aud`` of which a login must have one.
+        audiences: the accepted values of ``aud``. A login must have one of them.
         bindings: the rules that give policies. A login that matches none is refused.
-        algorithms: the algorithms of signatures that are accepted, of ALGORITHMS.
+        algorithms: the accepted algorithms of signatures. ALGORITHMS has all that are possible.
         jwks_file: the path of a file with its keys as a JWKS; empty for discovery.
         authority: the path of a file with the authorities to trust for HTTPS; empty for those of the system.
         leeway: the seconds by which its clock and this one may differ.
         refresh_interval: the seconds after which its keys are read again.
-        stale_limit: the seconds for which known keys are used while they cannot be read again.
+        stale_limit: the seconds during which known keys are used although they cannot be read again.
     """
 
     name: str

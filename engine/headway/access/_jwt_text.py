@@ -19,7 +19,7 @@ MOST_BYTES = 12_288
 """The length of the longest token. The metadata of a request may have 16 KiB (`headway.rpc.Limits.header_size`)."""
 _MOST_HEADER = 2_048
 _LONGEST_KID = 255
-_TYPES = ("jwt", "at+jwt", "application/jwt", "application/at+jwt")
+_TYPES = ("jwt", "at+jwt", "application/jwt", "application/at+jwt", "jose")
 # Parameters that change which key verifies, or what is signed. Other parameters describe and may be ignored.
 _FORBIDDEN = ("jku", "jwk", "x5u", "x5c", "crit", "b64", "zip", "enc", "cty", "epk", "p2c", "p2s")
 
@@ -97,7 +97,7 @@ def _alg(header: dict[str, Any]) -> str:
             raise LoginRefused("header", f"its header has {name}, which is never accepted")
     given = header.get("typ", "JWT")
     if not isinstance(given, str) or given.lower() not in _TYPES:
-        raise LoginRefused("header", f"its typ {shown(given)} is not that of a login")
+        raise LoginRefused("header", f"its typ {shown(given)} is not a type of logins")
     alg = header.get("alg")
     if not isinstance(alg, str):
         raise LoginRefused("malformed", "its header names no alg")

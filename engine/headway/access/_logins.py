@@ -51,11 +51,10 @@ class Logins:
         rings: dict[str, KeyRing] = {}
         for name, issuer in issuers.items():
             ring = self.rings.get(name)
-            if ring is None or not ring.issuer.has_same_keys(issuer):
-                ring = KeyRing(issuer)
+            # Keys that come with the issuers were read just now: neither the failures nor the age of others count.
+            if ring is None or name in keys or not ring.issuer.has_same_keys(issuer):
+                ring = KeyRing(issuer, keys.get(name))
             ring.issuer = issuer
-            if name in keys:
-                ring.keys = keys[name]
             rings[name] = ring
         self.rings = rings
         self._by_issuer = {ring.issuer.issuer: ring for ring in rings.values()}
@@ -101,7 +100,7 @@ class Logins:
             self.find(text, now)
         except LoginRefused as refused:
             return refused
-        return LoginRefused("expired", "it was accepted again meanwhile")
+        return LoginRefused("expired", "it was refused, and is accepted now")
 
     def has_key_of(self, login: Login) -> bool:
         """Return True if the issuer of a login still has the key that signed it."""
