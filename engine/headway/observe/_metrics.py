@@ -89,16 +89,15 @@ class Metrics:
             self._reconciled(event)
         elif isinstance(event, events.Primed):
             self._primed.labels(event.controller, str(event.type)).set(event.seconds)
-        elif isinstance(event, events.IssuerKeysRead | events.IssuerFailed):
-            self._counters["issuer_reads"].labels(event.issuer, _outcome(event)).inc()
-            self._issuer_keys.labels(event.issuer).set(event.keys)
-        elif isinstance(event, events.IssuerKeysChanged) and not event.keys:
-            # All of them were dropped.
-            self._issuer_keys.labels(event.issuer).set(0)
         elif (counted := _LABELS.get(type(event))) is not None:
             name, labels = counted
             counter, given = self._counters[name], tuple(labels(event))
             (counter.labels(*given) if given else counter).inc(1 + getattr(event, "suppressed", 0))
+            if isinstance(event, events.IssuerKeysRead | events.IssuerFailed):
+                self._issuer_keys.labels(event.issuer).set(event.keys)
+            elif isinstance(event, events.IssuerKeysChanged) and not event.keys:
+                # All of them were dropped.
+                self._issuer_keys.labels(event.issuer).set(0)
 
     def _reconciled(self, event: events.Reconciled) -> None:
         name = event.controller
@@ -186,6 +185,7 @@ _COUNTERS = {
     "authentication_failures": ("Calls with an invalid token.", []),
     "logins_refused": ("Calls with a JWT that is not accepted, by issuer and reason.", ["issuer", "reason"]),
     "issuer_reads": ("Readings of the keys of an issuer of logins: read, failed.", ["issuer", "outcome"]),
+    "issuer_key_changes": ("Times that the keys of an issuer of logins were other ones.", ["issuer"]),
     "peer_stores_replaced": ("Peers whose store was rolled back or restored.", []),
     "peers_not_notified": ("Peerings that were removed without notifying the other side.", []),
     "peers_refused": ("Calls with an invalid secret of a peering, and peers that violated the protocol.", []),
@@ -230,10 +230,6 @@ def _kind_of_caller(event: Any) -> Iterable[str]:
     return (ANONYMOUS if event.caller == ANONYMOUS else "token",)
 
 
-def _outcome(event: events.IssuerKeysRead | events.IssuerFailed) -> str:
-    return "failed" if isinstance(event, events.IssuerFailed) else "read"
-
-
 def _both(event: Any) -> Iterable[str]:
     return (event.controller, str(event.type))
 
@@ -273,6 +269,9 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
     events.AuthenticationFailed: ("authentication_failures", lambda _: ()),
+    events.IssuerFailed: ("issuer_reads", lambda event: (event.issuer, "failed")),
+    events.IssuerKeysChanged: ("issuer_key_changes", lambda event: (event.issuer,)),
+    events.IssuerKeysRead: ("issuer_reads", lambda event: (event.issuer, "read")),
     events.LoginRefused: ("logins_refused", lambda event: (event.issuer, event.reason)),
     events.CallDenied: ("calls_denied", _kind_of_caller),
     events.PeerNotNotified: ("peers_not_notified", lambda _: ()),
