@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from headway.access import Authorizer, read_keys
+from headway.access import Access, Authorizer, read_keys
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.rpc import TOKEN_HEADER
-from tests.access.logins import ISS, access
+from tests.access.logins import ISS, access, issuer
 from tests.helpers.login_issuer import EC_KEY, ED_KEY, RSA_KEY, b64, claims, jwks, public_jwk, signed
 
 RSA_JWK = public_jwk(RSA_KEY, kid="a")
@@ -110,6 +110,21 @@ def test_token_without_kid_needs_an_issuer_with_one_key() -> None:
     with pytest.raises(PermissionDenied):
         two.identify({TOKEN_HEADER: text})
     assert two.refusal({TOKEN_HEADER: text}).reason == "unknown_key"
+
+
+def test_key_of_one_issuer_is_not_good_for_another() -> None:
+    """Whoever runs one of them would otherwise be everyone."""
+    other = issuer(name="other", issuer="https://other.example.com")
+    both = access(issuer(), other)
+    keys = {"corp": read_keys(jwks(public_jwk(EC_KEY, kid="e"))), "other": read_keys(jwks(public_jwk(ED_KEY, kid="e")))}
+    accepting = Authorizer(Access(both.policies.values(), issuers=both.issuers.values(), keys=keys))
+    of_other = {"alg": "EdDSA", "kid": "e"}
+
+    name = accepting.identify({TOKEN_HEADER: signed(of_other, claims(other.issuer), ED_KEY)}).name
+    assert name == "other/ada"
+    for text in (signed(of_other, claims(ISS), ED_KEY), signed({"alg": "ES256", "kid": "e"}, claims(ISS), ED_KEY)):
+        with pytest.raises(PermissionDenied):
+            accepting.identify({TOKEN_HEADER: text})
 
 
 def test_two_keys_with_one_kid_verify_nothing() -> None:
