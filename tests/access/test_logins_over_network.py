@@ -135,7 +135,20 @@ async def test_login_signs_in_to_the_page() -> None:
         assert (session["allowed"], session["message"]) == (False, REFUSED)
 
 
-async def test_refusals_tell_the_operator_and_not_the_caller() -> None:
+async def test_refusal_tells_the_operator_and_not_the_caller() -> None:
+    """The log has the issuer and the reason, and the name of the caller if the signature was right."""
+    async with site(Authorizer(access())) as served:
+        answer = await served.http.get("/api/staff/v1/team/core", headers={"x-consul-token": good(exp=1)})
+        assert (answer.status_code, answer.json()["message"]) == (401, REFUSED)
+
+        (line,) = [event for event in served.events if isinstance(event, AuthenticationFailed)]
+        assert (line.caller, line.why) == ("corp/ada", "corp: it has expired")
+        assert LoginRefused("corp", "expired") in served.events
+        assert served.counted("headway_logins_refused_total") == {("corp", "expired"): 1}
+
+
+@pytest.mark.wide
+async def test_flood_of_refusals_is_bounded_in_the_log_and_exact_in_the_metrics() -> None:
     """Every refusal has one text. The log has one line a second, and the metric counts each by issuer and reason."""
     refused = {
         ("corp", "expired"): good(exp=1),
@@ -191,6 +204,7 @@ async def test_stream_ends_when_the_access_file_changes_its_login(after: Access,
         assert (await ended(items))[0] is status
 
 
+@pytest.mark.wide
 async def test_worker_runs_with_a_login() -> None:
     """Its leases, watches and writes have the policies of its claims."""
     counting = headway.App("counting")

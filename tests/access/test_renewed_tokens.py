@@ -66,6 +66,7 @@ def test_wrong_file_is_an_error_at_the_start(
         token_file(tmp_path / "token")
 
 
+@pytest.mark.wide
 async def test_worker_goes_on_when_its_login_is_renewed(tmp_path: Path) -> None:
     """Its watches end with the first login, resume with the second, and its run goes on."""
     hand = Hand()

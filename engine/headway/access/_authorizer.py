@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, NoReturn
 
 from headway.access._content import ANONYMOUS, Access, differing, first_names
-from headway.access._jwt_text import LoginRefused, looks_like_jwt
+from headway.access._jwt_text import JwtRefused, looks_like_jwt
 from headway.access._login import Login
 from headway.access._logins import Logins
 from headway.access._policy import Verb
@@ -142,7 +142,7 @@ class Authorizer:
         if text is not None and self._is_login(text):
             try:
                 token = self.logins.find(text, self._clock())
-            except LoginRefused:
+            except JwtRefused:
                 raise PermissionDenied(REFUSED) from None
         elif text is not None:
             token = self._access.tokens.find(text, self._clock())

@@ -24,7 +24,7 @@ _TYPES = ("jwt", "at+jwt", "application/jwt", "application/at+jwt", "jose")
 _FORBIDDEN = ("jku", "jwk", "x5u", "x5c", "crit", "b64", "zip", "enc", "cty", "epk", "p2c", "p2s")
 
 
-class LoginRefused(Exception):
+class JwtRefused(Exception):
     """A JWT that is not accepted. The bearer learns none of this.
 
     Attributes:
@@ -66,23 +66,23 @@ def looks_like_jwt(text: str) -> bool:
 
 
 def parsed(text: str) -> Presented:
-    """Return the parts of a JWT. Raises LoginRefused if it is not in the one form that is accepted."""
+    """Return the parts of a JWT. Raises JwtRefused if it is not in the one form that is accepted."""
     if len(text) > MOST_BYTES:
-        raise LoginRefused("malformed", f"it has {len(text)} characters, and {MOST_BYTES} are allowed")
+        raise JwtRefused("malformed", f"it has {len(text)} characters, and {MOST_BYTES} are allowed")
     if (dots := text.count(".")) != 2:
-        raise LoginRefused("malformed", f"it has {dots + 1} parts, and a signed JWT has 3")
+        raise JwtRefused("malformed", f"it has {dots + 1} parts, and a signed JWT has 3")
     parts = text.split(".")
     if len(parts[0]) > _MOST_HEADER:
-        raise LoginRefused("malformed", f"its header has {len(parts[0])} characters, and {_MOST_HEADER} are allowed")
+        raise JwtRefused("malformed", f"its header has {len(parts[0])} characters, and {_MOST_HEADER} are allowed")
     header = _object(parts[0], "header")
     alg = _alg(header)
     kid = header.get("kid")
     if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= _LONGEST_KID):
-        raise LoginRefused("malformed", f"its kid must be a text of 1 to {_LONGEST_KID} characters")
+        raise JwtRefused("malformed", f"its kid must be a text of 1 to {_LONGEST_KID} characters")
     claims = _object(parts[1], "payload")
     signature = _decoded(parts[2], "signature")
     if not signature:
-        raise LoginRefused("signature", "it has no signature")
+        raise JwtRefused("signature", "it has no signature")
     return Presented(alg, kid, claims, f"{parts[0]}.{parts[1]}".encode(), signature)
 
 
@@ -94,13 +94,13 @@ def shown(value: object) -> str:
 def _alg(header: dict[str, Any]) -> str:
     for name in _FORBIDDEN:
         if name in header:
-            raise LoginRefused("header", f"its header has {name}, which is never accepted")
+            raise JwtRefused("header", f"its header has {name}, which is never accepted")
     given = header.get("typ", "JWT")
     if not isinstance(given, str) or given.lower() not in _TYPES:
-        raise LoginRefused("header", f"its typ {shown(given)} is not a type of logins")
+        raise JwtRefused("header", f"its typ {shown(given)} is not a type of logins")
     alg = header.get("alg")
     if not isinstance(alg, str):
-        raise LoginRefused("malformed", "its header names no alg")
+        raise JwtRefused("malformed", "its header names no alg")
     # RFC 9864 has this name for what everyone calls EdDSA. Other curves of EdDSA are not supported.
     return "EdDSA" if alg == "Ed25519" else alg
 
@@ -110,25 +110,25 @@ def _object(part: str, what: str) -> dict[str, Any]:
     try:
         # Strict UTF-8: `json.loads` would guess the encoding of bytes.
         found = json.loads(raw.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
-    except LoginRefused as refused:
-        raise LoginRefused(refused.reason, f"its {what} {refused.why}") from None
+    except JwtRefused as refused:
+        raise JwtRefused(refused.reason, f"its {what} {refused.why}") from None
     except (ValueError, RecursionError):
         # UnicodeDecodeError and JSONDecodeError are ValueErrors, as is the one for a number of too many digits.
-        raise LoginRefused("malformed", f"its {what} is not JSON") from None
+        raise JwtRefused("malformed", f"its {what} is not JSON") from None
     if not isinstance(found, dict):
-        raise LoginRefused("malformed", f"its {what} is not a JSON object")
+        raise JwtRefused("malformed", f"its {what} is not a JSON object")
     return found
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise LoginRefused("malformed", "has a key twice")
+        raise JwtRefused("malformed", "has a key twice")
     return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise LoginRefused("malformed", f"has {name}, which is not JSON")
+    raise JwtRefused("malformed", f"has {name}, which is not JSON")
 
 
 def _decoded(part: str, what: str) -> bytes:
@@ -136,7 +136,7 @@ def _decoded(part: str, what: str) -> bytes:
     try:
         raw = base64.b64decode(part + "=" * (-len(part) % 4), b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise LoginRefused("malformed", f"its {what} is not base64url") from None
+        raise JwtRefused("malformed", f"its {what} is not base64url") from None
     if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != part:
-        raise LoginRefused("malformed", f"its {what} is not the canonical base64url of its bytes")
+        raise JwtRefused("malformed", f"its {what} is not the canonical base64url of its bytes")
     return raw

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.access._issuers import Issuer
 from headway.access._jwks import IssuerKey
-from headway.access._jwt_text import LoginRefused, Presented, shown
+from headway.access._jwt_text import JwtRefused, Presented, shown
 
 _LONGEST_SUBJECT = 255
 # A float has whole seconds up to here. Later times are mistakes.
@@ -58,24 +58,24 @@ def verified(presented: Presented, issuer: Issuer, key: IssuerKey, now: float) -
     """Return the login of a JWT that this key of the issuer has signed.
 
     Raises:
-        LoginRefused: the signature is wrong, the claims are not those of a login at this time, or no binding matches.
+        JwtRefused: the signature is wrong, the claims are not those of a login at this time, or no binding matches.
     """
     _check_signature(presented, issuer, key)
     claims = presented.claims
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
-        raise LoginRefused(
+        raise JwtRefused(
             "claims", f"its sub must be a text of 1 to {_LONGEST_SUBJECT} printable characters", issuer.name
         )
     caller = f"{issuer.name}/{subject}"
     try:
         _check_claims(claims, issuer, now)
-    except LoginRefused as refused:
-        raise LoginRefused(refused.reason, refused.why, issuer.name, caller) from None
+    except JwtRefused as refused:
+        raise JwtRefused(refused.reason, refused.why, issuer.name, caller) from None
     expires_at = float(claims["exp"]) + issuer.leeway
     policies = issuer.policies_of(claims)
     if not policies:
-        raise LoginRefused("no_binding", "no binding of its issuer matches its claims", issuer.name, caller)
+        raise JwtRefused("no_binding", "no binding of its issuer matches its claims", issuer.name, caller)
     return Login(issuer.name, subject, policies, expires_at, claims, key.thumbprint, presented.alg)
 
 
@@ -93,7 +93,7 @@ def _check_signature(presented: Presented, issuer: Issuer, key: IssuerKey) -> No
     except (JoseError, ValueError):
         right = False
     if not right:
-        raise LoginRefused("signature", f"its signature is not one of key {shown(key.kid)}", issuer.name)
+        raise JwtRefused("signature", f"its signature is not one of key {shown(key.kid)}", issuer.name)
 
 
 def _check_claims(claims: Mapping[str, Any], issuer: Issuer, now: float) -> None:
@@ -103,11 +103,11 @@ def _check_claims(claims: Mapping[str, Any], issuer: Issuer, now: float) -> None
     for name in ("exp", "nbf", "iat"):
         # joserfc takes any number. One that no clock shows would overflow in sums.
         if name in claims and not (_is_number(value := claims[name]) and 0 <= value <= _LAST):
-            raise LoginRefused("claims", f"its {name} {shown(value)} is not a time in seconds")
+            raise JwtRefused("claims", f"its {name} {shown(value)} is not a time in seconds")
     audiences = claims.get("aud")
     listed = audiences if isinstance(audiences, list) else [audiences]
     if not all(isinstance(each, str) for each in listed) or not set(listed) & set(issuer.audiences):
-        raise LoginRefused("audience", f"its aud {shown(audiences)} has none of the issuer's audiences")
+        raise JwtRefused("audience", f"its aud {shown(audiences)} has none of the issuer's audiences")
     registry = JWTClaimsRegistry(
         now=int(now),
         leeway=int(issuer.leeway),
@@ -119,13 +119,13 @@ def _check_claims(claims: Mapping[str, Any], issuer: Issuer, now: float) -> None
     try:
         registry.validate(dict(claims))
     except ExpiredTokenError:
-        raise LoginRefused("expired", "it has expired") from None
+        raise JwtRefused("expired", "it has expired") from None
     except JoseError as error:
         early = getattr(error, "claim", "") in ("nbf", "iat")
-        raise LoginRefused("not_yet_valid" if early else "claims", f"{error!s:.200}") from None
+        raise JwtRefused("not_yet_valid" if early else "claims", f"{error!s:.200}") from None
     if now >= claims["exp"] + issuer.leeway:
         # joserfc counts whole seconds.
-        raise LoginRefused("expired", "it has expired")
+        raise JwtRefused("expired", "it has expired")
 
 
 def _is_number(value: object) -> bool:

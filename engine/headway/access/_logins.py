@@ -13,7 +13,7 @@ import trio
 
 from headway.access._issuers import Issuer
 from headway.access._jwks import Keys
-from headway.access._jwt_text import LoginRefused, Presented, parsed, shown
+from headway.access._jwt_text import JwtRefused, Presented, parsed, shown
 from headway.access._key_ring import KeyRing
 from headway.access._login import Login, verified
 
@@ -42,7 +42,7 @@ class Logins:
         self._by_issuer: dict[str, KeyRing] = {}
         self._kept: OrderedDict[bytes, Login] = OrderedDict()
         # The refusal of the last token, for the report that follows it.
-        self._refused: tuple[bytes, LoginRefused] | None = None
+        self._refused: tuple[bytes, JwtRefused] | None = None
         self.waiting = 0
         self.replace(issuers, keys)
 
@@ -73,7 +73,7 @@ class Logins:
         self.read = trio.Event()
 
     def find(self, text: str, now: float) -> Login:
-        """Return the login of a JWT at a time in seconds since the epoch. Raises LoginRefused."""
+        """Return the login of a JWT at a time in seconds since the epoch. Raises JwtRefused."""
         digest = _digest(text)
         login = self._kept.get(digest)
         if login is not None and login.holds(now):
@@ -84,7 +84,7 @@ class Logins:
             presented = parsed(text)
             ring = self._ring(presented)
             login = self._verified(presented, ring, now)
-        except LoginRefused as refused:
+        except JwtRefused as refused:
             self._refused = digest, refused
             raise
         self._kept[digest] = login
@@ -92,15 +92,15 @@ class Logins:
             self._kept.popitem(last=False)
         return login
 
-    def refusal(self, text: str, now: float) -> LoginRefused:
+    def refusal(self, text: str, now: float) -> JwtRefused:
         """Return why a JWT is refused at this time."""
         if self._refused is not None and self._refused[0] == _digest(text):
             return self._refused[1]
         try:
             self.find(text, now)
-        except LoginRefused as refused:
+        except JwtRefused as refused:
             return refused
-        return LoginRefused("expired", "it was refused, and is accepted now")
+        return JwtRefused("expired", "it was refused, and is accepted now")
 
     def has_key_of(self, login: Login) -> bool:
         """Return True if the issuer of a login still has the key that signed it."""
@@ -132,7 +132,7 @@ class Logins:
         try:
             presented = parsed(text)
             ring = self._ring(presented)
-        except LoginRefused:
+        except JwtRefused:
             return
         if len(ring.keys) and (presented.kid is None or ring.keys.has(presented.kid)):
             # Another reading would not help.
@@ -153,11 +153,11 @@ class Logins:
         iss = presented.claims.get("iss")
         ring = self._by_issuer.get(iss) if isinstance(iss, str) else None
         if ring is None:
-            raise LoginRefused("issuer", f"its issuer {shown(iss)} is not in the access file")
+            raise JwtRefused("issuer", f"its issuer {shown(iss)} is not in the access file")
         if presented.alg not in ring.issuer.algorithms:
             allowed = ", ".join(ring.issuer.algorithms)
             why = f"its alg {shown(presented.alg)} is not one of the issuer's algorithms ({allowed})"
-            raise LoginRefused("algorithm", why, ring.issuer.name)
+            raise JwtRefused("algorithm", why, ring.issuer.name)
         return ring
 
     def _verified(self, presented: Presented, ring: KeyRing, now: float) -> Login:
@@ -166,22 +166,22 @@ class Logins:
         if key is not None:
             try:
                 return verified(presented, ring.issuer, key, now)
-            except LoginRefused as refused:
+            except JwtRefused as refused:
                 if refused.reason == "signature" and presented.kid is None:
                     # Without kids, only this shows that the issuer has another key now.
                     self._want(ring)
                 raise
         if not len(ring.keys):
             self._want(ring)
-            raise LoginRefused("no_keys", "the keys of its issuer are not known", name)
+            raise JwtRefused("no_keys", "the keys of its issuer are not known", name)
         if presented.kid is None:
             why = f"it names no kid, and its issuer does not have exactly one key for {presented.alg}"
-            raise LoginRefused("unknown_key", why, name)
+            raise JwtRefused("unknown_key", why, name)
         if ring.keys.has(presented.kid):
             why = f"key {shown(presented.kid)} of its issuer is not, or not alone, for {presented.alg}"
-            raise LoginRefused("algorithm", why, name)
+            raise JwtRefused("algorithm", why, name)
         self._want(ring)
-        raise LoginRefused("unknown_key", f"its issuer has no key {shown(presented.kid)}", name)
+        raise JwtRefused("unknown_key", f"its issuer has no key {shown(presented.kid)}", name)
 
     def _want(self, ring: KeyRing) -> None:
         before = ring.due()
