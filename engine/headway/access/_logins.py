@@ -32,7 +32,7 @@ class Logins:
         replaced: set when the issuers are replaced.
         waiting: the number of requests that wait for a reading.
         wanted: set when a token asks for keys that are not known.
-        read: set when the reading of an issuer's keys has ended.
+        read: set when the reading of an issuer's keys has ended, or the issuers are replaced.
     """
 
     def __init__(self, issuers: Mapping[str, Issuer], keys: Mapping[str, Keys]) -> None:
@@ -61,6 +61,7 @@ class Logins:
         self.forget()
         self.replaced.set()
         self.replaced = trio.Event()
+        self.was_read()
 
     def forget(self) -> None:
         """Forget the logins that were verified, because issuers or keys have changed."""
@@ -85,7 +86,8 @@ class Logins:
             ring = self._ring(presented)
             login = self._verified(presented, ring, now)
         except JwtRefused as refused:
-            self._refused = digest, refused
+            # A copy, because the traceback of the one that is raised would keep the text of the token.
+            self._refused = digest, JwtRefused(refused.reason, refused.why, refused.issuer, refused.caller)
             raise
         self._kept[digest] = login
         if len(self._kept) > MOST_KEPT:
@@ -143,7 +145,9 @@ class Logins:
         self.waiting += 1
         try:
             with trio.move_on_after(_PATIENCE):
-                while ring.reading or ring.due() <= trio.current_time():
+                while self._by_issuer.get(ring.issuer.issuer) is ring and (
+                    ring.reading or ring.due() <= trio.current_time()
+                ):
                     await self.read.wait()
         finally:
             self.waiting -= 1
