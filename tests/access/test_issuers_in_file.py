@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +13,7 @@ import trustme
 
 from headway.access import Access, Authorizer, Binding, Issuer, load_access, new_token, read_access
 from headway.access import add_token as add
-from headway.errors import InvalidArgument, ManifestError
+from headway.errors import DeclarationError, InvalidArgument, ManifestError
 from tests.access.logins import ISS, KEYS, issuer
 from tests.helpers.login_issuer import claims, signed
 
@@ -220,3 +221,14 @@ def test_pipe_in_place_of_a_file_does_not_block(tmp_path: Path) -> None:
 
     with pytest.raises(ManifestError, match="it is not a regular file"):
         load_access(written(tmp_path / "access.yaml", with_file("jwks_file: keys.json")))
+
+
+@pytest.mark.parametrize("library", ["joserfc.jwk", "h11"])
+def test_missing_library_is_named_with_its_extra(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server without issuers needs none of them."""
+    monkeypatch.setitem(sys.modules, library, None)
+    (tmp_path / "ca.pem").write_bytes(trustme.CA().cert_pem.bytes())
+
+    with pytest.raises(DeclarationError, match=rf"need {library.partition('.')[0]}: pip install 'headway\[jwt\]'"):
+        load_access(written(tmp_path / "access.yaml", TEXT))
+    assert load_access(written(tmp_path / "access.yaml", "{}")).issuers == {}

@@ -130,8 +130,8 @@ class _Reader:
         for other in self.issuers.values():
             for name in ("name", "issuer"):
                 if getattr(other, name) == (value := getattr(issuer, name)):
-                    where, at = below(path, name), cast("Mapping", node)
-                    self._problems.add(at.place, where, f"duplicate {name} {value!r}: merge the two, or rename one")
+                    problem = f"duplicate {name} {value!r}: merge the two, or rename one"
+                    self._problems.add(node.place, below(path, name), problem)
         self.issuers.setdefault(issuer.name, issuer)
         if keys is not None:
             self.keys[issuer.name] = keys

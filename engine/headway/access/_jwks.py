@@ -104,7 +104,7 @@ def check_joserfc() -> None:
         import joserfc.jwk
         import joserfc.jwt  # noqa: F401
     except ImportError as error:
-        raise DeclarationError(f"issuers of logins need {error.name}: pip install 'headway[jwt]'") from error
+        raise DeclarationError("issuers of logins need joserfc: pip install 'headway[jwt]'") from error
 
 
 def read_keys(text: str | bytes) -> Keys:

@@ -82,7 +82,7 @@ def check_h11() -> None:
     try:
         import h11  # noqa: F401
     except ImportError as error:
-        raise DeclarationError(f"issuers with discovery need {error.name}: pip install 'headway[jwt]'") from error
+        raise DeclarationError("issuers with discovery need h11: pip install 'headway[jwt]'") from error
 
 
 async def _discovered(issuer: Issuer) -> Keys:
