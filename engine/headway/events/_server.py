@@ -44,8 +44,8 @@ class AuthenticationFailed(Record):
     """A call at ``path`` carried an invalid token. The caller received UNAUTHENTICATED.
 
     ``caller`` names the token (its accessor and description), or is ``unknown`` if there is no such token. Of a JWT, it
-    names the issuer and the subject, but only if the signature is right. No event contains the text of a token. Reported at most once a second. ``suppressed`` counts such calls since the last
-    report.
+    names the issuer and the subject, but only if the signature is right. No event contains the text of a token.
+    Reported at most once a second. ``suppressed`` counts such calls since the last report.
     """
 
     caller: str
