@@ -47,6 +47,17 @@ def test_changed_file_is_read_again(tmp_path: Path) -> None:
     assert token() == "third"
 
 
+async def test_pipe_is_read_once(tmp_path: Path) -> None:
+    """A shell gives one for ``--token-file <(get-token)``. Opening it again would block."""
+    path = tmp_path / "token"
+    os.mkfifo(path, 0o600)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.to_thread.run_sync, path.write_text, "first\n")
+        token = await trio.to_thread.run_sync(token_file, path)
+
+    assert (token(), token()) == ("first", "first")
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [

@@ -179,8 +179,10 @@ def given_token(context: click.Context, token: str | None, path: str | None) -> 
             raise Usage(f"--token-file: {error}") from error
         except (OSError, UnicodeDecodeError) as error:
             raise Usage(f"--token-file {path} cannot be read: {error}") from error
-        except (InvalidArgument, ValueError) as error:
+        except InvalidArgument as error:
             raise Usage(f"--token-file: {error}") from error
+        except ValueError as error:
+            raise Usage(f"--token-file {error}") from error
     token = token or ""
     try:
         check_token(token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -88,8 +89,12 @@ def token_metadata(token: Token) -> Mapping[str, str] | None:
 
 
 def _stamp(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """Return what changes with the content of a file; None if it cannot be told."""
     try:
         found = os.stat(path)
     except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        # A pipe can be read only once, and opening it again may block.
         return None
     return found.st_mtime_ns, found.st_ino, found.st_size
