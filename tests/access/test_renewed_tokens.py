@@ -51,8 +51,12 @@ async def test_pipe_is_read_once(tmp_path: Path) -> None:
     """A shell gives one for ``--token-file <(get-token)``. Opening it again would block."""
     path = tmp_path / "token"
     os.mkfifo(path, 0o600)
+
+    def fill() -> None:
+        path.write_text("first\n")
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.to_thread.run_sync, path.write_text, "first\n")
+        nursery.start_soon(trio.to_thread.run_sync, fill)
         token = await trio.to_thread.run_sync(token_file, path)
 
     assert (token(), token()) == ("first", "first")
