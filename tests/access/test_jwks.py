@@ -113,7 +113,7 @@ def test_token_without_kid_needs_an_issuer_with_one_key() -> None:
 
 
 def test_key_of_one_issuer_is_not_good_for_another() -> None:
-    """Whoever runs one of them would otherwise be everyone."""
+    """Otherwise an issuer could log in as the users of another."""
     other = issuer(name="other", issuer="https://other.example.com")
     both = access(issuer(), other)
     keys = {"corp": read_keys(jwks(public_jwk(EC_KEY, kid="e"))), "other": read_keys(jwks(public_jwk(ED_KEY, kid="e")))}

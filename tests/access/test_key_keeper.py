@@ -79,7 +79,7 @@ async def test_first_login_waits_for_the_keys(tmp_path: Path) -> None:
 
 
 async def test_new_key_is_found_when_a_login_names_it(tmp_path: Path, mock_clock: MockClock) -> None:
-    """An issuer may sign with a key from the moment on at which it publishes it."""
+    """An issuer may publish a key and sign with it at once."""
     async with kept(tmp_path) as (issuer, made):
         await made.reports(IssuerKeysRead)
         issuer.keys["new"] = ED_KEY
@@ -125,7 +125,8 @@ async def test_removed_key_is_refused_at_the_next_reading(tmp_path: Path, mock_c
         identity, ended = await made.identify(issuer.token()), []
         made.authorizer.follow(identity, lambda: ended.append(1))
         text = issuer.token()
-        issuer.keys = {"b": ED_KEY}
+        del issuer.keys["a"]
+        issuer.keys["b"] = ED_KEY
         mock_clock.jump(60)
         await made.reports(IssuerKeysChanged, 2)
 
@@ -206,7 +207,7 @@ async def test_wrong_answer_is_reported_and_gives_no_keys(name: str, tmp_path: P
 
 @pytest.mark.parametrize("uri", ["http://localhost/keys", "file:///etc/keys.json", "https://user@localhost/", 7, None])
 async def test_keys_come_over_https_alone(uri: object, tmp_path: Path) -> None:
-    """Whoever is on the way could otherwise replace them."""
+    """Otherwise a host on the way could replace them."""
     async with kept(tmp_path) as (issuer, made):
         document = {"issuer": issuer.url, "jwks_uri": uri}
         issuer.bodies[DISCOVERY] = 200, {}, json.dumps(document).encode()

@@ -45,7 +45,7 @@ def is_time(value: object) -> bool:
 
 
 def is_good(claims: dict[str, Any]) -> bool:
-    """Whether claims are those of a login, said as plainly as possible."""
+    """Return True for the claims of a login, by the plainest code possible."""
     audiences, groups, subject = claims.get("aud"), claims.get("groups"), claims.get("sub")
     if isinstance(audiences, str):
         audiences = [audiences]

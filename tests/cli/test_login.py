@@ -91,7 +91,7 @@ def test_check_shows_problems_of_the_files(file: Path) -> None:
 
 @pytest.mark.wide
 async def test_check_reads_the_keys_as_a_server_does(file: Path, tmp_path: Path) -> None:
-    """It tells why they cannot be read."""
+    """The error says why they cannot be read."""
     async with serving_issuer(tmp_path) as issuer:
         text = ACCESS.replace(ISS, issuer.url).replace("jwks_file: keys.json", f"authority: {issuer.authority}")
         write_secret(file, text)

@@ -30,7 +30,7 @@ class Access:
         policies: the policies.
         tokens: the tokens.
         issuers: the issuers of logins.
-        keys: the keys of issuers, by name, that are known from the beginning, such as those of a ``jwks_file``.
+        keys: the keys of issuers, by name, that are known from the beginning, such as from a ``jwks_file``.
 
     Raises:
         InvalidArgument: two policies or two issuers have the same name, or two issuers the same claim ``iss``, or a

@@ -1,4 +1,4 @@
-"""Issuers of logins: whose JWTs are accepted, for which audiences, and which policies their claims give. No I/O."""
+"""The issuers of logins: their URLs, audiences and algorithms, and the policies that claims give. No I/O."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class Issuer:
         bindings: the rules that give policies. A login that matches none is refused.
         algorithms: the accepted algorithms of signatures. ALGORITHMS has all that are possible.
         jwks_file: the path of a file with its keys as a JWKS; empty for discovery.
-        authority: the path of a file with the authorities to trust for HTTPS; empty for those of the system.
-        leeway: the seconds by which its clock and this one may differ.
-        refresh_interval: the seconds after which its keys are read again.
-        stale_limit: the seconds during which known keys are used although they cannot be read again.
+        authority: the path of a file with the authorities to trust for HTTPS; empty for the system's.
+        leeway: the largest difference between its clock and this one, in seconds.
+        refresh_interval: the time between two readings of its keys, in seconds.
+        stale_limit: the time, in seconds, during which known keys are used although they cannot be read again.
     """
 
     name: str
@@ -127,7 +127,7 @@ def _has(claims: Mapping[str, Any], path: tuple[str, ...], values: tuple[Value, 
 
 
 def issuer_problem(issuer: Issuer) -> str | None:
-    """Return the first problem that concerns several fields of an issuer together, or None."""
+    """Return the first problem of several fields of an issuer together, or None."""
     if not issuer.jwks_file and (problem := _url_problem(issuer.issuer)):
         return f"issuer {issuer.issuer!r} {problem}; or give its keys in a jwks_file"
     if issuer.jwks_file and issuer.authority:

@@ -45,7 +45,7 @@ class IssuerKey(NamedTuple):
     """A public key of an issuer.
 
     Attributes:
-        kid: the id by which tokens name it; empty if it has none.
+        kid: its id, which tokens name; empty if it has none.
         algorithms: the algorithms that it verifies.
         thumbprint: the digest of the key (RFC 7638), which no two keys share.
     """

@@ -82,7 +82,7 @@ class KeyRing:
         return True
 
     def fresh_for(self, now: float) -> float:
-        """Return the seconds for which the keys are used if no reading succeeds."""
+        """Return how many more seconds the keys are used if no reading succeeds."""
         return max(self._fresh_until - now, 0.0) if len(self.keys) else 0.0
 
     @property

@@ -67,7 +67,7 @@ def trusted_content(path: str) -> bytes:
 
 
 def context_for(authority: str) -> ssl.SSLContext:
-    """Return the TLS context that trusts the authorities of a file, or those of the system. Raises OSError."""
+    """Return the TLS context that trusts the authorities of a file, or the system's. Raises OSError."""
     if not authority:
         return ssl.create_default_context()
     try:

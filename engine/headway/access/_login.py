@@ -25,7 +25,7 @@ class Login:
         issuer: the name of its issuer in the access file.
         subject: the claim ``sub``.
         policies: the names of the policies that its claims give.
-        expires_at: the time from which it is refused, in seconds since the epoch: its ``exp`` and the issuer's leeway.
+        expires_at: its ``exp`` plus the issuer's leeway, in seconds since the epoch. It is refused from then on.
         claims: all of its claims.
         key: the thumbprint of the key that signed it.
         alg: the algorithm of the signature.
@@ -58,7 +58,7 @@ def verified(presented: Presented, issuer: Issuer, key: IssuerKey, now: float) -
     """Return the login of a JWT that this key of the issuer has signed.
 
     Raises:
-        JwtRefused: the signature is wrong, the claims are not those of a login at this time, or no binding matches.
+        JwtRefused: the signature is wrong, the claims are invalid at this time, or no binding matches.
     """
     _check_signature(presented, issuer, key)
     claims = presented.claims

@@ -22,7 +22,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 @click.group()
 def token() -> None:
-    """Create tokens for the file of `serve --access`, and check what a token or JWT is there."""
+    """Create tokens for the file of `serve --access`, and check tokens and JWTs."""
 
 
 @token.command()

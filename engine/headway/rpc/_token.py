@@ -89,7 +89,7 @@ def token_metadata(token: Token) -> Mapping[str, str] | None:
 
 
 def _stamp(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
-    """Return what changes with the content of a file; None if it cannot be told."""
+    """Return a value that changes with the content of a file; None for a pipe, and for a missing file."""
     try:
         found = os.stat(path)
     except OSError:
