@@ -233,6 +233,8 @@ async def test_silent_issuer_takes_ten_seconds(tmp_path: Path, mock_clock: MockC
 
         async def log_in() -> None:
             refused.append(await made.reason(issuer.token()))
+            # The guard of an HTTP request and the request itself wait for the same reading.
+            refused.append(await made.reason(issuer.token()))
             mock_clock.jump(5.5)
 
         nursery.start_soon(log_in)
@@ -244,7 +246,7 @@ async def test_silent_issuer_takes_ten_seconds(tmp_path: Path, mock_clock: MockC
         mock_clock.jump(0.1)
         (failed,) = await made.reports(IssuerFailed)
 
-        assert refused == ["no_keys"]
+        assert refused == ["no_keys"] * 2
         assert failed.why == f"{issuer.url}: no complete answer within 10 s"
 
 

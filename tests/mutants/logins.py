@@ -130,8 +130,8 @@ LOGIN_MUTANTS = (
     Mutant(
         "every unknown kid causes a reading",
         "access/_key_ring.py",
-        "        soonest = self._tried_at + SHORTEST_PAUSE\n",
-        "        soonest = self._tried_at\n",
+        "        soonest = self.tried_at + SHORTEST_PAUSE\n",
+        "        soonest = self.tried_at\n",
         _KEEPER,
         "strangers",
     ),

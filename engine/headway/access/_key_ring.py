@@ -22,6 +22,7 @@ class KeyRing:
         issuer: the issuer. It may be replaced by one whose keys come from the same place.
         keys: the keys that are known.
         reading: True while they are being read.
+        tried_at: the beginning of the last reading.
         failures: the number of readings that have failed since the last successful one.
     """
 
@@ -32,7 +33,7 @@ class KeyRing:
         self.failures = 0
         # Keys that a file gave are not yet checked against a clock: they count from the first reading that fails.
         self._fresh_until = math.inf
-        self._tried_at = -math.inf
+        self.tried_at = -math.inf
         self._due = -math.inf
         self._wanted = False
 
@@ -49,12 +50,12 @@ class KeyRing:
         if not self._wanted:
             return self._due
         # After failures, the growing pause remains: tokens must not make the server call a failing issuer.
-        soonest = self._tried_at + SHORTEST_PAUSE
+        soonest = self.tried_at + SHORTEST_PAUSE
         return self._due if self.failures else min(self._due, soonest)
 
     def begin(self, now: float) -> None:
         """Note that a reading begins."""
-        self.reading, self._wanted, self._tried_at = True, False, now
+        self.reading, self._wanted, self.tried_at = True, False, now
 
     def canceled(self) -> None:
         """Note that the reading ended without a result."""

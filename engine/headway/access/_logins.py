@@ -144,7 +144,9 @@ class Logins:
             return
         self.waiting += 1
         try:
-            with trio.move_on_after(_PATIENCE):
+            # By the beginning of the reading, because one request may come here more than once.
+            began = ring.tried_at if ring.reading else trio.current_time()
+            with trio.move_on_at(began + _PATIENCE):
                 while self._by_issuer.get(ring.issuer.issuer) is ring and (
                     ring.reading or ring.due() <= trio.current_time()
                 ):
