@@ -29,11 +29,6 @@ from headway.access._guard import CHANGED as CHANGED
 from headway.access._guard import Audit as Audit
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
-from headway.access._issuers import ALGORITHMS as ALGORITHMS
-from headway.access._issuers import Binding as Binding
-from headway.access._issuers import Issuer as Issuer
-from headway.access._jwks import Keys as Keys
-from headway.access._jwks import read_keys as read_keys
 from headway.access._login import Login as Login
 from headway.access._policy import GROUPS as GROUPS
 from headway.access._policy import VERBS as VERBS
@@ -52,10 +47,20 @@ if TYPE_CHECKING:
     from headway.access._document import read_access as read_access
     from headway.access._file import add_token as add_token
     from headway.access._file import load_access as load_access
+    from headway.access._issuers import ALGORITHMS as ALGORITHMS
+    from headway.access._issuers import Binding as Binding
+    from headway.access._issuers import Issuer as Issuer
+    from headway.access._jwks import Keys as Keys
+    from headway.access._jwks import read_keys as read_keys
     from headway.access._key_keeper import keep_keys as keep_keys
 
-# Imported on first use, to keep `import headway` light: only a server with an access file needs them.
+# Imported on first use, to keep `import headway` light: only a server with access control needs them.
 _LATER = {
+    "ALGORITHMS": "_issuers",
+    "Binding": "_issuers",
+    "Issuer": "_issuers",
+    "Keys": "_jwks",
+    "read_keys": "_jwks",
     "add_token": "_file",
     "entry": "_document",
     "keep_keys": "_key_keeper",

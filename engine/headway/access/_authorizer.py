@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple, NoReturn
 from headway.access._content import ANONYMOUS, Access, differing, first_names
 from headway.access._jwt_text import JwtRefused, looks_like_jwt
 from headway.access._login import Login
-from headway.access._logins import Logins
 from headway.access._policy import Verb
 from headway.access._tokens import REFUSED, Token
 from headway.base import safe_report
@@ -71,6 +70,9 @@ class Authorizer:
             )
         self._access = access
         self._clock = clock
+        # Imported here, to keep `import headway` light: only a server with access control needs it.
+        from headway.access._logins import Logins
+
         self.logins = Logins(access.issuers, access.keys)
         """The logins that are accepted, with the keys of their issuers."""
         self._followed: dict[object, tuple[Identity, Callable[[], None]]] = {}

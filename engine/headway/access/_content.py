@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from headway.access._issuers import Issuer
-from headway.access._jwks import Keys, check_joserfc
 from headway.access._login import Login
 from headway.access._policy import Policy, Rights
 from headway.access._tokens import Token, TokenSet
 from headway.errors import InvalidArgument
 from headway.resource import did_you_mean
+
+if TYPE_CHECKING:
+    from headway.access._issuers import Issuer
+    from headway.access._jwks import Keys
 
 ANONYMOUS = "anonymous"
 """The name of the policy for callers without a token, if a policy has this name. Callers with a token do not get it."""
@@ -93,6 +96,9 @@ def by_name(issuers: Iterable[Issuer]) -> dict[str, Issuer]:
                 f"issuers: {names[issuer.issuer]} and {issuer.name} have the same issuer {issuer.issuer!r}; merge them"
             )
     if found:
+        # Imported here, as in `Authorizer`: only a server with issuers needs it.
+        from headway.access._jwks import check_joserfc
+
         check_joserfc()
     return found
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headway.access._issuers import Issuer
-from headway.access._jwks import IssuerKey
 from headway.access._jwt_text import JwtRefused, Presented, shown
+
+if TYPE_CHECKING:
+    from headway.access._issuers import Issuer
+    from headway.access._jwks import IssuerKey
 
 _LONGEST_SUBJECT = 255
 # A float has whole seconds up to here. Later times are mistakes.
@@ -17,8 +18,7 @@ _LAST = 2**40
 _MODELS = {"EdDSA": "Ed25519"}
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(NamedTuple):
     """A verified JWT.
 
     Attributes:
@@ -35,9 +35,13 @@ class Login:
     subject: str
     policies: tuple[str, ...]
     expires_at: float
-    claims: Mapping[str, Any] = field(repr=False)
-    key: str = field(repr=False)
-    alg: str = field(repr=False)
+    claims: Mapping[str, Any]
+    key: str
+    alg: str
+
+    def __repr__(self) -> str:
+        # Without the claims, which may be personal.
+        return f"<Login {self.name}>"
 
     @property
     def accessor(self) -> str:
