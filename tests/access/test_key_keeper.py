@@ -21,6 +21,9 @@ from headway.rpc import TOKEN_HEADER
 from tests.access.logins import ALL
 from tests.helpers.login_issuer import ED_KEY, LoginIssuer, jwks, public_jwk, serving_issuer, signed
 
+# In frozen time, a report that never comes would be waited for until the timeout of all tests.
+pytestmark = pytest.mark.timeout(30)
+
 DISCOVERY = "/.well-known/openid-configuration"
 
 
