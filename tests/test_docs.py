@@ -41,6 +41,8 @@ PRINTS = {
     "docs/guides/events.md": "TooLarge 3 members, and 2 are allowed 1\n",
     "docs/guides/pausing.md": "controller staff/teams is paused (an audit) and has pending work: resume it with "
     "`headway resume staff/teams`\nreconciled core\n",
+    "docs/guides/quotas.md": "quota 'red' is exceeded: namespace red may have 1 resources and has 1, and this write "
+    "adds 1; delete some, or raise the quota\nred resources 1 1 1\nred 0 1\n",
     "docs/guides/tracing.md": "headway.commit \nheadway.write core\nsignup \nheadway.deliver core\n"
     "headway.map core\nheadway.wait core\nheadway.commit \nheadway.write ada\nheadway.reconcile core\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
@@ -77,6 +79,12 @@ PRINTS = {
     "owner (mode 0644): chmod 600 access.yaml\n"
     "True\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"
     "False False\n",
+    "docs/guides/login.md": "corp/ada True\n"
+    "the token is not valid here: it may be mistyped, expired or revoked / corp: it has expired\n"
+    "the token is not valid here: it may be mistyped, expired or revoked / corp: its aud 'billing' has none of the "
+    "issuer's audiences\n"
+    "the token is not valid here: it may be mistyped, expired or revoked / corp: no binding of its issuer matches its "
+    "claims\n",
 }
 
 

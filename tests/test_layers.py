@@ -93,6 +93,8 @@ PURE = [
     "storage/_metadata_indexes.py",
     "storage/_operations.py",
     "storage/_resuming.py",
+    "storage/_quota_tally.py",
+    "storage/_quotas.py",
     "storage/_sorted_keys.py",
     "storage/_tables.py",
     "storage/etcd/_encoded.py",

@@ -158,6 +158,28 @@ class TooLarge(CallerError, ValueError):
         return str(self.args[0])
 
 
+class QuotaExceeded(CallerError):
+    """A write has no room in a quota of its partition or namespace. Nothing was written.
+
+    Repeating the write does not help until something there is deleted or made smaller, or the quota is raised.
+
+    Attributes:
+        quota: the name of the quota, a resource of type ``tenancy.v1.Quota``.
+        what: what it limits: ``"resources"`` or ``"bytes"``.
+        limit: its limit.
+        use: what was used when the write was refused.
+        adds: what the write would have added.
+    """
+
+    def __init__(self, message: str, quota: str, what: str, limit: int, use: int, adds: int) -> None:
+        super().__init__(message, quota, what, limit, use, adds)
+        self.quota, self.what = quota, what
+        self.limit, self.use, self.adds = limit, use, adds
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Fenced(CallerError):
     """A write came from a run of a controller that a later run has superseded. Nothing was written. Do not retry it."""
 

@@ -51,7 +51,13 @@ async def test_commands_and_options_are_completed_without_a_server(offered: Offe
 
 async def test_types_are_completed_from_the_server(offered: Offered, server: str) -> None:
     """Full names are offered, and kinds that only one type has. Case is ignored."""
-    assert await offered(server, "get t") == ["team", "tenancy.v1.Namespace", "tenancy.v1.Partition", "tombstone"]
+    assert await offered(server, "get t") == [
+        "team",
+        "tenancy.v1.Namespace",
+        "tenancy.v1.Partition",
+        "tenancy.v1.Quota",
+        "tombstone",
+    ]
     assert await offered(server, "types STAFF.") == ["staff.v1.Account", "staff.v1.Site", "staff.v1.Team"]
     assert await offered(server, "list acc") == []
 

@@ -47,6 +47,7 @@ async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
         "staff.v1.Team          namespace  staff.v1.Team",
         "tenancy.v1.Namespace   partition  headway.tenancy.v1.Namespace",
         "tenancy.v1.Partition   cluster    headway.tenancy.v1.Partition",
+        "tenancy.v1.Quota       cluster    headway.tenancy.v1.Quota",
     ]
 
 

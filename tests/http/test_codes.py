@@ -11,6 +11,7 @@ from grpclib.const import Status
 
 from headway.http import RequestLimits
 from headway.http._refusal import CODES
+from headway.resource import QUOTA, Quota
 from tests.http.kit import CORE, PARTITION_PATH, TEAM, TEAMS, Member, Rank, Team, serving
 
 SITES, SECRETS = "/api/staff/v1/site", "/api/vault/v1/secret"
@@ -241,3 +242,15 @@ async def test_answers_are_for_programs_and_never_stored() -> None:
             assert headers["cache-control"] == "no-store"
             assert headers["x-content-type-options"] == "nosniff"
             assert "server" not in headers
+
+
+async def test_exceeded_quota_is_forbidden_and_not_to_be_repeated() -> None:
+    """Clients repeat a request after 429 and 5xx, with or without a Retry-After. Here that would not help."""
+    async with serving() as served:
+        await served.client.write(QUOTA.new("teams", Quota(max_resources=0)))
+        answer = await served.http.put(f"{TEAMS}/one-more", json=ADA)
+        assert answer.status_code == 403
+        assert "retry-after" not in answer.headers
+        said = answer.json()
+        assert (said["code"], said["reason"]) == ("RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED")
+        assert "quota 'teams' is exceeded: partition default may have 0 resources and has " in said["message"]

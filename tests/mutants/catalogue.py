@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.logins import LOGIN_MUTANTS
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.needs import NEED_MUTANTS
 from tests.mutants.notifications import NOTIFICATION_MUTANTS
@@ -9,6 +10,7 @@ from tests.mutants.once_survived import ONCE_SURVIVED
 from tests.mutants.over_http import HTTP_MUTANTS
 from tests.mutants.pauses import PAUSE_MUTANTS
 from tests.mutants.peerings import PEERING_MUTANTS
+from tests.mutants.quotas import QUOTA_MUTANTS
 from tests.mutants.runs import RUN_MUTANTS
 from tests.mutants.scopes import SCOPE_MUTANTS
 from tests.mutants.simulated_peers import SIMULATED_PEER_MUTANTS
@@ -311,7 +313,9 @@ MUTANTS = (
     *SCOPE_MUTANTS,
     *PEERING_MUTANTS,
     *NEED_MUTANTS,
+    *LOGIN_MUTANTS,
     *PAUSE_MUTANTS,
+    *QUOTA_MUTANTS,
     *SIMULATED_PEER_MUTANTS,
     *WHY_MUTANTS,
     # --- what only a whole run shows ---

@@ -15,6 +15,7 @@ from headway.resource import (
     PARTITION,
     PAUSE,
     PEERING,
+    QUOTA,
     TOMBSTONE,
     Hooks,
     Registry,
@@ -24,7 +25,7 @@ from headway.resource import (
 )
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
-BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, PEERING, PAUSE, EVENT]
+BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, QUOTA, PEERING, PAUSE, EVENT]
 
 
 def test_registered_types_are_resolved_by_exact_name() -> None:

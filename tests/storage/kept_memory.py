@@ -9,18 +9,26 @@ from typing import Any, Self
 
 import trio
 
-from headway.resource import Key, Kind, Position, StreamItem, pb
+from headway.protobuf import copy_message, decode, encode
+from headway.resource import DELETION_TIMESTAMP, Key, Kind, Position, Quota, StreamItem, pb
 from headway.storage import (
+    QUOTA_KIND,
     SNAPSHOT_CHUNK,
+    STATUS_ROOM,
     Fence,
     LeaseTable,
+    Limit,
     LogWatch,
     MemoryBackend,
     Operation,
+    Place,
     Put,
+    QuotaExceeded,
+    QuotaUse,
     Require,
     RequireOwnsNothing,
     StillOwns,
+    Use,
     VersionConflict,
     Within,
     WrongUid,
@@ -87,8 +95,74 @@ class KeptMemory(MemoryBackend):
             self._check_fence(fence)
         applied = [entry for operation in operations if (entry := self.decide(operation)) is not None]
         if applied:
+            self.check_quotas(applied)
             self.publish(applied)
         return self.position
+
+    # --- Quotas: everything is counted each time ---
+
+    def declared(self) -> Sequence[Limit]:
+        """Return the quotas."""
+        stored = self.tables.get(QUOTA_KIND, {})
+        return [Limit(key[2], *self._limits(stored[key])) for key in sorted(stored)]
+
+    @staticmethod
+    def _limits(resource: pb.Resource) -> tuple[Place, int | None, int | None]:
+        quota = decode(Quota, resource.data.value if resource.data is not None else b"")
+        place = Place(quota.partition, quota.namespace, (quota.group, quota.kind) if quota.kind else None)
+        return place, quota.max_resources, quota.max_bytes
+
+    def counts(self, place: Place, kind: Kind, key: Key) -> bool:
+        """Return True if a quota counts a resource."""
+        return place.covers(kind, key)
+
+    def size(self, resource: pb.Resource) -> int:
+        """Return the bytes of a resource."""
+        unversioned = copy_message(resource)
+        unversioned.version = ""
+        return len(encode(unversioned))
+
+    def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:
+        """Return True if a change is never refused."""
+        small = len(encode(pb.Resource(status=new.status))) <= STATUS_ROOM
+        same = old is not None and old.generation == new.generation
+        return DELETION_TIMESTAMP in new.metadata or (same and small)
+
+    def use(self, place: Place) -> Use:
+        """Return the use of the part of a quota."""
+        counted = [
+            each for kind, table in self.tables.items() for key, each in table.items() if self.counts(place, kind, key)
+        ]
+        return Use(len(counted), sum(map(self.size, counted)))
+
+    def check_quotas(self, applied: Sequence[Effect]) -> None:
+        """Raise QuotaExceeded if a quota has no room for the changes."""
+        for limit in self.declared():
+            mine = [each for each in applied if self.counts(limit.place, each[0], each[1])]
+            asks = [each for each in mine if each[3] is not None and not self.exempt(each[2], each[3])]
+            for what, most, measure in (
+                ("resources", limit.resources, lambda _: 1),
+                ("bytes", limit.bytes, self.size),
+            ):
+                added = self.added(mine, measure)
+                use: int = getattr(self.use(limit.place), what)
+                if most is not None and any(self.added([each], measure) > 0 for each in asks):
+                    self.check_limit(limit, what, most, use, added)
+
+    def added(self, changes: Sequence[Effect], measure: Callable[[pb.Resource], int]) -> int:
+        """Return what changes add to a number."""
+        return sum(
+            (0 if new is None else measure(new)) - (0 if old is None else measure(old)) for _, _, old, new in changes
+        )
+
+    def check_limit(self, limit: Limit, what: str, most: int, use: int, added: int) -> None:
+        """Raise QuotaExceeded if a number would grow above its limit."""
+        if added > 0 and use + added > most:
+            raise QuotaExceeded(limit.name, limit.place, what, most, use, added)
+
+    async def list_quotas(self) -> Sequence[QuotaUse]:
+        await trio.lowlevel.checkpoint()
+        return [QuotaUse(each, self.use(each.place), 0) for each in self.declared()]
 
     def decide(self, operation: Operation) -> Effect | None:
         """Return the change that an operation makes, or None if it makes none."""

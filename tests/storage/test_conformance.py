@@ -22,10 +22,12 @@ from headway.testing import (
     run_backend_check,
     verdicts,
 )
+from headway.testing.conformance import quotas
 from tests.helpers.etcd_server import EtcdServer
 from tests.storage import (
     broken_commits,
     broken_fences,
+    broken_quotas,
     broken_reads,
     broken_restarts,
     broken_scopes,
@@ -60,6 +62,14 @@ LARGE = (
 )
 """The checks that fill a store with thousands of resources, which takes seconds on a disk."""
 
+TOGETHER = (quotas.writers_never_exceed_a_quota_together, quotas.a_quota_can_be_declared_under_writers)
+"""The checks of quotas that depend most on the store. The memory store runs all of them."""
+
+
+def is_slow(check: BackendCheck) -> bool:
+    """Return True if a check runs only with `wide` on a disk or a network."""
+    return claim_of(check)[0] in LARGE or (check.__module__ == quotas.__name__ and check not in TOGETHER)
+
 
 @pytest.mark.parametrize(
     ("name", "check"),
@@ -68,7 +78,7 @@ LARGE = (
             name,
             check,
             id=f"{name}-{claim_of(check)[0]}",
-            marks=[pytest.mark.wide] * (name != "memory" and claim_of(check)[0] in LARGE),
+            marks=[pytest.mark.wide] * (name != "memory" and is_slow(check)),
         )
         for name, store in STORES.items()
         for check in BACKEND_CHECKS
@@ -168,7 +178,15 @@ async def test_canceled_suite_gives_no_verdict(autojump_clock: MockClock) -> Non
 
 
 BROKEN: Broken = {}
-for module in (broken_commits, broken_reads, broken_watches, broken_scopes, broken_fences, broken_restarts):
+for module in (
+    broken_commits,
+    broken_reads,
+    broken_watches,
+    broken_scopes,
+    broken_fences,
+    broken_quotas,
+    broken_restarts,
+):
     assert not BROKEN.keys() & module.BROKEN.keys()
     BROKEN.update(module.BROKEN)
 

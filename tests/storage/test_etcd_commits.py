@@ -304,12 +304,12 @@ async def _forever(call: object) -> None:
 
 
 async def test_commit_with_too_many_operations_is_not_sent() -> None:
-    """etcd takes 128 operations in a transaction, one of them for the head. The error gives the remedy."""
+    """etcd takes 128 comparisons at once, two of them for the anchor and the quotas. The error gives the remedy."""
     sent: list[TxnRequest] = []
     async with rigged() as rig:
         rig.fake.on_txn = sent.append
-        many = [putting(thing(f"n{number:03}")) for number in range(128)]
-        raised = await refused(InvalidArgument, rig.store.commit(many), "a commit of 128 resources")
+        many = [putting(thing(f"n{number:03}")) for number in range(127)]
+        raised = await refused(InvalidArgument, rig.store.commit(many), "a commit of 127 resources")
         assert "needs 129 operations" in str(raised)
         assert "accepts 128 in one transaction" in str(raised)
         assert "max_txn_ops=129" in str(raised)
@@ -323,15 +323,15 @@ async def test_commit_with_too_many_operations_is_not_sent() -> None:
         await rig.store.commit(many[1:])
         await rig.store.commit(owned[:1])
         assert len(sent) == 2
-        assert len(await names(rig.store)) == 128
+        assert len(await names(rig.store)) == 127
 
 
 async def test_url_can_raise_the_limit_on_operations() -> None:
     """The members may have been started with a higher --max-txn-ops."""
     async with rigged() as rig, EtcdBackend(f"{rig.url}?max_txn_ops=129") as larger:
-        await larger.commit([putting(thing(f"n{number:03}")) for number in range(128)])
-        more = [putting(thing(f"m{number:03}")) for number in range(129)]
-        await refused(InvalidArgument, larger.commit(more), "a commit of 129 resources")
+        await larger.commit([putting(thing(f"n{number:03}")) for number in range(127)])
+        more = [putting(thing(f"m{number:03}")) for number in range(128)]
+        await refused(InvalidArgument, larger.commit(more), "a commit of 128 resources")
 
 
 async def test_operations_are_counted_as_etcd_counts_them(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ async def test_operations_are_counted_as_etcd_counts_them(tmp_path: Path) -> Non
             many = [putting(thing(f"n{number:03}")) for number in range(128)]
             raised = await refused(InvalidArgument, beyond.commit(many), "a commit above etcd's own limit")
             assert "max_txn_ops" in str(raised)
-            await refused(InvalidArgument, store.commit(many), "a commit of 128 resources")
-            await store.commit(many[1:])
+            await refused(InvalidArgument, store.commit(many[1:]), "a commit of 127 resources")
+            await store.commit(many[2:])
             owned = [putting(thing(f"o{number:03}", owner_uid="o")) for number in range(63)]
             await store.commit(owned)

@@ -1,4 +1,4 @@
-"""The format of an access file: policies with rules, and tokens bound to policies; and a token as an entry of it."""
+"""The format of an access file: policies with rules, tokens and issuers bound to policies; and a token as an entry."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Known
 from typing import Any, cast
 
-from headway.access._authorizer import Access, policy_problem
+from headway.access._content import Access, policy_problem
+from headway.access._issuers import BINDING_CHECKS, ISSUER_CHECKS, Binding, Issuer, Value
+from headway.access._jwks import Keys
 from headway.access._policy import POLICY_CHECKS, RULE_CHECKS, Check, Policy, Rule
 from headway.access._tokens import TOKEN_CHECKS, Token, redacted
 from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, below, parse
+from headway.errors import InvalidArgument
 from headway.resource import did_you_mean
 
 # Limited to the digits that a time can need.
@@ -21,16 +24,25 @@ _BOOLEANS = {"true": True, "false": False}
 _TIME = "2026-01-01T00:00:00Z"
 _RULE_NEEDS = ("verbs", "type", "partition", "namespace")
 _TOKEN_NEEDS = ("accessor", "hash", "policies")
+_ISSUER_NEEDS = ("name", "issuer", "audiences", "bindings")
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?\Z")
 
 _SHAPES = {Scalar: "scalar", Sequence: "sequence", Mapping: "mapping"}
 
 _Read = Callable[[Node, str, Check], object]
 
+KeysIn = Callable[[Issuer], tuple[Issuer, Keys | None]]
+"""A function that reads the files of an issuer: it returns the issuer with their full paths, and its keys if they are
+in a file. It raises InvalidArgument for a file that cannot be used, with the name of its field as the first word."""
 
-def read_access(text: str, *, source: str = "<text>") -> Access:
-    """Return the policies and tokens of a YAML text. Raises ManifestError with all problems, in order."""
+
+def read_access(text: str, *, source: str = "<text>", keys_in: KeysIn | None = None) -> Access:
+    """Return the policies, tokens and issuers of a YAML text. Raises ManifestError with all problems, in order.
+
+    Without ``keys_in``, the files of issuers are not read.
+    """
     problems = Problems(source, redacted)
-    reader = _Reader(problems)
+    reader = _Reader(problems, keys_in)
     # Without aliases, because a `*` that means any is easily left without its quotes.
     documents = parse(text, "YAML", problems, aliases=False)
     if documents:
@@ -41,7 +53,7 @@ def read_access(text: str, *, source: str = "<text>") -> Access:
     for other in documents[1:]:
         problems.add(other.place, "", f"a document was already given at {documents[0].place}: keep one of them")
     problems.raise_if_any()
-    return Access(reader.policies.values(), reader.tokens.values())
+    return Access(reader.policies.values(), reader.tokens.values(), reader.issuers.values(), reader.keys)
 
 
 def entry(token: Token) -> str:
@@ -61,15 +73,18 @@ def entry(token: Token) -> str:
 class _Reader:
     """A reader that continues after a problem. Its result is valid only if no problem was noted."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, keys_in: KeysIn | None) -> None:
         self._problems = problems
+        self._keys_in = keys_in
         self.policies: dict[str, Policy] = {}
         self.tokens: dict[str, Token] = {}
+        self.issuers: dict[str, Issuer] = {}
+        self.keys: dict[str, Keys] = {}
 
     def read(self, root: Node) -> None:
-        """Read the policies first, wherever they are in the file, because tokens refer to them."""
-        fields = self._mapping(root, "", ("policies", "tokens"))
-        for name, read in (("policies", self._policy), ("tokens", self._token)):
+        """Read the policies first, wherever they are in the file, because tokens and bindings refer to them."""
+        fields = self._mapping(root, "", ("policies", "tokens", "issuers"))
+        for name, read in (("policies", self._policy), ("tokens", self._token), ("issuers", self._issuer)):
             if name in fields:
                 for item, where in self._items(fields[name], name):
                     read(item, where)
@@ -98,6 +113,74 @@ class _Reader:
         token = Token(**values)
         if self.tokens.setdefault(token.accessor, token) is not token:
             self._problems.add(node.place, path, f"duplicate token {token.accessor!r}: make a new one, or keep one")
+
+    def _issuer(self, node: Node, path: str) -> None:
+        before = len(self._problems)
+        values = self._values(node, path, ISSUER_CHECKS, _ISSUER_NEEDS)
+        if values is None or len(self._problems) > before:
+            return
+        try:
+            issuer, keys = Issuer(**values), None
+            if self._keys_in is not None:
+                issuer, keys = self._keys_in(issuer)
+        except InvalidArgument as error:
+            # Its fields are right one by one, so this is about several of them, or about a file.
+            self._problems.add(node.place, path, str(error).removeprefix("issuer: "))
+            return
+        for other in self.issuers.values():
+            for name in ("name", "issuer"):
+                if getattr(other, name) == (value := getattr(issuer, name)):
+                    problem = f"duplicate {name} {value!r}: merge the two, or rename one"
+                    self._problems.add(node.place, below(path, name), problem)
+        self.issuers.setdefault(issuer.name, issuer)
+        if keys is not None:
+            self.keys[issuer.name] = keys
+
+    def _bindings(self, node: Node, path: str, check: Check) -> list[Binding]:
+        bindings = []
+        for item, where in self._items(node, path):
+            values = self._values(item, where, BINDING_CHECKS, ("claims", "policies"))
+            if values is not None:
+                bindings.append(Binding(**values))
+        if isinstance(node, Sequence) and not node.items:
+            for problem in check([]):
+                self._problems.add(node.place, path, problem)
+        return bindings
+
+    def _claims(self, node: Node, path: str, check: Check) -> dict[str, list[Value]]:
+        """Return the expected values of claims. Here, unlike elsewhere, the type that YAML gives a value matters."""
+        if not isinstance(node, Mapping):
+            right = "expected a mapping of claims to values, such as {groups: ops}; write {} for every login"
+            self._problems.add(node.place, path, f"{right}; got a {_SHAPES[type(node)]}")
+            return {}
+        found: dict[str, list[Value]] = {}
+        for key, held in node.entries:
+            where = below(path, key.text)
+            items = self._items(held, where) if isinstance(held, Sequence) else [(held, where)]
+            values = [self._value(item, at) for item, at in items]
+            found[key.text] = [value for value in values if value is not None]
+            if len(found[key.text]) == len(values):
+                for problem in check({key.text: values}):
+                    self._problems.add(key.place, path, problem)
+        return found
+
+    def _value(self, node: Node, path: str) -> Value | None:
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, Value):
+            return value
+        shown = node.described() if isinstance(node, Scalar) else f"a {_SHAPES[type(node)]}"
+        right = "must be a text, true, false or a whole number; write a text that looks like another type in quotes"
+        self._problems.add(node.place, path, f"the value {right}; got {shown}")
+        return None
+
+    def _number(self, node: Node, path: str, check: Check) -> float | None:
+        text = self._scalar(node, path)
+        if text is None:
+            return None
+        value = float(text) if _NUMBER.match(text) else None
+        for problem in check(text if value is None else value):
+            self._problems.add(node.place, path, problem)
+        return value
 
     def _values(
         self, node: Node, path: str, checks: Known[str, Check], required: Collection[str]
@@ -196,7 +279,19 @@ class _Reader:
         return None
 
 
-_READERS = {"verbs": "_words", "policies": "_names", "expires_at": "_time", "revoked": "_boolean"}
+_READERS = {
+    "verbs": "_words",
+    "policies": "_names",
+    "expires_at": "_time",
+    "revoked": "_boolean",
+    "audiences": "_words",
+    "algorithms": "_words",
+    "bindings": "_bindings",
+    "claims": "_claims",
+    "leeway": "_number",
+    "refresh_interval": "_number",
+    "stale_limit": "_number",
+}
 
 
 def _readable(seconds: float) -> str | float:

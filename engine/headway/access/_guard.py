@@ -11,11 +11,12 @@ from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
 from headway.access._authorizer import LEASE, TOPIC, Authorizer, Denial, Identity
+from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
 from headway.base import BoundedReport
 from headway.errors import PermissionDenied
-from headway.events import AuthenticationFailed, CallDenied, Report, ignore
+from headway.events import AuthenticationFailed, CallDenied, LoginRefused, Report, ignore
 from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName
 from headway.service import Decision, authorizer_failed
 
@@ -38,9 +39,14 @@ class Audit:
 
     def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
         """Report a call whose token is not valid."""
-        caller, why = authorizer.refusal(stream.metadata)
+        refusal = authorizer.refusal(stream.metadata)
+        caller, why = refusal.caller or UNKNOWN, refusal.why
         # A token's name is public, so a caller without a valid token can cause this under any name.
-        self._strangers(AuthenticationFailed, caller=caller or UNKNOWN, why=why, path=path, peer=_peer(stream))
+        self._strangers(AuthenticationFailed, caller=caller, why=why, path=path, peer=_peer(stream))
+        if reason := refusal.reason:
+            # There are few issuers and few reasons, so each is counted for itself.
+            issuer = refusal.issuer
+            self._strangers(LoginRefused, of=(issuer, reason), issuer=issuer, reason=reason)
 
     def denied(self, identity: Identity, path: str, stream: Any) -> None:
         """Report a call that no rule of its caller allows."""
@@ -174,9 +180,11 @@ class Caller:
 
     @property
     def caller_name(self) -> str:
-        """The caller as the journal names it: ``token ada``, or ``anonymous``."""
+        """The caller as the journal names it: ``token ada``, ``login ci/ada``, or ``anonymous``."""
         identity = self._identity
-        return identity.name if identity.token is None else f"token {identity.name}"
+        if identity.token is None:
+            return identity.name
+        return f"{'login' if isinstance(identity.token, Login) else 'token'} {identity.name}"
 
     def rights(self) -> str:
         """Return a digest of the caller's policies."""
@@ -255,7 +263,7 @@ class Guarded:
         method = path.rpartition("/")[2]
 
         async def serve(stream: Any) -> None:
-            identity = self._admitted(path, stream)
+            identity = await self._admitted(path, stream)
             caller = Caller(identity, method, self._registry)
             check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
             guarded = _Stream(stream, caller, check)
@@ -276,8 +284,9 @@ class Guarded:
 
         return serve
 
-    def _admitted(self, path: str, stream: Any) -> Identity:
+    async def _admitted(self, path: str, stream: Any) -> Identity:
         try:
+            await self._authorizer.wait_for_keys(stream.metadata)
             return self._identified(stream)
         except GRPCError:
             self._audit.failed(self._authorizer, path, stream)

@@ -71,6 +71,7 @@ class ProcessOptions(NamedTuple):
             yield None
             return
         metrics.watch(engine.status)
+        metrics.watch_quotas(engine.quotas)
         opened = open_pages(
             self.metrics, engine.status, metrics, lambda: engine.store_problem, public=self.public_metrics
         )

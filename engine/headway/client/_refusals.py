@@ -20,13 +20,14 @@ from headway.errors import (
     NotHeadway,
     OutcomeUnknown,
     PermissionDenied,
+    QuotaExceeded,
     StoreChanged,
     TooLarge,
     Unavailable,
     UnknownTerm,
     WriteRejected,
 )
-from headway.service import Reason, reason_of
+from headway.service import Reason, refusal_of
 
 _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -78,7 +79,10 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
         )
     if isinstance(error, rpc.TooLarge):
         return TooLarge(message, error.size, error.limit)
-    reason = reason_of(error)
+    refusal = refusal_of(error)
+    reason = None if refusal is None else refusal.reason
+    if refusal is not None and reason is Reason.QUOTA_EXCEEDED and (quota := refusal.quota) is not None:
+        return QuotaExceeded(message, quota.name, quota.what, quota.limit, quota.use, quota.adds)
     if reason in _REASONS:
         return _REASONS[reason](message)
     if reason is Reason.NOTHING_WRITTEN:

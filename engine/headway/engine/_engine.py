@@ -18,7 +18,7 @@ from headway.events import Report, ignore
 from headway.notify import PrimedCache, Wanted, open_primed
 from headway.resource import Registry, ResourceId
 from headway.run import ControllerStatus, Supervisor
-from headway.storage import StoreProblem
+from headway.storage import QuotaUse, StoreProblem
 
 if TYPE_CHECKING:
     from headway.why import ObserveHost, StuckList, Why
@@ -99,6 +99,14 @@ class Engine:
         With `open_workers` it is always None.
         """
         return None if self._store is None else self._store.problem
+
+    def quotas(self) -> Sequence[QuotaUse]:
+        """Return the quotas with their use, for metrics: ``metrics.watch_quotas(engine.quotas)``.
+
+        A quota appears once its use is counted: after the first write that needs room in it, or the first
+        `headway.client.list_quotas`. With `open_workers` there are none.
+        """
+        return () if self._store is None else self._store.quotas()
 
     @property
     def controllers(self) -> dict[str, Supervisor]:

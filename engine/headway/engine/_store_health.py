@@ -9,7 +9,7 @@ import trio
 from headway.cache import Informers
 from headway.errors import HeadwayError, StoreRolledBack, Unavailable
 from headway.events import Report, StoreFailed, StoreRecovered
-from headway.storage import Backend, StoreProblem, find_problem
+from headway.storage import Backend, QuotaUse, StoreProblem, find_problem
 
 EVERY = 2.0
 PATIENCE = 5.0
@@ -40,6 +40,16 @@ class StoreHealth:
         """Call a function now, and again at every change of the problem."""
         self._changed = changed
         changed(self.problem)
+
+    def quotas(self) -> Sequence[QuotaUse]:
+        """Return the quotas whose use is counted; none if the store keeps no quotas or cannot be used."""
+        now: Callable[[], Sequence[QuotaUse]] | None = getattr(self._backend, "quotas_now", None)
+        if now is None:
+            return ()
+        try:
+            return now()
+        except HeadwayError:
+            return ()
 
     async def watch(self) -> None:
         """Check the store repeatedly until canceled."""

@@ -8,7 +8,7 @@ from typing import Any
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.service import reason_of
+from headway.service import Reason, reason_of
 
 CODES: Mapping[Status, int] = {
     Status.INVALID_ARGUMENT: 400,
@@ -72,8 +72,10 @@ def invalid(message: str) -> HttpRefusal:
 def refusal_of(error: GRPCError) -> HttpRefusal:
     """Return the form over HTTP of an error of the service."""
     reason = reason_of(error)
+    # Clients repeat a request after 429, and many after 5xx. That does not help here.
+    code = 403 if reason is Reason.QUOTA_EXCEEDED else CODES.get(error.status, 500)
     return HttpRefusal(
-        CODES.get(error.status, 500),
+        code,
         error.status.name,
         error.message or error.status.name,
         reason=None if reason is None else reason.name,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headway.observe._readings import readings
 from headway.run import ControllerStatus
+from headway.storage import QuotaUse
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -24,6 +25,25 @@ def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
             family = families[name] = kind(f"headway_{name}", text, labels=list(labels))
         family.add_metric(list(labels.values()), value)
     return list(families.values())
+
+
+def quota_gauges(quotas: Iterable[QuotaUse]) -> list[Metric]:
+    """Return the metrics of these quotas."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    labels = ["quota", "partition", "namespace", "what"]
+    use = GaugeMetricFamily("headway_quota_use", "What the part of a quota holds: resources or bytes.", labels=labels)
+    most = GaugeMetricFamily("headway_quota_limit", "The limit of a quota.", labels=labels)
+    refused = CounterMetricFamily("headway_quota_refusals", "Commits refused because of a quota.", labels=["quota"])
+    for quota in quotas:
+        name, place, *limits = quota.limit
+        for what, limit, used in zip(("resources", "bytes"), limits, quota.use, strict=True):
+            about = [name, place.partition, place.namespace, what]
+            use.add_metric(about, used)
+            if limit is not None:
+                most.add_metric(about, limit)
+        refused.add_metric([name], quota.refused)
+    return [use, most, refused]
 
 
 OUTCOMES = {"done": "success", "requeue": "requeue_after", "failed": "error", "permanent": "error"}

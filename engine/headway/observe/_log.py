@@ -24,6 +24,8 @@ _WARNINGS = (
     events.EventNotStored,
     events.HandlerFailed,
     events.IndexFailed,
+    events.IssuerFailed,
+    events.IssuerKeysChanged,
     events.LeaseDelayed,
     events.LoopBlocked,
     events.MappingFailed,

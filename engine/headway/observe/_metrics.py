@@ -13,8 +13,9 @@ from headway import events
 from headway.access import ANONYMOUS
 from headway.base import check_plain, safe_report
 from headway.errors import DeclarationError
-from headway.observe._gauges import OUTCOMES, aliases, gauges
+from headway.observe._gauges import OUTCOMES, aliases, gauges, quota_gauges
 from headway.run import ControllerStatus
+from headway.storage import QuotaUse
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 Status = Callable[[], Sequence[ControllerStatus]]
+Quotas = Callable[[], Sequence[QuotaUse]]
 
 
 class Metrics:
@@ -46,6 +48,7 @@ class Metrics:
             raise DeclarationError("Metrics needs prometheus-client: pip install 'headway[metrics]'") from error
         self.registry = prometheus_client.CollectorRegistry()
         self._status: list[Status] = []
+        self._quotas: list[Quotas] = []
         self._counters: dict[str, Any] = {
             name: prometheus_client.Counter(f"headway_{name}", text, labels, registry=None)
             for name, (text, labels) in _COUNTERS.items()
@@ -59,12 +62,20 @@ class Metrics:
         self._primed = prometheus_client.Gauge(
             "headway_prime_seconds", "Duration of a type's last priming.", ["controller", "type"], registry=None
         )
+        self._issuer_keys = prometheus_client.Gauge(
+            "headway_issuer_keys", "Keys of an issuer of logins that can be used.", ["issuer"], registry=None
+        )
         self.registry.register(self)
 
     def watch(self, status: Status) -> None:
         """Add a source of controller states, which is called at each scrape: ``metrics.watch(engine.status)``."""
         check_plain("Metrics.watch", status, 0, "no argument", "metrics.watch(engine.status)")
         self._status.append(status)
+
+    def watch_quotas(self, quotas: Quotas) -> None:
+        """Add a source of quotas, which is called at each scrape: ``metrics.watch_quotas(engine.quotas)``."""
+        check_plain("Metrics.watch_quotas", quotas, 0, "no argument", "metrics.watch_quotas(engine.quotas)")
+        self._quotas.append(quotas)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -82,6 +93,11 @@ class Metrics:
             name, labels = counted
             counter, given = self._counters[name], tuple(labels(event))
             (counter.labels(*given) if given else counter).inc(1 + getattr(event, "suppressed", 0))
+            if isinstance(event, events.IssuerKeysRead | events.IssuerFailed):
+                self._issuer_keys.labels(event.issuer).set(event.keys)
+            elif isinstance(event, events.IssuerKeysChanged) and not event.keys:
+                # All of them were dropped.
+                self._issuer_keys.labels(event.issuer).set(0)
 
     def _reconciled(self, event: events.Reconciled) -> None:
         name = event.controller
@@ -95,12 +111,13 @@ class Metrics:
         """Yield all metrics. This makes the object a `prometheus_client.registry.Collector`."""
         statuses = [status for source in self._status for status in source()]
         self._begin_at_zero(statuses)
-        counted = [*self._counters.values(), *self._times.values(), self._primed]
+        counted = [*self._counters.values(), *self._times.values(), self._primed, self._issuer_keys]
         ours = [metric for each in counted for metric in each.collect()]
         for metric in ours:
             # The creation times of counters would be a third of the page, and are not used.
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
         ours += gauges(statuses)
+        ours += quota_gauges(quota for source in self._quotas for quota in source())
         yield from ours
         yield from aliases(ours)
 
@@ -166,6 +183,9 @@ _COUNTERS = {
     "deletions_unknown": ("Runs that cannot know what was deleted before them.", ["controller", "type"]),
     "handler_failures": ("Calls whose handler raised an unexpected exception.", ["path"]),
     "authentication_failures": ("Calls with an invalid token.", []),
+    "logins_refused": ("Calls with a JWT that is not accepted, by issuer and reason.", ["issuer", "reason"]),
+    "issuer_reads": ("Readings of the keys of an issuer of logins: read, failed.", ["issuer", "outcome"]),
+    "issuer_key_changes": ("Times that the keys of an issuer of logins were other ones.", ["issuer"]),
     "peer_stores_replaced": ("Peers whose store was rolled back or restored.", []),
     "peers_not_notified": ("Peerings that were removed without notifying the other side.", []),
     "peers_refused": ("Calls with an invalid secret of a peering, and peers that violated the protocol.", []),
@@ -249,6 +269,10 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
     events.AuthenticationFailed: ("authentication_failures", lambda _: ()),
+    events.IssuerFailed: ("issuer_reads", lambda event: (event.issuer, "failed")),
+    events.IssuerKeysChanged: ("issuer_key_changes", lambda event: (event.issuer,)),
+    events.IssuerKeysRead: ("issuer_reads", lambda event: (event.issuer, "read")),
+    events.LoginRefused: ("logins_refused", lambda event: (event.issuer, event.reason)),
     events.CallDenied: ("calls_denied", _kind_of_caller),
     events.PeerNotNotified: ("peers_not_notified", lambda _: ()),
     events.PeerRefused: ("peers_refused", lambda _: ()),

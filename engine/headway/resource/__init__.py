@@ -14,10 +14,12 @@ from headway._gen.headway.resource.v1 import Status as Status
 from headway._gen.headway.resource.v1 import Tombstone as Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace as Namespace
 from headway._gen.headway.tenancy.v1 import Partition as Partition
+from headway._gen.headway.tenancy.v1 import Quota as Quota
 from headway._gen.headway.types import v1 as _types_v1
 from headway.base import did_you_mean as did_you_mean
 from headway.resource._builtin_types import NAMESPACE as NAMESPACE
 from headway.resource._builtin_types import PARTITION as PARTITION
+from headway.resource._builtin_types import RESERVED_GROUPS as RESERVED_GROUPS
 from headway.resource._builtin_types import TOMBSTONE as TOMBSTONE
 from headway.resource._builtin_types import is_builtin as is_builtin
 from headway.resource._columns import Columns as Columns
@@ -61,6 +63,8 @@ from headway.resource._peering import PEERING as PEERING
 from headway.resource._peering import PEERING_FINALIZER as PEERING_FINALIZER
 from headway.resource._peering import copies_partition as copies_partition
 from headway.resource._peering import peering_of as peering_of
+from headway.resource._quota import QUOTA as QUOTA
+from headway.resource._quota import quota_problem as quota_problem
 from headway.resource._redact import redact_error as redact_error
 from headway.resource._redact import redacted_resource as redacted_resource
 from headway.resource._redact import redacted_text as redacted_text

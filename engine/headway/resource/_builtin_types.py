@@ -1,4 +1,4 @@
-"""The types that every registry has: tombstones, partitions, namespaces, peerings, pauses and events."""
+"""The types that every registry has: tombstones, partitions, namespaces, quotas, peerings, pauses and events."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headway.resource._hooks import Hooks
 from headway.resource._ids import Scope
 from headway.resource._pause import PAUSE
 from headway.resource._peering import PEERING
+from headway.resource._quota import QUOTA
 from headway.resource._resource import Resource
 from headway.resource._types import ResourceType
 
@@ -30,7 +31,7 @@ PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CL
 NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PARTITION)
 """The type of namespaces. The namespace ``default`` of each partition exists without a resource."""
 
-BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (TOMBSTONE, PARTITION, NAMESPACE, PEERING, PAUSE, EVENT)
+BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (TOMBSTONE, PARTITION, NAMESPACE, QUOTA, PEERING, PAUSE, EVENT)
 RESERVED_GROUPS = frozenset(type.name.group for type in BUILTIN_TYPES)
 """The groups in which programs cannot declare types."""
 

@@ -62,6 +62,25 @@ class Within(NamedTuple):
             and key[2].startswith(self.name_prefix)
         )
 
+    def begin(self, after: Key | None = None) -> tuple[Key, bool]:
+        """Return the key to begin at, and True if it is included: the lowest one that can match, or ``after``."""
+        first = (self.partition, self.namespace, self.name_prefix)
+        if "*" in first[:2]:
+            first = ("", "", "") if self.partition == "*" else (self.partition, "", "")
+        return (after, False) if after is not None and after >= first else (first, True)
+
+    def is_behind(self, key: Key) -> bool:
+        """Return True if neither this key nor a later one can match."""
+        if self.partition == "*":
+            return False
+        if key[0] != self.partition:
+            return key[0] > self.partition
+        if self.namespace == "*":
+            return False
+        if key[1] != self.namespace:
+            return key[1] > self.namespace
+        return key[2] > self.name_prefix and not key[2].startswith(self.name_prefix)
+
     def admits(self, resource: pb.Resource) -> bool:
         """Return True if a stored resource matches."""
         metadata = resource.metadata

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ulid_transform import ulid_now
 
 from headway.protobuf import copy_message
-from headway.resource import DELETION_TIMESTAMP, Key, Kind, is_marked, pb, resource_id, uid_ending
+from headway.resource import DELETION_TIMESTAMP, QUOTA, Key, Kind, is_marked, pb, resource_id, uid_ending
 from headway.service._bounds import check_text
 from headway.service._handlers import Context
+from headway.service._quota import check_kept
 from headway.service._refusals import conflict, invalid, precondition, taken
 from headway.service._storage_version import StorageVersion
 from headway.service._writing import Units, check_staying, new_id
@@ -51,6 +52,8 @@ async def creation(
 ) -> tuple[pb.Resource, tuple[Operation, ...]]:
     """Return the resource as it will be created, and the operations of the commit."""
     _check_creation(resource, recreates=recreates)
+    if kind == QUOTA.kind:
+        check_kept(context.backend)
     assert resource.id is not None
     owner: pb.Id | None = None
     required: tuple[Require, ...] = ()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway._gen.headway.refusal.v1 import ExceededQuota as ExceededQuota
 from headway._gen.headway.refusal.v1 import Reason as Reason
 from headway._gen.headway.refusal.v1 import Refusal
 from headway.errors import (
@@ -26,13 +27,22 @@ from headway.errors import (
 from headway.protobuf import decode, encode
 from headway.resource import AnyMessage
 from headway.rpc import HandlerFault
-from headway.storage import FenceLowered, StoreMismatch, TermEnded, UnknownTerm, VersionConflict, WrongUid
+from headway.storage import (
+    FenceLowered,
+    QuotaExceeded,
+    StoreMismatch,
+    TermEnded,
+    UnknownTerm,
+    VersionConflict,
+    WrongUid,
+)
 
 _WIRE: dict[type[Exception], tuple[Status, Reason | None]] = {
     VersionConflict: (Status.ABORTED, None),
     WrongUid: (Status.FAILED_PRECONDITION, Reason.WRONG_UID),
     FenceLowered: (Status.FAILED_PRECONDITION, Reason.FENCED),
     UnknownTerm: (Status.FAILED_PRECONDITION, Reason.UNKNOWN_TERM),
+    QuotaExceeded: (Status.RESOURCE_EXHAUSTED, Reason.QUOTA_EXCEEDED),
     TermEnded: (Status.FAILED_PRECONDITION, Reason.LEASE_LOST),
     StoreMismatch: (Status.DATA_LOSS, None),
     HistoryCompacted: (Status.OUT_OF_RANGE, None),
@@ -52,15 +62,21 @@ STORE_ERRORS = tuple(_WIRE)
 _URL = "type.googleapis.com/headway.refusal.v1.Refusal"
 
 
-def reason_of(error: GRPCError) -> Reason | None:
-    """Return the reason of a refusal, or None if it has none. A newer server may give one that has no name here."""
+def refusal_of(error: GRPCError) -> Refusal | None:
+    """Return the detail of a refusal that says more than its status, or None if it has none."""
     for detail in error.details or ():
         if isinstance(detail, AnyMessage) and detail.type_url == _URL:
             try:
-                return decode(Refusal, detail.value).reason
+                return decode(Refusal, detail.value)
             except PayloadError:
                 return None
     return None
+
+
+def reason_of(error: GRPCError) -> Reason | None:
+    """Return the reason of a refusal, or None if it has none. A newer server may give one that has no name here."""
+    found = refusal_of(error)
+    return None if found is None else found.reason
 
 
 def invalid(message: str) -> GRPCError:
@@ -115,7 +131,10 @@ def refusal(error: Exception, *, write: bool = False) -> GRPCError:
     status, reason = next(wire for each, wire in _WIRE.items() if isinstance(error, each))
     if write and status is Status.UNAVAILABLE and reason is None:
         reason = Reason.NOTHING_WRITTEN
-    return GRPCError(status, str(error), _details(reason))
+    quota: ExceededQuota | None = None
+    if isinstance(error, QuotaExceeded):
+        quota = ExceededQuota(name=error.quota, what=error.what, limit=error.limit, use=error.use, adds=error.adds)
+    return GRPCError(status, str(error), _details(reason, quota))
 
 
 @contextmanager
@@ -127,5 +146,7 @@ def store_errors_refused(*, write: bool = False) -> Iterator[None]:
         raise refusal(error, write=write) from error
 
 
-def _details(reason: Reason | None) -> Sequence[AnyMessage] | None:
-    return None if reason is None else (AnyMessage(type_url=_URL, value=encode(Refusal(reason=reason))),)
+def _details(reason: Reason | None, quota: ExceededQuota | None = None) -> Sequence[AnyMessage] | None:
+    if reason is None:
+        return None
+    return (AnyMessage(type_url=_URL, value=encode(Refusal(reason=reason, quota=quota))),)

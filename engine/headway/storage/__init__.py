@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headway.base import imported_later
 from headway.storage._abilities import ChecksItself as ChecksItself
 from headway.storage._abilities import FiltersMetadata as FiltersMetadata
+from headway.storage._abilities import KeepsQuotas as KeepsQuotas
 from headway.storage._abilities import KeepsTraces as KeepsTraces
 from headway.storage._abilities import ListsFences as ListsFences
 from headway.storage._abilities import OptimisticReads as OptimisticReads
@@ -17,6 +18,7 @@ from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
 from headway.storage._abilities import Shared as Shared
 from headway.storage._abilities import filters_metadata as filters_metadata
 from headway.storage._abilities import is_shared as is_shared
+from headway.storage._abilities import keeps_quotas as keeps_quotas
 from headway.storage._abilities import last_leases as last_leases
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources
@@ -55,6 +57,15 @@ from headway.storage._operations import UnknownTerm as UnknownTerm
 from headway.storage._operations import VersionConflict as VersionConflict
 from headway.storage._operations import Within as Within
 from headway.storage._operations import WrongUid as WrongUid
+from headway.storage._operations import refuse_repeated_keys as refuse_repeated_keys
+from headway.storage._quotas import QUOTA_KIND as QUOTA_KIND
+from headway.storage._quotas import STATUS_ROOM as STATUS_ROOM
+from headway.storage._quotas import Limit as Limit
+from headway.storage._quotas import Place as Place
+from headway.storage._quotas import QuotaExceeded as QuotaExceeded
+from headway.storage._quotas import QuotaUse as QuotaUse
+from headway.storage._quotas import Use as Use
+from headway.storage._quotas import stored_size as stored_size
 from headway.storage._reads import SNAPSHOT_CHUNK as SNAPSHOT_CHUNK
 from headway.storage._reads import CutSnapshot as CutSnapshot
 from headway.storage._reads import Snapshot as Snapshot
@@ -67,7 +78,6 @@ from headway.storage._sorted_keys import SortedKeys as SortedKeys
 from headway.storage._tables import Effect as Effect
 from headway.storage._tables import ResourceTables as ResourceTables
 from headway.storage._tables import decide as decide
-from headway.storage._tables import refuse_repeated_keys as refuse_repeated_keys
 from headway.storage._tables import version_of as version_of
 from headway.storage._traces import COMMITTING as COMMITTING
 from headway.storage._traces import Committing as Committing

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend
 from headway.storage._operations import Fence
+from headway.storage._quotas import QuotaUse
 from headway.storage._traces import CommitTraces
 
 Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
@@ -84,6 +85,26 @@ class CountsKinds(Protocol):
     async def count_kinds(self) -> Mapping[Kind, int]:
         """Return the number of resources of each kind that has any."""
         ...
+
+
+class KeepsQuotas(Protocol):
+    """A store that keeps quotas: its commits never exceed them together. `keeps_quotas` looks for the methods.
+
+    The quotas are its resources of the kind ``tenancy.Quota``, and take effect with the commit that stores them.
+    """
+
+    async def list_quotas(self) -> Sequence[QuotaUse]:
+        """Return all quotas and their use, in order of name."""
+        ...
+
+    def quotas_now(self) -> Sequence[QuotaUse]:
+        """Return the same at once, without the quotas whose use is not counted yet. For metrics."""
+        ...
+
+
+def keeps_quotas(backend: Backend) -> bool:
+    """Return True if the store keeps quotas."""
+    return hasattr(backend, "list_quotas")
 
 
 class ChecksItself(Protocol):

@@ -28,6 +28,8 @@ namespace, name). `headway.testing.check_backend` checks these promises:
 10. The time of a lease runs by the monotonic clock of the process, or of etcd's leader. A lease never expires early by
     that clock. After a restart of the process or the leader, a lease that was held counts as held for a whole ttl and
     can be renewed.
+11. A store that keeps quotas (`_abilities.py`) refuses a commit that has no room in one of them, in its own
+    transaction (`_quotas.py`). So no writers exceed a quota together. The use is the sum over the stored resources.
 """
 
 from __future__ import annotations
@@ -101,6 +103,7 @@ class Backend(ListsResources, Protocol):
         Raises:
             VersionConflict, WrongUid, StillOwns, FenceLowered: the commit was rejected and has changed nothing.
             UnknownTerm: the fence carries a term that was never granted. The commit has changed nothing.
+            QuotaExceeded: the commit has no room in a quota, and has changed nothing. Only stores with quotas raise it.
             ValueError: two operations change the same resource.
             OutcomeUnknown: the commit may have happened. Only stores on a disk or a network raise it.
             RemoteError: any other kind of it means that the commit has not happened. Only such stores raise it.

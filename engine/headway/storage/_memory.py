@@ -12,19 +12,20 @@ from typing_extensions import override
 from headway.base import wall_time
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import CountsKinds, FiltersMetadata, ListsFences, ReadsAtOnce
+from headway.storage._abilities import CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, ReadsAtOnce
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
 from headway.storage._log import NO_FORMERS, CommitLog, Formers, LogChange
-from headway.storage._operations import Fence, Operation, Raised, Within
-from headway.storage._reads import list_owned, list_within, read_snapshot
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._quotas import QuotaUse
+from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
-from headway.storage._tables import Effect, ResourceTables, changes_of, decide, refuse_repeated_keys
+from headway.storage._tables import Effect, ResourceTables, changes_of, decide
 from headway.storage._watch import LogWatch, Pulse
 
 
-class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetadata):
+class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetadata, KeepsQuotas):
     """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
 
     Args:
@@ -96,14 +97,28 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         return self._tables.sizes()
 
     @override
+    async def list_quotas(self) -> Sequence[QuotaUse]:
+        await trio.lowlevel.checkpoint()
+        return await count_uses(self._tables)
+
+    @override
+    def quotas_now(self) -> Sequence[QuotaUse]:
+        return () if self._tables.quotas is None else self._tables.quotas.uses()
+
+    @override
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        refuse_repeated_keys(operations)
+        if len(operations) > 1:
+            refuse_repeated_keys(operations)
+        if self._tables.quotas is not None and self._tables.quotas.pending():
+            await count_uses(self._tables, operations)
         # This is the only checkpoint. A cancellation cannot interrupt the commit that follows.
         await trio.lowlevel.checkpoint()
         if fence is not None:
             self._check_fence(fence)
         applied = [entry for operation in operations if (entry := decide(self._tables, operation)) is not None]
         if applied:
+            if self._tables.quotas is not None:
+                self._tables.quotas.charged(applied)
             self._publish(applied)
         return self._position
 

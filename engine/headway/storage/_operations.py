@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,6 +87,20 @@ Operation = Put | Remove | Require | RequireOwnsNothing
 
 MOST_OPERATIONS = 32
 """The number of operations in one commit that every store accepts."""
+
+
+def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
+    """Raise ValueError if two operations of one commit change the same resource: their order would be ambiguous."""
+    if len(operations) < 2:
+        return
+    seen: set[tuple[Kind, Key]] = set()
+    for operation in operations:
+        if isinstance(operation, Require | RequireOwnsNothing):
+            continue
+        place = (operation.kind, operation.key)
+        if place in seen:
+            raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is changed twice in one commit")
+        seen.add(place)
 
 
 class StorageError(HeadwayError):

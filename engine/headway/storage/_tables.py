@@ -18,6 +18,9 @@ from headway.storage._operations import (
     VersionConflict,
     WrongUid,
 )
+from headway.storage._quota_tally import Effect as Effect
+from headway.storage._quota_tally import TableQuotas
+from headway.storage._quotas import QUOTA_KIND
 from headway.storage._sorted_keys import Cut, Part, SortedKeys
 
 K = TypeVar("K", bound=tuple[Any, ...])
@@ -84,13 +87,15 @@ OwnedKey = tuple[str, Kind, Key]
 class ResourceTables:
     """The resources of one store."""
 
-    __slots__ = ("_owned", "_tables", "indexes")
+    __slots__ = ("_owned", "_tables", "indexes", "quotas")
 
     def __init__(self) -> None:
         self._tables: dict[Kind, Table[Key]] = {}
         # Invariant: holds exactly the stored resources that have an owner with a uid.
         self._owned: Table[OwnedKey] = Table()
         self.indexes = MetadataIndexes(self.get)
+        # None until a quota is stored, so that a store without quotas pays nothing for them.
+        self.quotas: TableQuotas | None = None
 
     def get(self, kind: Kind, key: Key) -> pb.Resource | None:
         """Return the stored resource, or None."""
@@ -112,6 +117,8 @@ class ResourceTables:
             table = self._tables[kind] = Table()
         old = table.put(key, resource)
         self.indexes.change(kind, key, old, resource)
+        if self.quotas is not None or kind == QUOTA_KIND:
+            self._follow(kind, key, old, resource)
         owner = _owner(resource)
         if old is not None and (former := _owner(old)) and former != owner:
             self._owned.remove((former, kind, key))
@@ -123,9 +130,16 @@ class ResourceTables:
         table = self._tables.get(kind)
         old = table.remove(key) if table else None
         self.indexes.change(kind, key, old, None)
+        if self.quotas is not None:
+            self.quotas.change(kind, key, old, None)
         if old is not None and (owner := _owner(old)):
             self._owned.remove((owner, kind, key))
         return old
+
+    def _follow(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource) -> None:
+        if self.quotas is None:
+            self.quotas = TableQuotas(self)
+        self.quotas.change(kind, key, old, new)
 
     def scan(
         self, kind: Kind, within: Within, *, after: Key | None, limit: int, most: int
@@ -141,7 +155,7 @@ class ResourceTables:
         found: list[pb.Resource] = []
         if table is None:
             return found, None
-        first, inclusive = _begin(within, after)
+        first, inclusive = within.begin(after)
         every_key, resources = within.every_key, table.resources
         for looked_at, key in enumerate(table.since(first, inclusive=inclusive), 1):
             if every_key or within.matches(key):
@@ -150,7 +164,7 @@ class ResourceTables:
                     found.append(resource)
                 if len(found) == limit:
                     return found, None
-            elif _is_behind(key, within):
+            elif within.is_behind(key):
                 return found, None
             if looked_at == most:
                 return found, key
@@ -161,8 +175,8 @@ class ResourceTables:
         table = self._tables.get(kind)
         if table is None:
             return Cut((), 0, 0)
-        first, inclusive = _begin(within, after)
-        return table.cut(first, lambda key: _is_behind(key, within), inclusive=inclusive)
+        first, inclusive = within.begin(after)
+        return table.cut(first, within.is_behind, inclusive=inclusive)
 
     def owned(self, uid: str) -> Cut:
         """Open a cut of the resources that a uid owns, in order of kind and key."""
@@ -191,45 +205,6 @@ def _owner(resource: pb.Resource) -> str:
     """Return the uid of the owner, or an empty string."""
     owner = resource.owner
     return owner.uid if owner is not None else ""
-
-
-def _begin(within: Within, after: Key | None) -> tuple[Key, bool]:
-    """Return the key to begin at, and True if that key is included: the lowest one that can match, or ``after``."""
-    first = (within.partition, within.namespace, within.name_prefix)
-    if "*" in first[:2]:
-        first = ("", "", "") if within.partition == "*" else (within.partition, "", "")
-    return (after, False) if after is not None and after >= first else (first, True)
-
-
-def _is_behind(key: Key, within: Within) -> bool:
-    """Return True if neither this key nor a later one can match."""
-    if within.partition == "*":
-        return False
-    if key[0] != within.partition:
-        return key[0] > within.partition
-    if within.namespace == "*":
-        return False
-    if key[1] != within.namespace:
-        return key[1] > within.namespace
-    return key[2] > within.name_prefix and not key[2].startswith(within.name_prefix)
-
-
-def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
-    """Raise ValueError if two operations of one commit change the same resource: their order would be ambiguous."""
-    if len(operations) < 2:
-        return
-    seen: set[tuple[Kind, Key]] = set()
-    for operation in operations:
-        if isinstance(operation, Require | RequireOwnsNothing):
-            continue
-        place = (operation.kind, operation.key)
-        if place in seen:
-            raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is changed twice in one commit")
-        seen.add(place)
-
-
-Effect = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
-"""A change (kind, key, stored before, stored now)."""
 
 
 def decide(tables: ResourceTables, operation: Operation) -> Effect | None:

@@ -13,13 +13,13 @@ import trio
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import FiltersMetadata, ListsFences, OptimisticReads, Probed, Shared
+from headway.storage._abilities import FiltersMetadata, KeepsQuotas, ListsFences, OptimisticReads, Probed, Shared
 from headway.storage._backend import Backend
 from headway.storage._leases import Acquired, CurrentLease
-from headway.storage._operations import Fence, Operation, Raised, Within
-from headway.storage._reads import list_owned, list_within, read_snapshot
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._quotas import QuotaUse
+from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
-from headway.storage._tables import refuse_repeated_keys
 from headway.storage._traces import CommitTraces
 from headway.storage._watch import LogWatch
 from headway.storage.etcd import _commit, _lease
@@ -173,6 +173,9 @@ class EtcdBackend:
         await trio.lowlevel.checkpoint_if_cancelled()
         session.begin()
         try:
+            quotas = session.mirror.tables.quotas
+            if quotas is not None and quotas.pending():
+                await count_uses(session.mirror.tables, operations)
             return await _commit.commit(session, operations, fence)
         finally:
             session.end()
@@ -200,6 +203,17 @@ class EtcdBackend:
         session = self._use()
         await session.confirm()
         return session.mirror.fences()
+
+    async def list_quotas(self) -> Sequence[QuotaUse]:
+        """Return all quotas and their use, in order of name."""
+        session = self._use()
+        await session.confirm()
+        return await count_uses(session.mirror.tables)
+
+    def quotas_now(self) -> Sequence[QuotaUse]:
+        """Return the quotas whose use is counted, with their use. Makes no request to etcd."""
+        quotas = self._use().mirror.tables.quotas
+        return () if quotas is None else quotas.uses()
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         """Acquire a lease for ``ttl`` seconds, unless another holder has it.
@@ -272,6 +286,6 @@ async def _session(
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-def _meets_the_protocol() -> tuple[Backend, Shared, OptimisticReads, ListsFences, Probed, FiltersMetadata]:
+def _meets_the_protocol() -> tuple[Backend, Shared, OptimisticReads, ListsFences, Probed, FiltersMetadata, KeepsQuotas]:
     made = EtcdBackend("")
-    return made, made, made, made, made, made
+    return made, made, made, made, made, made, made

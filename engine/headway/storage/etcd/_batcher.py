@@ -9,6 +9,9 @@ compares a key that a transaction under way writes. If etcd rejects a batch, eac
 Under load two transactions alternate: while etcd makes one durable, this process prepares the other. So a transaction
 takes at most half of the commits that wait or are under way.
 
+Commits that need room in the same quota share a transaction as long as the quota has room for all of them. While such a
+transaction is under way, others that use the quota wait: their decision needs its result (`is_outdated`).
+
 There is no background task. A writer that finds no leader leads one transaction, and hands over to the first waiting
 writer. Invariants:
 
@@ -28,6 +31,7 @@ from typing import NamedTuple
 import trio
 
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
+from headway.storage._quotas import Use
 from headway.storage.etcd._client import CALL_TIMEOUT
 from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import PLACES, revision_of
@@ -61,7 +65,7 @@ class Committed(NamedTuple):
 
 
 class _Waiting:
-    __slots__ = ("alone", "committed", "done", "draft", "error", "since", "task")
+    __slots__ = ("again", "alone", "committed", "done", "draft", "error", "since", "task")
 
     def __init__(self, draft: Draft, since: float) -> None:
         self.draft = draft
@@ -73,6 +77,8 @@ class _Waiting:
         self.error: HeadwayError | None = None
         # True if it must be sent alone: it does not fit into the batch, or the batch failed, perhaps because of others.
         self.alone = False
+        # True if it must be decided again, without a transaction: a quota it uses is no longer as it was.
+        self.again = False
 
     def wake(self) -> None:
         """Wake the writer, unless it is awake."""
@@ -106,6 +112,20 @@ class Batcher:
         # The keys that each transaction under way writes. A commit that compares one of them is based on older state.
         # It will most likely be rejected, together with its batch.
         self._writing: list[set[bytes]] = []
+        # The keys of the quotas that each transaction under way uses, and etcd's revision of the last one that has
+        # ended, by key.
+        self._using: list[set[bytes]] = []
+        self._used: dict[bytes, int] = {}
+
+    def is_outdated(self, draft: Draft) -> bool:
+        """Return True if a quota of the draft is used by a transaction that its decision did not consider."""
+        return not all(each.isdisjoint(draft.rooms) for each in self._using) or any(
+            draft.compared[key] < self._used.get(key, 0) for key in draft.rooms
+        )
+
+    def forget(self) -> None:
+        """Forget which transactions have used quotas: the store has another history now, perhaps of lower revisions."""
+        self._used.clear()
 
     @trio.lowlevel.enable_ki_protection
     async def submit(self, draft: Draft) -> Committed | None:
@@ -126,6 +146,8 @@ class Batcher:
             await trio.lowlevel.wait_task_rescheduled(partial(self._leave, mine))
         if not mine.done:
             await self._lead()
+        if mine.again:
+            return None
         if mine.alone:
             return await self._alone(draft)
         if mine.error is not None:
@@ -145,11 +167,17 @@ class Batcher:
 
     async def _sent(self, drafts: Sequence[Draft]) -> TransactionReply:
         writing = set[bytes]().union(*(draft.given for draft in drafts))
+        using = set[bytes]().union(*(draft.rooms for draft in drafts))
         self._writing.append(writing)
+        self._using.append(using)
         try:
-            return await self._write(drafts)
+            reply = await self._write(drafts)
+            if reply.succeeded:
+                self._used.update(dict.fromkeys(using, reply.header.revision))  # type: ignore[union-attr]  # every reply has one
+            return reply
         finally:
             self._writing.remove(writing)
+            self._using.remove(using)
 
     async def _lead(self) -> None:
         """Send the waiting commits in one transaction."""
@@ -160,6 +188,9 @@ class Batcher:
         await trio.lowlevel.cancel_shielded_checkpoint()
         self._refuse_late()
         batch = self._taken()
+        if not batch:
+            self._hand_on()
+            return
         self._under_way += 1
         self._sent_together += len(batch)
         self._hand_on()
@@ -167,7 +198,9 @@ class Batcher:
             reply = await self._sent([each.draft for each in batch])
             for place, each in enumerate(batch):
                 each.committed = _made(reply, place)
-                each.alone = len(batch) > 1 and each.committed is None
+                # Others have used the quota. Alone it would be rejected again.
+                each.again = each.committed is None and bool(each.draft.rooms)
+                each.alone = len(batch) > 1 and each.committed is None and not each.again
         except HeadwayError as error:
             for each in batch:
                 # The batch may be too large, even if no commit is.
@@ -200,6 +233,7 @@ class Batcher:
         """Take the first waiting commit, and those that fit with the earlier ones, until the batch is full."""
         batch: list[_Waiting] = []
         compared: dict[bytes, int] = {}
+        taken: dict[bytes, Use] = {}
         places = set[bytes]().union(*self._writing)
         operations = size = 0
         half = -(-(len(self._waiting) + self._sent_together) // MOST_UNDER_WAY)
@@ -211,14 +245,17 @@ class Batcher:
             if batch and (most > MOST_OPERATIONS or size > MOST_BYTES or len(batch) == most_commits):
                 break
             batch.append(each)
-            each.alone = len(batch) > 1 and not draft.fits_with(compared, places)
-            if each.alone:
+            each.again = bool(draft.rooms) and (self.is_outdated(draft) or not draft.has_room(taken))
+            each.alone = len(batch) > 1 and not each.again and not draft.fits_with(compared, places)
+            if each.alone or each.again:
                 each.finish()
             else:
                 compared |= draft.compared
                 places.update(draft.given)
+                for key, room in draft.rooms.items():
+                    taken[key] = room.adds.plus(taken.get(key, Use()))
         self._waiting = self._waiting[len(batch) :]
-        return [each for each in batch if not each.alone]
+        return [each for each in batch if not (each.alone or each.again)]
 
     def _hand_on(self) -> None:
         self._leading = bool(self._waiting) and self._under_way < MOST_UNDER_WAY

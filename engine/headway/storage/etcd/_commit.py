@@ -18,6 +18,7 @@ from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position
 from headway.storage._leases import lease_of, raised_fence
 from headway.storage._operations import Fence, Operation, Raised, StorageError
+from headway.storage._quotas import QUOTA_KIND
 from headway.storage._tables import Effect, decide
 from headway.storage._traces import COMMITTING
 from headway.storage.etcd._client import CALL_TIMEOUT
@@ -32,6 +33,10 @@ HIGHEST = 2**63 - 1
 _GIVING_UP = 3 * CALL_TIMEOUT
 
 Result = TypeVar("Result")
+
+
+class Outdated(Exception):
+    """The mirror lacks commits of this process that use the same quota. The commit is proposed again after them."""
 
 
 @contextmanager
@@ -55,8 +60,8 @@ async def decided(
 
     Args:
         session: the session.
-        propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or returns
-            None if there is nothing to commit. It may be called several times.
+        propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or Outdated
+            to be called again later, or returns None if there is nothing to commit. It may be called several times.
         done: makes the result from etcd's reply and the revision of the commit.
         nothing: makes the result if there is nothing to commit.
 
@@ -72,19 +77,26 @@ async def decided(
         except StorageError:
             if confirmed:
                 raise
+        except Outdated:
+            gives_up_at = min(gives_up_at, trio.current_time() + _GIVING_UP)
+            _refuse_late(gives_up_at)
+            await session.wait_changed()
+            continue
         else:
             if draft is not None:
                 if (committed := await session.submit(draft)) is not None:
                     return done(*committed)
                 gives_up_at = min(gives_up_at, trio.current_time() + _GIVING_UP)
-                if trio.current_time() > gives_up_at:
-                    raise Unavailable(
-                        f"commits of others kept conflicting with this one for {_GIVING_UP} s; nothing was written"
-                    )
+                _refuse_late(gives_up_at)
             elif confirmed:
                 return nothing()
         await session.wait_newer(mirror)
         confirmed = True
+
+
+def _refuse_late(gives_up_at: float) -> None:
+    if trio.current_time() > gives_up_at:
+        raise Unavailable(f"commits of others kept conflicting with this one for {_GIVING_UP} s; nothing was written")
 
 
 class _Commit:
@@ -112,7 +124,17 @@ class _Commit:
         self._proposed = applied
         if not applied:
             return None
+        quotas = mirror.tables.quotas
+        charged = () if quotas is None else quotas.charged(applied)
         draft = Draft(self._session.layout, mirror)
+        if any(effect[0] == QUOTA_KIND for effect in applied):
+            draft.declare_quotas()
+        else:
+            draft.compare_quotas()
+        for limit, adds in charged:
+            draft.need_room(limit, adds, quotas.use_of(limit.place))  # type: ignore[union-attr]  # it has charged
+        if self._session.is_outdated(draft):
+            raise Outdated
         if fence is not None and stored is not None:
             draft.compare_fence(fence.controller, fence.member, stored)
         if others:

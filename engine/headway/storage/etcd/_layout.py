@@ -9,6 +9,8 @@
     PREFIX/fence/CONTROLLER/MEMBER
     PREFIX/lease/NAME                     deleted with its etcd lease
     PREFIX/settled/CONTROLLER/MEMBER      checkpoints; writing one is not a commit
+    PREFIX/quota/declared                 put by every commit that changes a quota
+    PREFIX/quota/use/NAME                 put by every commit that needs room in the quota
 
 Each part of a name is escaped so that it contains no `/`.
 
@@ -32,6 +34,7 @@ from headway.storage._traces import CommitTrace, sampled_trace
 
 STORE, ANCHOR, HEAD, TRACE = b"store", b"anchor", b"head", b"trace"
 RESOURCE, OWNED, FENCE, LEASE, CHECKPOINT = b"resource", b"owned", b"fence", b"lease", b"settled"
+QUOTA = b"quota"
 
 
 class KeyRange(NamedTuple):
@@ -64,6 +67,8 @@ class Layout:
         self.above = {f"{above}/".encode() + STORE: above for above in _paths(names[:-1])}
         self.resources = self._prefix + RESOURCE + b"/"
         self._owned = self._prefix + OWNED + b"/"
+        self.quotas = self._prefix + QUOTA + b"/declared"
+        self._quota = self._prefix + QUOTA + b"/use/"
 
     def under(self, segment: bytes) -> KeyRange:
         """Return the range of all keys of a segment."""
@@ -93,6 +98,10 @@ class Layout:
     def checkpoint(self, controller: str, member: str) -> bytes:
         """Return the key of the checkpoint of a fence."""
         return self._prefix + CHECKPOINT + b"/" + _join((controller, member))
+
+    def quota(self, name: str) -> bytes:
+        """Return the key that every commit puts that needs room in a quota."""
+        return self._quota + _join((name,))
 
     def lease(self, name: str) -> bytes:
         """Return the key of a lease."""

@@ -33,6 +33,7 @@ from headway.storage.etcd._layout import (
     LEASE,
     NO_FENCE,
     OWNED,
+    QUOTA,
     RESOURCE,
     STORE,
     TRACE,
@@ -60,7 +61,7 @@ _NONE: Mapping[bytes, Effect] = {}
 # Stands for a change that another process has made, whose resource must be decoded.
 _DECODED: Effect = (("", ""), ("", "", ""), None, None)
 _PUT = EventEventType.PUT
-_COMMITTED = frozenset((OWNED, FENCE, LEASE, ANCHOR))
+_COMMITTED = frozenset((OWNED, FENCE, LEASE, ANCHOR, QUOTA))
 
 
 class Lost(Exception):
@@ -101,6 +102,8 @@ class Mirror:
         self.tables = ResourceTables()
         self.leases: dict[str, StoredLease] = {}
         self.traces = CommitTraces()
+        # etcd's revision of the last put of each key of quotas.
+        self.quota_puts: dict[bytes, int] = {}
         self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age)
         # True if the watch must first repeat the transaction at the head, to prove that this is the same history.
         self.rejoining = False
@@ -168,6 +171,8 @@ class Mirror:
                 self._fences[scope_from(rest)] = fence_from(kv)
             elif segment == LEASE:
                 self._put_lease(rest, kv)
+            elif segment == QUOTA:
+                self.quota_puts[kv.key] = kv.mod_revision
 
     def load_leases(self, kvs: Iterable[KeyValue]) -> None:
         """Replace all leases by the given ones."""
@@ -312,13 +317,15 @@ class Mirror:
         return kind, key, self.tables.get(kind, key), new
 
     def _put(self, segment: bytes, kv: KeyValue) -> None:
-        """Apply a put of a fence, a lease or the anchor."""
+        """Apply a put of a fence, a lease, the anchor or a key of quotas."""
         if segment == ANCHOR:
             self.timeline = timeline_from(kv)
         elif segment == FENCE:
             self._fences[scope_from(self._layout.split(kv.key)[1])] = fence_from(kv)
         elif segment == LEASE:
             self._put_lease(self._layout.split(kv.key)[1], kv)
+        elif segment == QUOTA:
+            self.quota_puts[kv.key] = kv.mod_revision
 
     def _put_lease(self, rest: bytes, kv: KeyValue) -> None:
         name = lease_name_from(rest)

@@ -211,6 +211,15 @@ class Session:
             draft.trace = None
         return self._batcher.submit(draft)
 
+    def is_outdated(self, draft: Draft) -> bool:
+        """Return True if this process has written to one of the commit's quotas what the mirror does not have yet."""
+        return bool(draft.rooms) and self._batcher.is_outdated(draft)
+
+    async def wait_changed(self) -> None:
+        """Wait until the mirror changes, or for a moment: a transaction may end without a change."""
+        with trio.move_on_after(_AGAIN):
+            await self.changed.wait()
+
     async def _write(self, drafts: Sequence[Draft]) -> TransactionReply:
         """Make several commits in one transaction: all of them or none. It is not canceled and takes a bounded time."""
         nonce, given = os.urandom(8), self.mirror.given
@@ -243,8 +252,7 @@ class Session:
         await self.confirm()
         if self.mirror is mirror and mirror.head is head and len(mirror.leases) == leases:
             # The end of a lease is not a commit, so there may be no revision to wait for.
-            with trio.move_on_after(_AGAIN):
-                await self.changed.wait()
+            await self.wait_changed()
 
     # --- The beginning and the end -------------------------------------------
 
@@ -256,6 +264,8 @@ class Session:
         pulse, self.pulse = self.pulse, Pulse()
         if same_history:
             mirror.traces = self.mirror.traces
+        else:
+            self._batcher.forget()
         self.mirror = mirror
         pulse.stop(why)
         self.changed.beat()

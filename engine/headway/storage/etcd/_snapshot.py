@@ -15,6 +15,7 @@ from headway.storage.etcd._client import EtcdClient, understood
 from headway.storage.etcd._layout import (
     FENCE,
     LEASE,
+    QUOTA,
     RESOURCE,
     Head,
     KeyRange,
@@ -122,7 +123,7 @@ async def load_mirror(
         max_changes=max_changes,
         max_age=max_age,
     )
-    for segment in (FENCE, LEASE, RESOURCE):
+    for segment in (FENCE, LEASE, QUOTA, RESOURCE):
         take = functools.partial(mirror.load, former=former)
         await read_pages(client, layout.under(segment), standing.revision, take)
     return mirror, standing.revision

@@ -8,6 +8,7 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from headway._gen.etcdserverpb import (
     Compare,
@@ -23,6 +24,7 @@ from headway.protobuf import encode
 from headway.resource import pb
 from headway.storage._leases import lease_of
 from headway.storage._operations import Operation, RequireOwnsNothing
+from headway.storage._quotas import Limit, Use
 from headway.storage._tables import Effect
 from headway.storage._traces import CommitTrace
 from headway.storage.etcd._encoded import Transaction, comparison, put
@@ -60,6 +62,22 @@ def deleting(key: bytes) -> RequestOp:
     return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
 
 
+class Room(NamedTuple):
+    """The room in a quota that a commit needs.
+
+    Attributes:
+        adds: what the commit adds to the quota.
+        free: what can be added before the limit is reached.
+    """
+
+    adds: Use
+    free: Use
+
+
+_MOST = 2**63
+_NOTHING = Use()
+
+
 class Draft:
     """A commit that is being built.
 
@@ -70,6 +88,7 @@ class Draft:
     Attributes:
         compared: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
         given: the changes of resources, by their keys. Invariant: each key is also in `compared`.
+        rooms: the quotas that the commit needs room in, by their keys. Each key is also in `compared`.
         alone: True if the commit cannot share a transaction with others.
         size: the number of bytes of the written resources.
         trace: the context of its span, if it is traced.
@@ -86,6 +105,7 @@ class Draft:
         "alone",
         "compared",
         "given",
+        "rooms",
         "size",
         "trace",
     )
@@ -96,6 +116,7 @@ class Draft:
         # Every commit compares the anchor, so that its position has the session that was current when it was made.
         self.compared = {layout.anchor: etcd_revision(mirror.timeline.eras[-1][0])}
         self.given: dict[bytes, Effect] = {}
+        self.rooms: dict[bytes, Room] = {}
         self.alone = False
         self.size = 0
         self.trace: CommitTrace | None = None
@@ -110,12 +131,12 @@ class Draft:
     @property
     def operations(self) -> int:
         """The number of write operations."""
-        return len(self._written)
+        return len(self._written) + len(self.rooms)
 
     @property
     def needs(self) -> int:
         """The size of a transaction with only this commit, as etcd counts: its writes or its comparisons."""
-        written = len(self._written) + len(self._read) + 1  # one for the head
+        written = self.operations + len(self._read) + 1  # one for the head
         return max(written, len(self.compared) + len(self._empty))
 
     def write(self, *written: RequestOp) -> None:
@@ -137,6 +158,30 @@ class Draft:
         """Compare the holder of a lease."""
         held = self._mirror.leases.get(name)
         self.compared[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
+
+    def compare_quotas(self) -> None:
+        """Compare the declared quotas."""
+        self._compare_puts(self._layout.quotas)
+
+    def declare_quotas(self) -> None:
+        """Note that the commit changes a quota, so that every commit that did not consider it is rejected."""
+        self.compare_quotas()
+        self.write(putting(self._layout.quotas, b"1"))
+
+    def need_room(self, limit: Limit, adds: Use, use: Use) -> None:
+        """Compare the use of a quota, which must have room for this commit, and note that it changes."""
+        key = self._layout.quota(limit.name)
+        self._compare_puts(key)
+        self.rooms[key] = Room(
+            adds,
+            Use(
+                _MOST if limit.resources is None else limit.resources - use.resources,
+                _MOST if limit.bytes is None else limit.bytes - use.bytes,
+            ),
+        )
+
+    def _compare_puts(self, key: bytes) -> None:
+        self.compared[key] = self._mirror.quota_puts.get(key, 0)
 
     def compare(self, operations: Iterable[Operation]) -> None:
         """Compare the state that operations without a change were based on. `apply` does so for the others."""
@@ -201,6 +246,14 @@ class Draft:
                 return False
         return self.given.keys().isdisjoint(compared)
 
+    def has_room(self, taken: Mapping[bytes, Use]) -> bool:
+        """Return True if its quotas have room for this commit after others have taken some of it."""
+        for key, (adds, free) in self.rooms.items():
+            resources, size = adds.plus(taken.get(key, _NOTHING))
+            if resources > free.resources or size > free.bytes:
+                return False
+        return True
+
     def requests(self, place: int) -> list[bytes]:
         """Return the encoded writes of this commit at its place in a transaction."""
         return [
@@ -209,7 +262,7 @@ class Draft:
 
     @property
     def changes(self) -> int:
-        """The number of keys that this commit changes, as a watch sees it."""
+        """The number of keys that this commit changes, as a watch sees it, without the keys of quotas."""
         return len(self._written) - self._uncounted
 
 
@@ -226,11 +279,20 @@ def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> Transa
     compared += [encode(empty(keys)) for keys in first._empty]
     if first._notes:
         return Transaction(compare=compared, success=list(first._notes))
-    written = [each for place, draft in enumerate(drafts) for each in draft.requests(place)]
+    written: list[bytes] = []
+    counts: list[int] = []
+    rooms = set[bytes]()
+    for place, draft in enumerate(drafts):
+        # etcd puts a key only once in a transaction.
+        used = draft.rooms.keys() - rooms
+        rooms |= used
+        written += draft.requests(place)
+        written += [put(key, b"1") for key in sorted(used)]
+        counts.append(draft.changes + len(used))
     traces = {place: draft.trace for place, draft in enumerate(drafts) if draft.trace is not None}
     if traces:
         written.append(put(layout.trace, traces_value(traces)))
-    written.append(put(layout.head, head_value([draft.changes for draft in drafts], nonce)))
+    written.append(put(layout.head, head_value(counts, nonce)))
     return Transaction(compare=compared, success=[*written, *first._read])
 
 

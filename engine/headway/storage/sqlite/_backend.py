@@ -15,14 +15,14 @@ from typing_extensions import override
 
 from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import ChecksItself, CountsKinds, FiltersMetadata, ListsFences, Probed
+from headway.storage._abilities import ChecksItself, CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, Probed
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
 from headway.storage._log import CommitLog
-from headway.storage._operations import Fence, Operation, Raised, Within
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._quotas import QuotaUse
 from headway.storage._resuming import check_resumable, resume
-from headway.storage._tables import refuse_repeated_keys
 from headway.storage._traces import COMMITTING
 from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
@@ -47,13 +47,14 @@ from headway.storage.sqlite._requests import (
     RaiseRequest,
     Request,
     TouchRequest,
+    UsesRequest,
     WriteRequest,
     read_leases,
 )
 from headway.storage.sqlite._writer import GroupWriter
 
 
-class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, FiltersMetadata):
+class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, FiltersMetadata, KeepsQuotas):
     """A `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
 
     An acknowledged commit survives any end of the process. It also survives a loss of power, as far as the disk keeps
@@ -155,10 +156,21 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
         return await self._use().readers.run(count_kinds)
 
     @override
+    async def list_quotas(self) -> Sequence[QuotaUse]:
+        opened = self._use()
+        request = UsesRequest(opened.file.quotas)
+        await opened.writer.submit(request)
+        return request.uses
+
+    @override
+    def quotas_now(self) -> Sequence[QuotaUse]:
+        return self._use().file.quotas.shown
+
+    @override
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         refuse_repeated_keys(operations)
         opened = self._use()
-        request = WriteRequest(operations, fence)
+        request = WriteRequest(operations, fence, opened.file.quotas)
         request.committing = COMMITTING.get()
         await opened.writer.submit(request)
         return opened.at(request.revision)

@@ -20,6 +20,7 @@ from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import CUT_BACK_TO, READ_ONLY, WriteAheadLog, connect, explained, may_write
 from headway.storage.sqlite._inspect import BESIDE, check_content, is_new, refuse_planted
 from headway.storage.sqlite._lock import FileLock
+from headway.storage.sqlite._quotas import FileQuotas
 
 SESSIONS_KEPT = 1000
 """The number of sessions that a file remembers. Without a limit, endless restarts would make it grow endlessly.
@@ -38,6 +39,7 @@ class OpenedFile:
         floor: the last revision before the file's history; older changes are compacted.
         formers_floor: the last revision of which the history lacks the states before changes.
         oldest: the first revision of the oldest remembered session; 0 if none was forgotten.
+        quotas: its quotas. Only the thread of a transaction uses them.
     """
 
     path: str
@@ -50,6 +52,7 @@ class OpenedFile:
     floor: int
     formers_floor: int
     oldest: int
+    quotas: FileQuotas
 
     @property
     def is_moved(self) -> bool:
@@ -183,6 +186,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
             meta["history_floor"],
             meta["formers_floor"],
             oldest,
+            FileQuotas(connection),
         )
     except (OSError, sqlite3.Error) as error:
         connection.close()

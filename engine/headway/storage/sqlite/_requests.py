@@ -30,10 +30,12 @@ from headway.storage._operations import (
     VersionConflict,
     WrongUid,
 )
+from headway.storage._quotas import QuotaUse
 from headway.storage._tables import version_of
 from headway.storage._traces import Committing
 from headway.storage.sqlite import _schema as sql
-from headway.storage.sqlite._rows import metadata_bytes, resource_from, seal
+from headway.storage.sqlite._quotas import FileQuotas
+from headway.storage.sqlite._rows import id_bytes, metadata_bytes, resource_from, seal
 
 HIGHEST = 2**63 - 1
 """The highest number that a file can hold."""
@@ -90,10 +92,11 @@ class Request:
 class WriteRequest(Request):
     """A request for operations on resources."""
 
-    __slots__ = ("_changes", "_fence", "_operations", "_rows")
+    __slots__ = ("_changes", "_fence", "_operations", "_quotas", "_rows")
 
-    def __init__(self, operations: Sequence[Operation], fence: Fence | None) -> None:
+    def __init__(self, operations: Sequence[Operation], fence: Fence | None, quotas: FileQuotas) -> None:
         super().__init__()
+        self._quotas = quotas
         self._operations = operations
         self._fence = fence
         # Encoded here, in the caller's task, while another batch may be on its way to the disk. A resource that cannot
@@ -111,13 +114,16 @@ class WriteRequest(Request):
             if isinstance(operation, Require):
                 _check_required(connection, operation)
             elif isinstance(operation, RequireOwnsNothing):
-                _check_owns_nothing(connection, operation.owner_uid)
+                if connection.execute(sql.OWNS_SOMETHING, (operation.owner_uid,)).fetchone() is not None:
+                    raise StillOwns(f"{operation.owner_uid} still owns resources")
             elif isinstance(operation, Remove):
                 if (removed := _check_remove(connection, operation)) is not None:
                     self._changes.append((operation, None, removed))
             else:
                 assert row is not None, "it is a put"
                 self._changes.append((operation, row, _check_put(connection, operation, row)))
+        if self._quotas.concern(self._operations):
+            self._quotas.charge(connection, [(each, row and row.body) for each, row, _ in self._changes])
         return bool(self._changes)
 
     @override
@@ -151,6 +157,22 @@ class WriteRequest(Request):
         for _, resource, deleted in self.changes:
             if not deleted:
                 resource.version = version
+
+
+class UsesRequest(Request):
+    """A request for the use of all quotas. It makes no revision. Afterwards ``uses`` has the answer."""
+
+    __slots__ = ("_quotas", "uses")
+
+    def __init__(self, quotas: FileQuotas) -> None:
+        super().__init__()
+        self._quotas = quotas
+        self.uses: Sequence[QuotaUse] = ()
+
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
+        self.uses = self._quotas.count_all(connection)
+        return False
 
 
 class RaiseRequest(Request):
@@ -240,7 +262,7 @@ def _check_put(connection: sqlite3.Connection, operation: Put, row: _Row) -> _St
         raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
     body = replaced[2]
     # A damaged row may hold a value of another type.
-    same_id = isinstance(body, bytes) and body.startswith(_id_of(row.body))
+    same_id = isinstance(body, bytes) and body.startswith(id_bytes(row.body))
     # Comparing the bytes is far cheaper than decoding them.
     if same_id and metadata_bytes(body) == metadata_bytes(row.body):
         return None
@@ -256,28 +278,10 @@ def _check_put(connection: sqlite3.Connection, operation: Put, row: _Row) -> _St
     return (*replaced, former)
 
 
-def _id_of(body: bytes) -> bytes:
-    """Return the first bytes of a resource, up to the end of its id: tag, length and id."""
-    size = shift = 0
-    at = 1
-    while True:
-        byte = body[at]
-        size |= (byte & 0x7F) << shift
-        at += 1
-        shift += 7
-        if byte < 0x80:
-            return body[: at + size]
-
-
 def _check_required(connection: sqlite3.Connection, required: Require) -> None:
     stored = connection.execute(sql.CHECK_RESOURCE, (*required.kind, *required.key)).fetchone()
     if stored is None or stored[0] != required.uid or (required.expected and str(stored[1]) != required.expected):
         raise VersionConflict(f"{required.key[2]} has changed since it was read")
-
-
-def _check_owns_nothing(connection: sqlite3.Connection, uid: str) -> None:
-    if connection.execute(sql.OWNS_SOMETHING, (uid,)).fetchone() is not None:
-        raise StillOwns(f"{uid} still owns resources")
 
 
 def _check_remove(connection: sqlite3.Connection, operation: Remove) -> _Stored | None:

@@ -39,6 +39,19 @@ def resource_from(version: int, sealed: int, body: bytes) -> pb.Resource:
     return resource
 
 
+def id_bytes(body: bytes) -> bytes:
+    """Return the first bytes of a resource, up to the end of its id: tag, length and id."""
+    size = shift = 0
+    at = 1
+    while True:
+        byte = body[at]
+        size |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if byte < 0x80:
+            return body[: at + size]
+
+
 _METADATA = 0x2A
 
 

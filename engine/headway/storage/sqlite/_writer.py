@@ -245,6 +245,7 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
     try:
         connection.execute("BEGIN IMMEDIATE")
         _refuse_changed_file(file, head)
+        file.quotas.begin(connection)
         revision = _perform(connection, requests, head)
         if floor is not None:
             connection.execute(sql.TRIM_HISTORY, (floor,))
@@ -268,6 +269,7 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
             raise _nothing_written(file, error) from error
         _roll_back(connection)
         raise _outcome_unknown(file, explained(error)) from error
+    file.quotas.keep()
     file.log.bound(connection)
     return revision
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
 from headway.protobuf import copy_message
 from headway.resource import Key, Kind, Position, pb, resource_key
+from headway.storage._abilities import keeps_quotas
 from headway.storage._backend import Backend
 from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._operations import MOST_OPERATIONS, Fence, FenceLowered, Operation, Put, Remove, Within
+from headway.storage._quotas import QUOTA_KIND
 from headway.storage.upkeep._progress import OnProgress, Progress
 from headway.storage.upkeep._schemas import SCHEMA_KIND
 from headway.storage.upkeep._verify import follow, named, place_of
@@ -58,7 +60,7 @@ async def copy_store(source: Backend, target: Backend, *, progress: OnProgress |
     Raises:
         FailedPrecondition: the target holds something else, the source was written to during the copy, or the stores
             differ after it. In the last two cases the mark stays.
-        InvalidArgument: both are the same store, or the source cannot list its fences.
+        InvalidArgument: both are the same store, the source cannot list its fences, or only the source keeps quotas.
         StoreUnusable: the source itself holds an unfinished copy.
     """
     list_fences: Callable[[], Awaitable[Sequence[Fence]]] | None = getattr(source, "list_fences", None)
@@ -71,7 +73,12 @@ async def copy_store(source: Backend, target: Backend, *, progress: OnProgress |
         copied.fences += await _raise(target, fence)
     kinds = await source.kinds()
     steps = _Steps(progress, {} if progress is None else await _totals(source, kinds))
-    for kind in sorted({*kinds, *(await target.kinds())} - {UNFINISHED_KIND}):
+    if QUOTA_KIND in kinds and not keeps_quotas(target):
+        raise InvalidArgument("the source has quotas, which the target does not keep: it has no list_quotas()")
+    # Quotas come last, so that they do not refuse what the source has.
+    for kind in sorted(
+        {*kinds, *(await target.kinds())} - {UNFINISHED_KIND}, key=lambda kind: (kind == QUOTA_KIND, kind)
+    ):
         written, count = await _copy_kind(source, target, kind, steps)
         copied.written += written
         copied.resources[kind] = count

@@ -23,6 +23,7 @@ from headway.testing.conformance import (
     grammar,
     history,
     leases,
+    quotas,
     reads,
     restarts,
     scopes,
@@ -78,7 +79,7 @@ def checks_of(module: ModuleType) -> list[BackendCheck]:
 
 BACKEND_CHECKS: list[BackendCheck] = [
     check
-    for module in (commits, reads, watches, scopes, grammar, history, concurrency, fences, leases, restarts)
+    for module in (commits, reads, watches, scopes, grammar, history, concurrency, fences, leases, quotas, restarts)
     for check in checks_of(module)
 ]
 """Every check. The order is such that the first failure says most."""

@@ -53,6 +53,9 @@ class Capability(enum.Enum):
     FENCE_LIST = "a list of fences"
     """The store implements `headway.storage.ListsFences`, so that it can be copied."""
 
+    QUOTAS = "quotas"
+    """The store implements `headway.storage.KeepsQuotas`. Headway refuses to create quotas in a store without it."""
+
 
 NEEDED: dict[BackendCheck, Capability] = {}
 """The capability that each check needs, if it needs one."""

@@ -17,7 +17,7 @@ from headway.events import ignore
 from headway.protobuf import copy_message
 from headway.resource import TOMBSTONE, Key, Kind, Registry, is_marked, pb, type_name
 from headway.rpc import Channel, InProcessChannel, Metadata
-from headway.service import LeaseService, ResourceService, StoreService, TypesService
+from headway.service import LeaseService, QuotaService, ResourceService, StoreService, TypesService
 from headway.storage import Backend, Fence, Put
 from headway.testing.simulation import faults
 from headway.testing.simulation._engines import DOWN, Opening, OtherEngine, leaderless, leads
@@ -349,6 +349,7 @@ class OwnServices:
                     ResourceService(store, self._types),
                     LeaseService(store),
                     StoreService(store, self._types),
+                    QuotaService(store, self._types),
                     TypesService(self._types),
                 )
             )

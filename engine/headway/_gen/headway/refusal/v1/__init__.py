@@ -3,10 +3,7 @@
 # plugin: python-betterproto2
 # This file has been @generated
 
-__all__ = (
-    "Reason",
-    "Refusal",
-)
+__all__ = ("ExceededQuota", "Reason", "Refusal")
 
 from dataclasses import dataclass
 
@@ -58,6 +55,12 @@ class Reason(betterproto2.Enum):
     FAILED_PRECONDITION: only a peering writes to the partition of its copies.
     """
 
+    QUOTA_EXCEEDED = 9
+    """
+    RESOURCE_EXHAUSTED: a quota has no room for the write, which is not stored.
+    Repeating it does not help until something is deleted or the quota is raised.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -69,6 +72,7 @@ class Reason(betterproto2.Enum):
             5: "REASON_NOTHING_WRITTEN",
             6: "REASON_WRONG_UID",
             7: "REASON_COPIES",
+            9: "REASON_QUOTA_EXCEEDED",
         }
 
     @classmethod
@@ -82,12 +86,50 @@ class Reason(betterproto2.Enum):
             "REASON_NOTHING_WRITTEN": 5,
             "REASON_WRONG_UID": 6,
             "REASON_COPIES": 7,
+            "REASON_QUOTA_EXCEEDED": 9,
         }
+
+
+@dataclass(eq=False, repr=False)
+class ExceededQuota(betterproto2.Message):
+    """
+    A quota that a commit would have exceeded.
+    """
+
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    The name of the quota.
+    """
+
+    what: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    What it limits: "resources" or "bytes".
+    """
+
+    limit: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    use: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
+    """
+    What is used now.
+    """
+
+    adds: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
+    """
+    What the commit would have added.
+    """
+
+
+default_message_pool.register_message("headway.refusal.v1", "ExceededQuota", ExceededQuota)
 
 
 @dataclass(eq=False, repr=False)
 class Refusal(betterproto2.Message):
     reason: "Reason" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: Reason(0))
+
+    quota: "ExceededQuota | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    With REASON_QUOTA_EXCEEDED.
+    """
 
 
 default_message_pool.register_message("headway.refusal.v1", "Refusal", Refusal)

@@ -6,6 +6,7 @@
 __all__ = (
     "Namespace",
     "Partition",
+    "Quota",
 )
 
 from dataclasses import dataclass
@@ -41,3 +42,42 @@ class Partition(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.tenancy.v1", "Partition", Partition)
+
+
+@dataclass(eq=False, repr=False)
+class Quota(betterproto2.Message):
+    """
+    A limit of what a partition, or one of its namespaces, may hold. The store
+    refuses a commit that would exceed it.
+    """
+
+    partition: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    The partition; empty for "default".
+    """
+
+    namespace: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    The namespace; empty for the whole partition.
+    """
+
+    group: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    With both, only the resources of this kind count, in all of its versions.
+    """
+
+    kind: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    max_resources: "int | None" = betterproto2.field(5, betterproto2.TYPE_UINT64, optional=True)
+    """
+    The number of resources.
+    """
+
+    max_bytes: "int | None" = betterproto2.field(6, betterproto2.TYPE_UINT64, optional=True)
+    """
+    The bytes of the resources: the sum of their encoded sizes as they are
+    stored, with their metadata and statuses, without their versions.
+    """
+
+
+default_message_pool.register_message("headway.tenancy.v1", "Quota", Quota)

@@ -1,0 +1,72 @@
+"""The quota service: the declared quotas with their use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from headway._gen.headway.quota import v1 as quota_pb
+from headway.resource import QUOTA, Registry, Within, pb
+from headway.service._access import AccessChecks, Permissions
+from headway.service._handlers import Handlers, unary_handlers
+from headway.service._position import current_position
+from headway.service._refusals import precondition, store_errors_refused
+from headway.storage import Backend, QuotaUse, keeps_quotas
+
+QUOTA_SERVICE = "headway.quota.v1.QuotaService"
+
+
+class QuotaService:
+    """List over a store. Its methods are grpclib handlers.
+
+    Args:
+        permissions: what each caller may do; without them, every caller may do everything.
+    """
+
+    def __init__(self, backend: Backend, registry: Registry, permissions: Permissions | None = None) -> None:
+        self._backend = backend
+        self._access = AccessChecks(permissions, registry)
+
+    async def list(self, _: quota_pb.ListRequest) -> quota_pb.ListResponse:
+        """Return the quotas and their use, to a caller who may list quotas, and as far as they may read them."""
+        self._access.check_list(QUOTA.name, Within("", ""))
+        check_kept(self._backend)
+        list_quotas: Callable[[], Awaitable[Sequence[QuotaUse]]] = self._backend.list_quotas  # type: ignore[attr-defined]  # checked
+        with store_errors_refused():
+            here = await current_position(self._backend)
+            listed = await list_quotas()
+        shown = [_message(each) for each in listed if self._access.may_read(_id(each.limit.name))]
+        return quota_pb.ListResponse(quotas=shown, position=here.message())
+
+    def __mapping__(self) -> Handlers:
+        """Return the handlers by path."""
+        return unary_handlers(QUOTA_SERVICE, List=(self.list, quota_pb.ListRequest, quota_pb.ListResponse))
+
+
+def check_kept(backend: Backend) -> None:
+    """Refuse quotas in a store that does not keep them, where they would seem to protect it."""
+    if not keeps_quotas(backend):
+        raise precondition(
+            f"{type(backend).__name__} keeps no quotas: use a store of Headway, or let this one have list_quotas() "
+            "and pass the checks of headway.testing.conformance.quotas"
+        )
+
+
+def _id(name: str) -> pb.Id:
+    return pb.Id(name=name, type=QUOTA.message, tenancy=pb.Tenancy())
+
+
+def _message(quota: QuotaUse) -> quota_pb.QuotaUse:
+    limit, use, refused = quota
+    group, kind = limit.place.kind or ("", "")
+    return quota_pb.QuotaUse(
+        name=limit.name,
+        partition=limit.place.partition,
+        namespace=limit.place.namespace,
+        group=group,
+        kind=kind,
+        max_resources=limit.resources,
+        max_bytes=limit.bytes,
+        resources=use.resources,
+        bytes=use.bytes,
+        refused=refused,
+    )

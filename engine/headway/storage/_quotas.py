@@ -1,0 +1,260 @@
+"""Quotas: what they limit, which changes they count, and the decision whether a commit fits. Pure.
+
+Rules:
+1. A commit is refused if it adds to a limited number and the number would exceed its limit. Other commits pass, even
+   above the limit. So a lowered limit blocks neither deletions nor writes that make a resource smaller.
+2. Some changes count but are never refused (`is_exempt`): those of a deletion, small statuses, and new encodings of the
+   same content.
+3. Headway's own resources do not count, except namespaces (`is_counted`). Each of them is bounded in another way.
+4. A byte is a byte of a resource's encoding as it is stored, without its version (`stored_size`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from headway.errors import PayloadError
+from headway.protobuf import decode, encode
+from headway.resource import DEFAULT_UNIT, NAMESPACE, QUOTA, RESERVED_GROUPS, Key, Kind, Quota, is_marked, pb
+from headway.storage._operations import StorageError
+
+QUOTA_KIND = QUOTA.kind
+
+STATUS_ROOM = 4096
+"""The bytes of all statuses of a resource up to which a status is never refused, so that a full quota stays visible."""
+
+
+class Place(NamedTuple):
+    """The part of a store that a quota is about.
+
+    Attributes:
+        partition: the partition.
+        namespace: the namespace, or empty for the whole partition.
+        kind: the only kind that counts, or None for every kind.
+    """
+
+    partition: str
+    namespace: str
+    kind: Kind | None
+
+    def covers(self, kind: Kind, key: Key) -> bool:
+        """Return True if a resource belongs to the part."""
+        return (
+            key[0] == self.partition
+            and self.namespace in ("", key[1])
+            and self.kind in (None, kind)
+            and is_counted(kind)
+        )
+
+    def __str__(self) -> str:
+        where = f"partition {self.partition}" if not self.namespace else f"namespace {self.namespace}"
+        if self.namespace and self.partition != DEFAULT_UNIT:
+            where += f" of partition {self.partition}"
+        return where if self.kind is None else f"{'.'.join(self.kind)} in {where}"
+
+
+class Use(NamedTuple):
+    """A number of resources, and of their bytes. As a difference, it may be negative."""
+
+    resources: int = 0
+    bytes: int = 0
+
+    def plus(self, other: Use) -> Use:
+        """Return the sum."""
+        return Use(self.resources + other.resources, self.bytes + other.bytes)
+
+
+class Limit(NamedTuple):
+    """A quota as it is declared.
+
+    Attributes:
+        name: the name of its resource.
+        place: what it limits.
+        resources: the maximum number of resources, or None.
+        bytes: the maximum number of their bytes, or None.
+    """
+
+    name: str
+    place: Place
+    resources: int | None
+    bytes: int | None
+
+
+class QuotaUse(NamedTuple):
+    """A quota and its use.
+
+    Attributes:
+        limit: the quota.
+        use: what its part of the store holds.
+        refused: the number of commits that this process has refused because of it.
+    """
+
+    limit: Limit
+    use: Use
+    refused: int
+
+
+class QuotaExceeded(StorageError):
+    """The commit would exceed a quota. Nothing was changed.
+
+    Attributes:
+        quota: the name of the quota.
+        what: the limited number: "resources" or "bytes".
+        limit: its limit.
+        use: what is used now.
+        adds: what the commit would have added.
+    """
+
+    def __init__(self, quota: str, place: Place, what: str, limit: int, use: int, adds: int) -> None:
+        super().__init__(quota, place, what, limit, use, adds)
+        self.quota, self.place, self.what = quota, place, what
+        self.limit, self.use, self.adds = limit, use, adds
+
+    def __str__(self) -> str:
+        return (
+            f"quota {self.quota!r} is exceeded: {self.place} may have {self.limit} {self.what} and has {self.use}, "
+            f"and this write adds {self.adds}; delete some, or raise the quota"
+        )
+
+
+class Growth(NamedTuple):
+    """The growth that one change of a commit causes.
+
+    Attributes:
+        by: what it adds; negative for a smaller resource.
+        exempt: True if it is never refused.
+    """
+
+    kind: Kind
+    key: Key
+    by: Use
+    exempt: bool
+
+
+def is_counted(kind: Kind) -> bool:
+    """Return True if quotas without a kind count this kind."""
+    return kind[0] not in RESERVED_GROUPS or kind == NAMESPACE.kind
+
+
+def stored_size(resource: pb.Resource) -> int:
+    """Return the bytes of a resource as stored: of its encoding without its version."""
+    # The version's field has a tag and a length of one byte each.
+    return len(encode(resource)) - (len(resource.version.encode()) + 2 if resource.version else 0)
+
+
+def is_exempt(old: pb.Resource | None, new: pb.Resource) -> bool:
+    """Return True if a change is never refused.
+
+    A refused mark or finalizer would keep a resource that is to be deleted. A refused status would hide from users why
+    their resources do not become ready. A migration only encodes the same content in another version.
+    """
+    if is_marked(new.metadata):
+        return True
+    # Every write of the content gives the resource another generation.
+    if old is None or old.generation != new.generation:
+        return False
+    return _status_size(new) <= max(STATUS_ROOM, _status_size(old))
+
+
+def _status_size(resource: pb.Resource) -> int:
+    return len(encode(pb.Resource(status=resource.status)))
+
+
+def limit_of(name: str, resource: pb.Resource) -> Limit | None:
+    """Return what a stored quota declares, or None if it does not decode, as in a damaged store."""
+    try:
+        quota = decode(Quota, b"" if resource.data is None else resource.data.value)
+    except PayloadError:
+        return None
+    kind = (quota.group, quota.kind) if quota.kind else None
+    place = Place(quota.partition or DEFAULT_UNIT, quota.namespace, kind)
+    return Limit(name, place, quota.max_resources, quota.max_bytes)
+
+
+class Limits:
+    """The declared quotas of a store."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Limit] = {}
+        # The quotas that count the resources of a kind in a partition and namespace, as far as they were looked up.
+        self._covering: dict[tuple[Kind, str, str], Sequence[Limit]] = {}
+        # The number of refused commits by quota. It outlives the quota, like any counter.
+        self._refused: dict[str, int] = {}
+
+    def declare(self, name: str, resource: pb.Resource | None) -> None:
+        """Take a stored quota, or forget a deleted one."""
+        limit = None if resource is None else limit_of(name, resource)
+        if limit is None:
+            self._by_name.pop(name, None)
+        else:
+            self._by_name[name] = limit
+        self._covering.clear()
+
+    def __iter__(self) -> Iterator[Limit]:
+        return iter([self._by_name[name] for name in sorted(self._by_name)])
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def covering(self, kind: Kind, key: Key) -> Sequence[Limit]:
+        """Return the quotas that count a resource, in order of name."""
+        found = self._covering.get((kind, key[0], key[1]))
+        if found is None:
+            if len(self._covering) >= _LOOKED_UP:
+                self._covering.clear()
+            found = self._covering[kind, key[0], key[1]] = [each for each in self if each.place.covers(kind, key)]
+        return found
+
+    def refused(self, name: str) -> int:
+        """Return the number of commits refused because of a quota."""
+        return self._refused.get(name, 0)
+
+    def charged(self, growths: Sequence[Growth], use_of: Callable[[Place], Use]) -> Sequence[tuple[Limit, Use]]:
+        """Return the quotas that a commit needs room in, each with what it adds. Raise QuotaExceeded without room.
+
+        Args:
+            growths: the changes of the commit.
+            use_of: returns the use of a part before the commit.
+        """
+        if len(growths) == 1:
+            # Most commits change one resource.
+            kind, key, by, exempt = growths[0]
+            sums = [] if exempt else [(limit, by, by) for limit in self.covering(kind, key)]
+        else:
+            sums = self._sums(growths)
+        charged: list[tuple[Limit, Use]] = []
+        for limit, by, asked in sums:
+            resources = by[0] if limit.resources is not None and asked[0] > 0 else 0
+            size = by[1] if limit.bytes is not None and asked[1] > 0 else 0
+            if resources > 0 or size > 0:
+                needs = Use(resources, size)
+                self._check(limit, needs, use_of(limit.place))
+                charged.append((limit, needs))
+        return charged
+
+    def _sums(self, growths: Sequence[Growth]) -> list[tuple[Limit, Use, Use]]:
+        """Return each quota that counts some of the changes, with their sum, and with the sum of what may be refused.
+
+        The latter leaves out what becomes smaller: a commit is refused for what grows, if all of it does not fit.
+        """
+        sums: dict[str, tuple[Limit, Use, Use]] = {}
+        for kind, key, by, exempt in growths:
+            asked = _NOTHING if exempt else Use(max(by.resources, 0), max(by.bytes, 0))
+            for limit in self.covering(kind, key):
+                _, before, asked_before = sums.get(limit.name, (limit, _NOTHING, _NOTHING))
+                sums[limit.name] = (limit, before.plus(by), asked_before.plus(asked))
+        return list(sums.values())
+
+    def _check(self, limit: Limit, needs: Use, use: Use) -> None:
+        for what, most, added, used in (
+            ("resources", limit.resources, needs.resources, use.resources),
+            ("bytes", limit.bytes, needs.bytes, use.bytes),
+        ):
+            if most is not None and added > 0 and used + added > most:
+                self._refused[limit.name] = self._refused.get(limit.name, 0) + 1
+                raise QuotaExceeded(limit.name, limit.place, what, most, used, added)
+
+
+_NOTHING = Use()
+_LOOKED_UP = 10_000

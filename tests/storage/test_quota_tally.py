@@ -1,0 +1,236 @@
+"""The use of quotas in tables: whatever changes during a count, it is what a plain sum over the tables finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, pb, resource_key
+from headway.storage import QUOTA_KIND, Effect, Limit, Place, QuotaExceeded, ResourceTables, Use, stored_size
+from headway.storage._quotas import is_exempt
+from headway.testing.conformance import KIND, OTHER_KIND, kind_of, thing
+from headway.testing.conformance.quotas import quota
+
+KINDS: Sequence[Kind] = (KIND, OTHER_KIND, ("tenancy", "Namespace"), ("event", "Event"))
+PLACES = [
+    (partition, namespace, kind)
+    for partition in ("default", "p2")
+    for namespace in ("", "n1")
+    for kind in (("", ""), KIND)
+]
+MOST = st.none() | st.integers(0, 12)
+
+
+class Counting(RuleBasedStateMachine):
+    """Commits to tables with quotas, and counts that are only a few steps ahead of them.
+    Each step is one resource, so that changes come between any two.
+    """
+
+    resources = Bundle[tuple[Kind, Key]]("resources")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = ResourceTables()
+        self.everything: dict[tuple[Kind, Key], pb.Resource] = {}
+        self.limits: dict[str, Limit] = {}
+        self.revision = 0
+
+    @initialize(count=st.integers(0, 6))
+    def fill(self, count: int) -> None:
+        """Store some resources before any quota."""
+        for index in range(count):
+            self.commit([(KINDS[index % 2], ("default", "n1", f"r{index}"))], "x" * index)
+
+    def commit(self, places: Sequence[tuple[Kind, Key]], text: str | None) -> None:
+        """Store or remove resources as a store would, and compare the decision with a plain one."""
+        effects: list[Effect] = []
+        for kind, key in dict.fromkeys(places):
+            old = self.everything.get((kind, key))
+            partition, namespace, name = key
+            new = None
+            if text is not None:
+                new = thing(name, text, partition=partition, namespace=namespace, kind=kind, uid="u")
+            if old is not None or new is not None:
+                effects.append((kind, key, old, new))
+        fits = self.fits(effects)
+        try:
+            if self.tables.quotas is not None:
+                self.tables.quotas.charged(effects)
+        except QuotaExceeded:
+            assert not fits, "a commit that fits was refused"
+            return
+        assert fits, "a commit that does not fit was accepted"
+        self.apply(effects)
+
+    def apply(self, effects: Sequence[Effect]) -> None:
+        self.revision += 1
+        for kind, key, _, new in effects:
+            if new is None:
+                self.tables.remove(kind, key)
+                del self.everything[kind, key]
+            else:
+                new.version = str(self.revision)
+                self.tables.put(kind, key, new)
+                self.everything[kind, key] = new
+
+    def fits(self, effects: Sequence[Effect]) -> bool:
+        for limit in self.limits.values():
+            mine = [each for each in effects if limit.place.covers(each[0], each[1])]
+            grown = [each for each in mine if each[3] is not None]
+            before, after = self.use(limit.place), self.use(limit.place, effects)
+            creates = any(each[2] is None for each in grown)
+            grows = any(
+                stored_size(new) > (0 if old is None else stored_size(old)) for *_, old, new in grown if new is not None
+            )
+            if limit.resources is not None and creates and max(before.resources, limit.resources) < after.resources:
+                return False
+            if limit.bytes is not None and grows and max(before.bytes, limit.bytes) < after.bytes:
+                return False
+        return True
+
+    def use(self, place: Place, effects: Sequence[Effect] = ()) -> Use:
+        found = dict(self.everything)
+        for kind, key, _, new in effects:
+            found.pop((kind, key), None)
+            if new is not None:
+                found[kind, key] = new
+        counted = [each for where, each in found.items() if place.covers(*where)]
+        return Use(len(counted), sum(map(stored_size, counted)))
+
+    @rule(
+        target=resources,
+        kind=st.sampled_from(KINDS),
+        partition=st.sampled_from(("default", "p2")),
+        namespace=st.sampled_from(("n1", "n2", "")),
+        name=st.sampled_from("abc"),
+        text=st.sampled_from(("", "x" * 20, "x" * 200)),
+    )
+    def store(self, kind: Kind, partition: str, namespace: str, name: str, text: str) -> tuple[Kind, Key]:
+        """Create or replace a resource."""
+        self.commit([(kind, (partition, namespace, name))], text)
+        return kind, (partition, namespace, name)
+
+    @rule(several=st.lists(resources, min_size=2, max_size=4), text=st.sampled_from(("", "x" * 100)))
+    def store_several(self, several: list[tuple[Kind, Key]], text: str) -> None:
+        """Write several resources in one commit."""
+        self.commit(several, text)
+
+    @rule(where=resources)
+    def remove(self, where: tuple[Kind, Key]) -> None:
+        """Remove a resource."""
+        self.commit([where], None)
+
+    @rule(name=st.sampled_from("qrs"), place=st.sampled_from(PLACES), most=MOST, size=MOST)
+    def declare(self, name: str, place: tuple[str, str, Kind], most: int | None, size: int | None) -> None:
+        """Create or replace a quota. Its limits may be below its use."""
+        partition, namespace, kind = place
+        size = None if size is None else size * 100
+        resource = quota(name, resources=most, bytes=size, partition=partition, namespace=namespace, kind=kind)
+        key = resource_key(resource)
+        self.apply([(QUOTA_KIND, key, self.everything.get((QUOTA_KIND, key)), resource)])
+        self.limits[name] = Limit(name, Place(partition, namespace, kind if kind[1] else None), most, size)
+
+    @rule(name=st.sampled_from("qrs"))
+    def forget(self, name: str) -> None:
+        """Delete a quota."""
+        if self.limits.pop(name, None) is not None:
+            key = ("", "", name)
+            self.apply([(QUOTA_KIND, key, self.everything[QUOTA_KIND, key], None)])
+
+    @rule(steps=st.integers(1, 4))
+    def count(self, steps: int) -> None:
+        """Count a little."""
+        for _ in range(steps):
+            for tally in () if self.tables.quotas is None else self.tables.quotas.pending()[:1]:
+                tally.step(1)
+
+    @rule()
+    def count_all(self) -> None:
+        """Count the rest."""
+        for limit in self.limits.values():
+            assert self.tables.quotas is not None
+            assert self.tables.quotas.use_of(limit.place) == self.use(limit.place)
+
+    @invariant()
+    def what_is_counted_is_right(self) -> None:
+        uses = () if self.tables.quotas is None else self.tables.quotas.uses()
+        for each in uses:
+            assert each.use == self.use(each.limit.place)
+            assert each.limit == self.limits[each.limit.name]
+
+
+TestCounting = Counting.TestCase
+
+
+def test_size_of_a_resource_does_not_depend_on_its_version() -> None:
+    """Versions differ between stores, and a copy of a store has the same use."""
+    made = thing("a", "x" * 300)
+    made.metadata[FINALIZERS] = "f"
+    size = stored_size(made)
+    for version in ("1", "123456789012345678"):
+        made.version = version
+        assert stored_size(made) == size
+    assert kind_of(made) == KIND
+
+
+def test_change_at_any_moment_of_a_count_is_counted_once() -> None:
+    """Whichever resource changes, before, at or behind the place that the count has reached."""
+    places = [(kind, ("default", namespace, name)) for kind in KINDS[:2] for namespace in ("n1", "n2") for name in "ac"]
+    added = [(kind, ("default", "n1", "b")) for kind in (*KINDS[:2], ("aaa", "First"), ("zzz", "Last"))]
+    for steps in range(12):
+        for kind, key in [*places, *added]:
+            for text in (None, "x" * 100):
+                tables = ResourceTables()
+                for at in places:
+                    tables.put(*at, _made(*at, "x"))
+                tables.put(QUOTA_KIND, ("", "", "limit"), quota(resources=1, namespace="n1"))
+                assert tables.quotas is not None
+                for _ in range(steps):
+                    for tally in tables.quotas.pending():
+                        tally.step(1)
+                if text is None:
+                    tables.remove(kind, key)
+                else:
+                    tables.put(kind, key, _made(kind, key, text))
+                place = Place("default", "n1", None)
+                stored = [each for at in {*places, *added} if (each := tables.get(*at)) and place.covers(*at)]
+                assert tables.quotas.use_of(place) == Use(len(stored), sum(map(stored_size, stored)))
+
+
+def _made(kind: Kind, key: Key, text: str) -> pb.Resource:
+    return thing(key[2], text, partition=key[0], namespace=key[1], kind=kind, uid="u")
+
+
+@pytest.mark.parametrize(
+    ("status_before", "status_after", "same_generation", "marked", "exempt"),
+    [
+        (0, 0, False, False, False),
+        (0, 0, True, False, True),
+        (0, 4000, True, False, True),
+        (0, 4200, True, False, False),
+        (9000, 8000, True, False, True),
+        (8000, 9000, True, False, False),
+        (0, 4000, False, False, False),
+        (0, 9000, False, True, True),
+        (0, 9000, True, True, True),
+    ],
+)
+def test_what_is_never_refused(
+    status_before: int, status_after: int, same_generation: bool, marked: bool, exempt: bool
+) -> None:
+    """Small statuses, statuses that become smaller, migrations (which keep the generation), and marked resources."""
+    old, new = thing("a", "x"), thing("a", "x" * 500, version="v2")
+    old.status, new.status = _status(status_before), _status(status_after)
+    if same_generation:
+        new.generation = old.generation
+    if marked:
+        new.metadata[DELETION_TIMESTAMP] = "2024-02-02T10:00:00Z"
+    assert is_exempt(old, new) is exempt
+    assert is_exempt(None, new) is marked
+
+
+def _status(length: int) -> dict[str, pb.Status]:
+    return {"w": pb.Status(conditions=[pb.Condition(type="Ready", message="x" * length)])} if length else {}
