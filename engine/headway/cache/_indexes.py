@@ -92,7 +92,19 @@ class Index(Generic[R, V]):
             return lambda message: self._checked(isolation, message)
         if self.raw:
             return function
-        return lambda message: function(view(message))
+        last: list[Any] = []
+
+        def extract(message: pb.Resource) -> Any:
+            # The function is called for the old and the new state of a changed status. Both have the same payload, which
+            # it only reads, so it is decoded once.
+            made = view(message)
+            if isinstance(made, Resource):
+                if last:
+                    made.share_payload(last.pop())
+                last.append(made)
+            return function(made)
+
+        return extract
 
     def _checked(self, isolation: Isolation, message: pb.Resource) -> Any:
         function = self.function
@@ -260,7 +272,10 @@ class IndexTable:
 
     def apply(self, applied: Iterable[Applied]) -> None:
         """Apply changes that the store has applied."""
+        raw = self.index.raw
         for key, old, new, _ in applied:
+            if raw and old is not None and new is not None and _differ_in_status(old, new):
+                continue
             if old is not None:
                 self._discard(key, old)
             if new is not None:
@@ -350,6 +365,14 @@ class IndexTable:
         if (view := getattr(self.index.type, "view", None)) is not None:
             redact_error(error, [view(resource)])
         self._on_failure(self.index.name, key, error)
+
+
+def _differ_in_status(old: pb.Resource, new: pb.Resource) -> bool:
+    """Return True if two states share their metadata and owner, so that no index of one of these has changed.
+
+    A write of a status in the same process makes such states. Over a network, each state has its own parts.
+    """
+    return old.metadata is new.metadata and old.owner is new.owner
 
 
 def _check_value(value: object) -> None:
