@@ -79,6 +79,11 @@ class Resource(Stored, Generic[T]):
     def owner(self, owner: Resource[Any] | ResourceId) -> None:
         self._owner = owner_id(str(self.id), owner)
 
+    def share_payload(self, other: Resource[Any]) -> None:
+        """Share the decoded payload of another resource if it has the same stored payload. For readers only."""
+        if self._message.data is other._message.data and self.type is other.type:
+            self._data = other._data
+
     @property
     def metadata(self) -> dict[str, str]:
         """Free-form text by key.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import headway
 from catalog.messages import Health
-from headway.protobuf import Payload
-
-T = TypeVar("T", bound=Payload)
 
 NODE_HEALTH = "consul.io/node-health"
 """The key of the status with the health of a node."""
@@ -29,7 +26,7 @@ def content_or_status(key: str) -> headway.predicates.Predicate[Any]:
 
 
 async def write_status(
-    rt: headway.Runtime, resource: headway.Resource[T], key: str, conditions: list[headway.Condition]
+    rt: headway.Runtime, resource: headway.Resource[Any], key: str, conditions: list[headway.Condition]
 ) -> None:
     """Replace the status under a key by these conditions, unless it is equal and of the resource's generation."""
     stored = resource.status.get(key)

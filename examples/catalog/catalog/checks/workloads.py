@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import Final
 
 from catalog.checks import values
 from catalog.checks.faults import Faults
@@ -18,6 +21,9 @@ from catalog.messages import (
 )
 from headway import Resource
 from headway.resource import TypeName, quoted
+
+_LONGEST_CACHED: Final = 15
+"""The length of the longest port name that is valid. Longer ones would fill the cache with what callers send."""
 
 WORKLOAD_NAME = TypeName("catalog", "v2beta1", "Workload")
 NODE_NAME = TypeName("catalog", "v2beta1", "Node")
@@ -50,10 +56,18 @@ def ports(path: str, given: Mapping[str, WorkloadPort]) -> Faults:
     if not given:
         yield f"{path} is empty: give at least one port"
     for name, port in given.items():
+        if len(name) <= _LONGEST_CACHED and _is_valid_port(name, port.port, port.protocol):
+            continue
         yield from values.port_name(f"{path} key", name)
         at = f"{path}[{quoted(name)}]"
         yield from values.number(f"{at}.port", port.port, 1)
         yield from values.member(f"{at}.protocol", port.protocol)
+
+
+@lru_cache(maxsize=1024)
+def _is_valid_port(name: str, number: int, protocol: Protocol) -> bool:
+    """Return True if a port has no fault. The endpoints of a service have the same few ports."""
+    return not any(chain(values.port_name("", name), values.number("", number, 1), values.member("", protocol)))
 
 
 def address(path: str, given: WorkloadAddress, known: Mapping[str, WorkloadPort]) -> Faults:
