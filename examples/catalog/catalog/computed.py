@@ -9,8 +9,8 @@ from headway.protobuf import Payload
 
 T = TypeVar("T", bound=Payload)
 
-REFUSALS = (headway.errors.InvalidArgument, headway.errors.PermissionDenied, headway.errors.TooLarge)
-"""The errors of a write that fails again unless somebody changes something."""
+RETRIED = (headway.errors.Conflict, headway.errors.Fenced)
+"""The refusals of a write that say nothing about the resource: another attempt, or another run, decides again."""
 
 
 async def write_computed(rt: headway.Runtime, wanted: headway.Resource[T]) -> headway.Resource[T] | None:

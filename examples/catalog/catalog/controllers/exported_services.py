@@ -8,7 +8,7 @@ from typing import Any
 import headway
 from catalog.application import app
 from catalog.checks.exports import GLOBAL
-from catalog.computed import REFUSALS, condition, delete_computed, id_text, write_computed
+from catalog.computed import RETRIED, condition, delete_computed, id_text, write_computed
 from catalog.messages import (
     ComputedExportedService,
     ComputedExportedServiceConsumer,
@@ -82,7 +82,9 @@ async def compute_exports(rt: headway.Runtime, request: headway.Request[Computed
             return
         wanted = COMPUTED_EXPORTED_SERVICES.new(GLOBAL, listed(peers), partition=request.id.partition)
         computed = await write_computed(rt, wanted)
-    except REFUSALS as error:
+    except RETRIED:
+        raise
+    except headway.errors.CallerError as error:
         if stored is not None:
             await write_status(rt, stored, KEY, [condition(COMPUTED, False, str(error))])
         raise

@@ -7,7 +7,7 @@ from typing import Any
 
 import headway
 from catalog.application import app
-from catalog.computed import REFUSALS, condition, write_computed
+from catalog.computed import RETRIED, condition, write_computed
 from catalog.messages import (
     Action,
     ComputedTrafficPermissions,
@@ -97,7 +97,9 @@ async def compute_permissions(rt: headway.Runtime, request: headway.Request[Comp
     )
     try:
         computed = await write_computed(rt, wanted)
-    except REFUSALS as error:
+    except RETRIED:
+        raise
+    except headway.errors.CallerError as error:
         stored = rt.resource(request)
         if stored is not None:
             message = f"Unable to calculate new permission set for Workload identity {identity.name}"
