@@ -136,7 +136,7 @@ async def test_workload_stays_critical_until_the_registrar_has_checked_it_again(
         await poll(lambda: there.service.asked > asked)
         await _held(there.client)
         # The controller looks at the lease when the metadata of a workload has changed.
-        await there.client.write(await _with_metadata(there.client, {"rack": "r2"}))
+        await _add_metadata(there.client, {"rack": "r2"})
         await there.engine.wait_idle()
         assert there.health() == CRITICAL
         there.service.answers = True
@@ -180,7 +180,7 @@ async def test_mark_stays_until_every_check_is_written_under_the_term_of_the_lea
             await client.create(WORKLOAD.new("web-1", registered.workload.data, metadata=metadata))
             mark = await headway.until(client, HEALTH_STATUS, marks.gone_name("web-1"), lambda found: found is not None)
             term = str((await client.leases.acquire(marks.LEASES + NAME, NAME, 60.0)).term)
-            workload = await client.write(await _with_metadata(client, {marks.TERM: term}))
+            workload = await _add_metadata(client, {marks.TERM: term})
             await engine.wait_idle()
             assert mark is not None
             assert (await client.read(HEALTH_STATUS, mark.name)).uid == mark.uid
@@ -190,11 +190,10 @@ async def test_mark_stays_until_every_check_is_written_under_the_term_of_the_lea
             await headway.until_gone(client, HEALTH_STATUS, mark.name)
 
 
-async def _with_metadata(client: headway.Client, metadata: dict[str, str]) -> headway.Resource[Workload]:
-    """Return the stored workload with other metadata."""
-    workload = await client.read(WORKLOAD, "web-1")
-    workload.metadata.update(metadata)
-    return workload
+async def _add_metadata(client: headway.Client, metadata: dict[str, str]) -> headway.Resource[Workload]:
+    """Add metadata to the stored workload, whose status a controller may be writing."""
+    stored = await client.read(WORKLOAD, "web-1")
+    return await client.apply(WORKLOAD.new("web-1", stored.data, metadata={**stored.metadata, **metadata}))
 
 
 async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
@@ -220,15 +219,11 @@ async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
             assert changed.metadata["gone-since"] == first.metadata["gone-since"]
             assert changed.metadata["found-at"] > first.metadata["found-at"]
             # It has been gone for longer than this now, but this run has not waited for long enough.
-            workload = await engine.client.read(WORKLOAD, "web-1")
-            workload.metadata[marks.DEREGISTER_AFTER] = "0.001"
-            await engine.client.write(workload)
+            await _add_metadata(engine.client, {marks.DEREGISTER_AFTER: "0.001"})
             await engine.wait_idle()
             assert await engine.client.get(WORKLOAD, "web-1") is not None
             monkeypatch.setattr(registrars, "GRACE", 0.0)
-            workload = await engine.client.read(WORKLOAD, "web-1")
-            workload.metadata["rack"] = "r2"
-            await engine.client.write(workload)
+            await _add_metadata(engine.client, {"rack": "r2"})
             await headway.until_gone(engine.client, WORKLOAD, "web-1")
 
 
