@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
 
 import headway
@@ -40,6 +41,7 @@ async def following(
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.wide
 async def test_servfail_until_primed_and_when_cut_off_for_too_long(tmp_path: Path) -> None:
     """A server with patience goes on with what it has, one without answers SERVFAIL. Later both are current again."""
     store, address = f"sqlite:{tmp_path}/catalog.db", f"unix:{tmp_path}/catalog.sock"

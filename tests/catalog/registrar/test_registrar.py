@@ -12,7 +12,7 @@ import trio
 import headway
 from catalog import app
 from catalog.controllers import registrars
-from catalog.messages import Health
+from catalog.messages import Health, HealthStatus, Workload
 from catalog.registrar import agent, definitions, marks
 from catalog.types import HEALTH_STATUS, WORKLOAD
 from tests.catalog.dns.dns_kit import poll
@@ -21,6 +21,11 @@ from tests.catalog.registrar.registrar_kit import LocalService, local_service, w
 PATIENCE = 30.0
 PASSING, CRITICAL = Health.HEALTH_PASSING.name, Health.HEALTH_CRITICAL.name
 NAME = "host-1"
+
+
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registrars, "POLL", 0.02)
 
 
 class World:
@@ -130,13 +135,14 @@ async def test_workload_stays_critical_until_the_registrar_has_checked_it_again(
         nursery.start_soon(there.run, file)
         await poll(lambda: there.service.asked > asked)
         await _held(there.client)
-        # The controller has looked at the lease.
-        await trio.sleep(2 * registrars.POLL)
+        # The controller looks at the lease when the metadata of a workload has changed.
+        await _add_metadata(there.client, {"rack": "r2"})
         await there.engine.wait_idle()
         assert there.health() == CRITICAL
         there.service.answers = True
 
 
+@pytest.mark.wide
 async def test_registrar_that_loses_its_lease_registers_again_in_a_higher_term(tmp_path: Path) -> None:
     async with world(tmp_path) as (there, nursery):
         # Short, because a registrar notices when it renews its lease.
@@ -148,6 +154,7 @@ async def test_registrar_that_loses_its_lease_registers_again_in_a_higher_term(t
         await poll(lambda: there.health() == PASSING)
 
 
+@pytest.mark.wide
 async def test_workload_and_check_that_the_file_no_longer_has_are_deleted(tmp_path: Path) -> None:
     async with world(tmp_path) as (there, nursery):
         first = trio.CancelScope()
@@ -161,6 +168,32 @@ async def test_workload_and_check_that_the_file_no_longer_has_are_deleted(tmp_pa
         nursery.start_soon(there.run, write_file(tmp_path, there.service.port))
         await poll(lambda: there.health() == PASSING and there.health("web-0") is None)
         assert there.health("web-2") == PASSING
+
+
+async def test_mark_stays_until_every_check_is_written_under_the_term_of_the_lease(tmp_path: Path) -> None:
+    """A registrar can be killed between the write of a workload and those of its checks."""
+    [registered] = definitions.load(write_file(tmp_path, 1))
+    metadata = {marks.REGISTRAR: NAME, marks.TERM: "1", marks.CHECKS: "1"}
+    with trio.fail_after(PATIENCE):
+        async with headway.open_engine("memory:", app) as engine:
+            client = engine.client
+            await client.create(WORKLOAD.new("web-1", registered.workload.data, metadata=metadata))
+            mark = await headway.until(client, HEALTH_STATUS, marks.gone_name("web-1"), lambda found: found is not None)
+            term = str((await client.leases.acquire(marks.LEASES + NAME, NAME, 60.0)).term)
+            workload = await _add_metadata(client, {marks.TERM: term})
+            await engine.wait_idle()
+            assert mark is not None
+            assert (await client.read(HEALTH_STATUS, mark.name)).uid == mark.uid
+            check = HealthStatus(type="http", status=Health.HEALTH_PASSING)
+            metadata = {marks.REGISTRAR: NAME, marks.TERM: term}
+            await client.create(HEALTH_STATUS.new("web-1-alive", check, owner=workload, metadata=metadata))
+            await headway.until_gone(client, HEALTH_STATUS, mark.name)
+
+
+async def _add_metadata(client: headway.Client, metadata: dict[str, str]) -> headway.Resource[Workload]:
+    """Add metadata to the stored workload, whose status a controller may be writing."""
+    stored = await client.read(WORKLOAD, "web-1")
+    return await client.apply(WORKLOAD.new("web-1", stored.data, metadata={**stored.metadata, **metadata}))
 
 
 async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
@@ -186,15 +219,11 @@ async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
             assert changed.metadata["gone-since"] == first.metadata["gone-since"]
             assert changed.metadata["found-at"] > first.metadata["found-at"]
             # It has been gone for longer than this now, but this run has not waited for long enough.
-            workload = await engine.client.read(WORKLOAD, "web-1")
-            workload.metadata[marks.DEREGISTER_AFTER] = "0.001"
-            await engine.client.write(workload)
+            await _add_metadata(engine.client, {marks.DEREGISTER_AFTER: "0.001"})
             await engine.wait_idle()
             assert await engine.client.get(WORKLOAD, "web-1") is not None
             monkeypatch.setattr(registrars, "GRACE", 0.0)
-            workload = await engine.client.read(WORKLOAD, "web-1")
-            workload.metadata["rack"] = "r2"
-            await engine.client.write(workload)
+            await _add_metadata(engine.client, {"rack": "r2"})
             await headway.until_gone(engine.client, WORKLOAD, "web-1")
 
 

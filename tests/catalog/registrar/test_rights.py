@@ -34,6 +34,7 @@ def policy(name: str) -> Policy:
     return Policy(name, rules)
 
 
+@pytest.mark.wide
 async def test_registrar_and_dns_server_work_with_the_rights_of_the_readme(tmp_path: Path) -> None:
     tokens = {name: new_token([name]) for name in _TYPES}
     access = Authorizer(Access([policy(name) for name in _TYPES], [token for _, token in tokens.values()]))
