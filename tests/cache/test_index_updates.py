@@ -9,8 +9,8 @@ import pytest
 
 from headway import indexes
 from headway.cache import Applied, IndexTable
+from headway.protobuf import decode
 from headway.resource import Key, Resource, pb
-from headway.resource import _resource as resource_module
 from tests.helpers.resources import TEAM, Team, key, stored
 
 ADA = key("ada")
@@ -139,13 +139,12 @@ def with_status(of: pb.Resource, version: int) -> pb.Resource:
 def test_payload_is_decoded_once_for_a_changed_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """The function is called for the old and the new state. A later change of the payload is decoded again."""
     decoded: list[bytes] = []
-    decode = resource_module.decode
 
     def noted(cls: type[Any], data: bytes) -> Any:
         decoded.append(data)
         return decode(cls, data)
 
-    monkeypatch.setattr(resource_module, "decode", noted)
+    monkeypatch.setattr("headway.resource._resource.decode", noted)
     table = IndexTable(indexes.by(TEAM, "name", lambda team: team.data.members[0]), lambda *_: None)
     before = stored("ada", 1, data=Team(members=["one"]))
     table.build({ADA: before})
