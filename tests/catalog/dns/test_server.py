@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -158,3 +160,30 @@ async def test_connection_that_asks_for_ever_is_closed(monkeypatch: pytest.Monke
                 await stream.send_all(framed(query(NAME)))
                 if await tcp_answer(stream) is None:
                     break
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(120)
+async def test_server_answers_after_random_bytes_over_udp_and_tcp() -> None:
+    """Random packets and random streams neither end the server nor keep a proper query from being answered."""
+    chance = random.Random(int(os.environ.get("HEADWAY_FAULT_SEED", "1")))
+    whole = query(NAME)
+    async with serving() as (_, port):
+        sender = trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with sender:
+            for turn in range(2_000):
+                packet = bytearray(chance.randbytes(chance.randrange(200)) if turn % 2 else whole)
+                for _ in range(chance.randrange(5)):
+                    if packet:
+                        packet[chance.randrange(len(packet))] = chance.randrange(256)
+                await sender.sendto(packet, (HOST, port))
+                if turn % 20 == 0:
+                    async with await trio.open_tcp_stream(HOST, port) as stream:
+                        with suppress(trio.BrokenResourceError):
+                            await stream.send_all(framed(bytes(packet)) + chance.randbytes(chance.randrange(5_000)))
+                    answer = await dns.asyncquery.tcp(
+                        dns.message.make_query(NAME, "A"), HOST, port=port, timeout=PATIENCE
+                    )
+                    assert texts(answer) == ["10.0.0.1"]
+        answer = await dns.asyncquery.udp(dns.message.make_query(NAME, "A"), HOST, port=port, timeout=PATIENCE)
+        assert texts(answer) == ["10.0.0.1"]
