@@ -12,7 +12,8 @@ denies everything.
 Invariants: tokens cannot be recovered from what is stored; no refusal depends on the contents of the store; everything
 that no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and only `new_token` uses randomness.
 
-Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
+Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together. `_limits.py` declares limits on how
+often callers may call, and `_limiter.py` keeps them.
 """
 
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from headway.access._guard import CHANGED as CHANGED
 from headway.access._guard import Audit as Audit
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
+from headway.access._limits import Limit as Limit
 from headway.access._policy import GROUPS as GROUPS
 from headway.access._policy import VERBS as VERBS
 from headway.access._policy import Policy as Policy

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, NoReturn
 
+from headway.access._limiter import Limiter
+from headway.access._limits import Limit
 from headway.access._policy import Policy, Rights, Verb
 from headway.access._tokens import REFUSED, Token, TokenSet
 from headway.base import safe_report
@@ -59,12 +61,15 @@ class Denial(NamedTuple):
 class Access:
     """Policies and the tokens bound to them: the content of an access file. An empty one denies everything.
 
-    Raises InvalidArgument if two policies have the same name, or if a token names a policy that does not exist.
+    Raises InvalidArgument if two policies or two limits have the same name, or if a token or a limit names a policy
+    that does not exist.
     """
 
-    __slots__ = ("_rights", "policies", "tokens")
+    __slots__ = ("_rights", "limits", "policies", "tokens")
 
-    def __init__(self, policies: Iterable[Policy] = (), tokens: Iterable[Token] = ()) -> None:
+    def __init__(
+        self, policies: Iterable[Policy] = (), tokens: Iterable[Token] = (), limits: Iterable[Limit] = ()
+    ) -> None:
         self.policies: dict[str, Policy] = {}
         for policy in policies:
             if self.policies.setdefault(policy.name, policy) is not policy:
@@ -76,6 +81,13 @@ class Access:
             for name in token.policies:
                 if problem := policy_problem(name, self.policies):
                     raise InvalidArgument(f"token {token.accessor}: {problem}")
+        self.limits: dict[str, Limit] = {}
+        for limit in limits:
+            if self.limits.setdefault(limit.name, limit) is not limit:
+                raise InvalidArgument(f"limits: duplicate name {limit.name!r}; keep one of the two, or rename one")
+            for name in limit.policies or ():
+                if problem := policy_problem(name, self.policies):
+                    raise InvalidArgument(f"limit {limit.name}: {problem}")
 
     def rights(self, token: Token | None) -> Rights:
         """Return the rights of one of the tokens, or the rights of anonymous callers for None."""
@@ -87,7 +99,7 @@ class Access:
 
 
 def policy_problem(name: str, policies: Mapping[str, object]) -> str | None:
-    """Return a problem if a token names a policy that does not exist; otherwise None."""
+    """Return a problem if a token or a limit names a policy that does not exist; otherwise None."""
     return None if name in policies else f"policies: policy {name!r} not found{did_you_mean(name, policies)}"
 
 
@@ -97,6 +109,9 @@ class Authorizer:
     Args:
         access: the policies and tokens that apply until `replace` is called.
         clock: returns seconds since the epoch, for the expiry of tokens.
+
+    Attributes:
+        limiter: the limits on calls, which `replace` changes too.
     """
 
     def __init__(self, access: Access, *, clock: Clock = time.time) -> None:
@@ -108,12 +123,16 @@ class Authorizer:
             )
         self._access = access
         self._clock = clock
+        self.limiter = Limiter(access.limits.values())
         self._followed: dict[object, tuple[Identity, Callable[[], None]]] = {}
         self._reports: dict[object, Report] = {}
 
     def replace(self, access: Access) -> None:
-        """Apply new policies and tokens. Identities end unless their token is still valid and has the same policies."""
+        """Apply new policies, tokens and limits. Identities end unless their token is still valid and has the same
+        policies.
+        """
         before, self._access = self._access, access
+        self.limiter.replace(access.limits.values())
         count = 0
         for identity, ended in list(self._followed.values()):
             if not identity.is_current():
@@ -218,6 +237,11 @@ class Identity:
     def account(self) -> str:
         """The public name of the token, which is unique; empty without one."""
         return "" if self.token is None else self.token.accessor
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The names of the policies that the caller has."""
+        return tuple(policy.name for policy in self._rights.policies)
 
     def rights_digest(self) -> str:
         """Return a digest of the policies. It is the same in all processes that apply the same ones."""

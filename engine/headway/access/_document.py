@@ -1,4 +1,6 @@
-"""The format of an access file: policies with rules, and tokens bound to policies; and a token as an entry of it."""
+"""The format of an access file: policies with rules, tokens bound to policies, and limits on calls; and a token as an
+entry of it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from collections.abc import Mapping as Known
 from typing import Any, cast
 
 from headway.access._authorizer import Access, policy_problem
+from headway.access._limits import LIMIT_CHECKS, Limit
 from headway.access._policy import POLICY_CHECKS, RULE_CHECKS, Check, Policy, Rule
 from headway.access._tokens import TOKEN_CHECKS, Token, redacted
 from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, below, parse
@@ -21,6 +24,9 @@ _BOOLEANS = {"true": True, "false": False}
 _TIME = "2026-01-01T00:00:00Z"
 _RULE_NEEDS = ("verbs", "type", "partition", "namespace")
 _TOKEN_NEEDS = ("accessor", "hash", "policies")
+_LIMIT_NEEDS = ("name", "categories", "per", "per_second", "burst")
+_WHOLE = re.compile(r"-?[0-9]{1,12}\Z")
+_NUMBER = re.compile(r"-?[0-9]{1,12}\.[0-9]{1,12}\Z")
 
 _SHAPES = {Scalar: "scalar", Sequence: "sequence", Mapping: "mapping"}
 
@@ -28,7 +34,7 @@ _Read = Callable[[Node, str, Check], object]
 
 
 def read_access(text: str, *, source: str = "<text>") -> Access:
-    """Return the policies and tokens of a YAML text. Raises ManifestError with all problems, in order."""
+    """Return the policies, tokens and limits of a YAML text. Raises ManifestError with all problems, in order."""
     problems = Problems(source, redacted)
     reader = _Reader(problems)
     # Without aliases, because a `*` that means any is easily left without its quotes.
@@ -41,7 +47,7 @@ def read_access(text: str, *, source: str = "<text>") -> Access:
     for other in documents[1:]:
         problems.add(other.place, "", f"a document was already given at {documents[0].place}: keep one of them")
     problems.raise_if_any()
-    return Access(reader.policies.values(), reader.tokens.values())
+    return Access(reader.policies.values(), reader.tokens.values(), reader.limits.values())
 
 
 def entry(token: Token) -> str:
@@ -65,11 +71,12 @@ class _Reader:
         self._problems = problems
         self.policies: dict[str, Policy] = {}
         self.tokens: dict[str, Token] = {}
+        self.limits: dict[str, Limit] = {}
 
     def read(self, root: Node) -> None:
-        """Read the policies first, wherever they are in the file, because tokens refer to them."""
-        fields = self._mapping(root, "", ("policies", "tokens"))
-        for name, read in (("policies", self._policy), ("tokens", self._token)):
+        """Read the policies first, wherever they are in the file, because tokens and limits refer to them."""
+        fields = self._mapping(root, "", ("policies", "tokens", "limits"))
+        for name, read in (("policies", self._policy), ("tokens", self._token), ("limits", self._limit)):
             if name in fields:
                 for item, where in self._items(fields[name], name):
                     read(item, where)
@@ -98,6 +105,14 @@ class _Reader:
         token = Token(**values)
         if self.tokens.setdefault(token.accessor, token) is not token:
             self._problems.add(node.place, path, f"duplicate token {token.accessor!r}: make a new one, or keep one")
+
+    def _limit(self, node: Node, path: str) -> None:
+        values = self._values(node, path, LIMIT_CHECKS, _LIMIT_NEEDS)
+        if values is None:
+            return
+        limit = Limit(**values)
+        if self.limits.setdefault(limit.name, limit) is not limit:
+            self._problems.add(node.place, path, f"duplicate limit {limit.name!r}: keep one of the two, or rename one")
 
     def _values(
         self, node: Node, path: str, checks: Known[str, Check], required: Collection[str]
@@ -152,6 +167,17 @@ class _Reader:
             )
         return seconds
 
+    def _number(self, node: Node, path: str, check: Check) -> float | None:
+        text = self._scalar(node, path)
+        if text is None:
+            return None
+        # What is not a number stays a text, and the check refuses that.
+        value: Any = int(text) if _WHOLE.match(text) else float(text) if _NUMBER.match(text) else text
+        problems = list(check(value))
+        for problem in problems:
+            self._problems.add(node.place, path, problem)
+        return None if problems else value
+
     def _boolean(self, node: Node, path: str, check: Check) -> bool | None:
         text = self._scalar(node, path)
         if text is not None and text not in _BOOLEANS:
@@ -196,7 +222,16 @@ class _Reader:
         return None
 
 
-_READERS = {"verbs": "_words", "policies": "_names", "expires_at": "_time", "revoked": "_boolean"}
+_READERS = {
+    "verbs": "_words",
+    "policies": "_names",
+    "expires_at": "_time",
+    "revoked": "_boolean",
+    "categories": "_words",
+    "per": "_words",
+    "per_second": "_number",
+    "burst": "_number",
+}
 
 
 def _readable(seconds: float) -> str | float:

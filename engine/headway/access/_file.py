@@ -55,7 +55,10 @@ def add_token(path: str | os.PathLike[str], token: Token) -> None:
             after = read_access(joined, source=source)
         except ManifestError:
             continue
-        if after.policies == before.policies and [*after.tokens] == [*before.tokens, token]:
+        if (after.policies, after.limits) == (before.policies, before.limits) and [*after.tokens] == [
+            *before.tokens,
+            token,
+        ]:
             _replace(path, joined)
             return
     raise InvalidArgument(

@@ -11,13 +11,16 @@ from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
 from headway.access._authorizer import LEASE, TOPIC, Authorizer, Denial, Identity
+from headway.access._counted import category_of, tenancy_of
+from headway.access._limiter import Counted, Exceeded
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
 from headway.base import BoundedReport
 from headway.errors import PermissionDenied
-from headway.events import AuthenticationFailed, CallDenied, Report, ignore
+from headway.events import AuthenticationFailed, CallDenied, CallLimited, Report, ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName
-from headway.service import Decision, authorizer_failed
+from headway.rpc import peer_of
+from headway.service import Decision, authorizer_failed, limited
 
 UNKNOWN = "unknown"
 """The name of a caller whose token does not exist."""
@@ -48,6 +51,21 @@ class Audit:
         bounded = self._strangers if identity.token is None else self._known
         bounded(CallDenied, caller=identity.name, what=what, path=path, peer=_peer(stream))
 
+    def limited(self, exceeded: Exceeded, call: Counted, identity: Identity, path: str, stream: Any) -> None:
+        """Report a call that a limit refuses."""
+        name = exceeded.limit.name
+        bounded = self._strangers if identity.token is None else self._known
+        bounded(
+            CallLimited,
+            of=(name, call.category),
+            limit=name,
+            category=call.category,
+            caller=identity.name,
+            path=path,
+            peer=_peer(stream),
+            seconds=exceeded.seconds,
+        )
+
     async def report_rest(self) -> NoReturn:
         """Report the events that a burst left unreported, until canceled."""
         async with trio.open_nursery() as nursery:
@@ -59,6 +77,12 @@ def _printable(denied: Denial) -> str:
     where = "/".join(unit for unit in (denied.partition, denied.namespace) if unit)
     text = f"{denied.verb} of {denied.type}{f' in {where}' if where else ''}"[:_LONGEST]
     return text if text.isprintable() else ascii(text)
+
+
+def _host(stream: Any) -> str:
+    """Return the host or network that a call came from; empty for a Unix socket and for in-process calls."""
+    peer = getattr(stream, "peer", None)
+    return "" if peer is None else peer_of(peer.addr())
 
 
 def _peer(stream: Any) -> str:
@@ -206,7 +230,7 @@ class Guarded:
         serve: creates the service for a caller. It is called once per request, so it should do little work.
         authorizer: identifies the callers.
         registry: the types that the service serves.
-        audit: reports failed authentications and denied calls.
+        audit: reports failed authentications, denied calls and limited ones.
     """
 
     def __init__(
@@ -234,7 +258,7 @@ class Guarded:
             identity = self._admitted(path, stream)
             caller = Caller(identity, method, self._registry)
             check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
-            guarded = _Stream(stream, caller, check)
+            guarded = _Stream(stream, caller, check, self._limit(identity, path, stream))
             function = self._serve(caller).__mapping__()[path].func
             try:
                 if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
@@ -251,6 +275,31 @@ class Guarded:
                 raise GRPCError(error.status, f"{error.message}: {missing}", error.details) from None
 
         return serve
+
+    def _limit(self, identity: Identity, path: str, stream: Any) -> Callable[[Any], None] | None:
+        """Return a function that counts the call when its request is known, or None if no limit can apply.
+
+        Both this method and the function raise the error of a limit that refuses the call. The handler has not begun
+        then, and has not received the request.
+        """
+        limiter, category = self._authorizer.limiter, category_of(path)
+        if not limiter or category is None:
+            return None
+        anonymous = identity.token is None
+        call = Counted(category, _host(stream) if anonymous else identity.account, anonymous, identity.policies)
+
+        def refuse(exceeded: Exceeded | None) -> None:
+            if exceeded is not None:
+                self._audit.limited(exceeded, call, identity, path, stream)
+                raise limited(exceeded.message(), exceeded.seconds)
+
+        def count(request: Any) -> None:
+            partition, namespace = tenancy_of(request, self._registry)
+            located = call._replace(partition=partition, namespace=namespace)
+            refuse(limiter.spend(located, trio.current_time()))
+
+        refuse(limiter.refuses(call, trio.current_time()))
+        return count
 
     def _admitted(self, path: str, stream: Any) -> Identity:
         try:
@@ -297,18 +346,25 @@ def _nothing() -> None:
 class _Stream:
     """A handler's stream that sends nothing to a caller whose identity has ended."""
 
-    __slots__ = ("_caller", "_check", "_stream")
+    __slots__ = ("_caller", "_check", "_count", "_stream")
 
-    def __init__(self, stream: Any, caller: Caller, check: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: Any, caller: Caller, check: Callable[[], None], count: Callable[[Any], None] | None = None
+    ) -> None:
         self._stream = stream
         self._caller = caller
         self._check = check
+        # Called with the first request; None if the call is not limited, or has been counted.
+        self._count = count
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     async def recv_message(self) -> Any:
         request = await self._stream.recv_message()
+        if self._count is not None:
+            count, self._count = self._count, None
+            count(request)
         self._caller.name_prefix = getattr(request, "name_prefix", "")
         return request
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Awaitable
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -25,7 +26,7 @@ from headway.client._arguments import (
 )
 from headway.client._create_apply import create, keep_stored, stored_already
 from headway.client._lease import LeaseClient
-from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
+from headway.client._lists import Snapshot, in_registered_versions, in_turns, patience, read_snapshot
 from headway.client._refusals import client_error
 from headway.client._subscribing import Subscribing
 from headway.client._watch import WatchStream
@@ -67,7 +68,8 @@ class Client(Subscribing):
     Arguments and results are copies, so you may modify both. A failed call raises a `HeadwayError`:
 
     * InvalidArgument, NotFound, Conflict, FailedPrecondition, PermissionDenied or Fenced if it had no effect;
-    * Unavailable if it had no effect and you can try again;
+    * Unavailable if it had no effect and you can try again. It is RateLimited if a limit of the server refuses it; the
+      call has then already been repeated for as long as it may take;
     * OutcomeUnknown if it was a write, and it is unknown whether it was stored.
     """
 
@@ -338,7 +340,8 @@ class Client(Subscribing):
         )
         if self._allow is not None:
             self._allow("WatchList", request)
-        return WatchStream(type, open_watch_list(self._channel, request, metadata=self._metadata))
+        open = partial(open_watch_list, self._channel, request, metadata=self._metadata)
+        return WatchStream(type, open, timeout=patience(self._channel))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
         request = pb.WriteRequest(resource=message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,6 +23,7 @@ from headway.resource import (
     ScopedType,
     SnapshotChunk,
 )
+from headway.rpc import Limited, LimitedWaits
 
 T = TypeVar("T", bound=Payload)
 
@@ -64,27 +65,47 @@ class WatchStream(Generic[T]):
     """A watch, returned by `Client.watch`: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
     Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then.
+
+    Args:
+        open: opens the stream. It is opened again while a limit of the server refuses it.
+        timeout: the seconds after which a refused watch is no longer opened again.
     """
 
     def __init__(
-        self, type: ResourceType[T] | ScopedType[T], items: AbstractAsyncContextManager[AsyncIterator[Any]]
+        self,
+        type: ResourceType[T] | ScopedType[T],
+        open: Callable[[], AbstractAsyncContextManager[AsyncIterator[Any]]],
+        *,
+        timeout: float,
     ) -> None:
         self._type = type
-        self._opened = items
+        self._open = open
+        # The stream whose block has been entered; None while none is open.
+        self._opened: AbstractAsyncContextManager[AsyncIterator[Any]] | None = None
         self._items: AsyncIterator[Any] | None = None
         self._ready: deque[Event[T]] = deque()
+        self._timeout = timeout
+        # None once something has arrived: from then on, no limit refuses the watch.
+        self._waits: LimitedWaits | None = None
 
     async def __aenter__(self) -> WatchStream[T]:
+        self._waits = LimitedWaits(self._timeout)
         try:
-            self._items = await self._opened.__aenter__()
+            await self._enter()
         except GRPCError as error:
             raise client_error(error) from error
         return self
 
+    async def _enter(self) -> None:
+        opened = self._open()
+        self._items = await opened.__aenter__()
+        self._opened = opened
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._opened.__aexit__(kind, error, traceback)
+        if self._opened is not None:
+            await self._opened.__aexit__(kind, error, traceback)
 
     def __aiter__(self) -> WatchStream[T]:
         return self
@@ -94,10 +115,27 @@ class WatchStream(Generic[T]):
             raise RuntimeError("the watch is not open: read it inside `async with client.watch(...) as events:`")
         while not self._ready:
             try:
-                self._feed(await self._items.__anext__())
+                self._feed(await self._next())
             except GRPCError as error:
                 raise client_error(error) from error
         return self._ready.popleft()
+
+    async def _next(self) -> object:
+        """Return the next item. While a limit of the server refuses the watch, wait and open it again."""
+        while True:
+            assert self._items is not None
+            try:
+                item: object = await self._items.__anext__()
+            except Limited as refused:
+                if self._waits is None or self._opened is None:
+                    raise
+                await self._waits.wait(refused)
+                opened, self._opened = self._opened, None
+                await opened.__aexit__(None, None, None)
+                await self._enter()
+            else:
+                self._waits = None
+                return item
 
     def _feed(self, item: object) -> None:
         view = self._type.view

@@ -46,6 +46,7 @@ from headway.events._record import receives_successes as receives_successes
 from headway.events._server import AccessChanged as AccessChanged
 from headway.events._server import AuthenticationFailed as AuthenticationFailed
 from headway.events._server import CallDenied as CallDenied
+from headway.events._server import CallLimited as CallLimited
 from headway.events._server import CertificateRefused as CertificateRefused
 from headway.events._server import CertificateRenewed as CertificateRenewed
 from headway.events._server import ConnectionEnded as ConnectionEnded

@@ -14,6 +14,7 @@ _WARNINGS = (
     events.AuthenticationFailed,
     events.BookmarkRefused,
     events.CallDenied,
+    events.CallLimited,
     events.CallDelayed,
     events.CallbackFailed,
     events.CertificateRefused,

@@ -20,6 +20,7 @@ from headway.resource import AnyMessage
 from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._details import StatusDetails
 from headway.rpc._http2_stream import Http2Stream
+from headway.rpc._limited import Limited
 from headway.rpc._limits import Budget, Limits
 from headway.rpc._services import Services
 from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, framed
@@ -249,7 +250,7 @@ class ServerStream(Stream[Any, Any]):
                     status=error.status,
                     status_message=_shortened(error.message),
                     status_details=error.details if _are_messages(error.details) else None,
-                    metadata=None if self.begun else _not_begun(error),
+                    metadata=_not_begun(error, begun=self.begun),
                 )
         # Anything that the client still sends is useless.
         stream.abandon(ErrorCodes.NO_ERROR)
@@ -260,8 +261,15 @@ def _are_messages(details: object) -> bool:
     return isinstance(details, Sequence) and all(isinstance(each, AnyMessage) for each in details)
 
 
-def _not_begun(error: GRPCError) -> dict[str, str]:
-    """Return the trailers that say that no handler received the request."""
+def _not_begun(error: GRPCError, *, begun: bool) -> dict[str, str] | None:
+    """Return the trailers that say that the call had no effect, or None if a handler received the request.
+
+    A limit refuses a call before its handler receives the request, which the guard has read.
+    """
+    if isinstance(error, Limited):
+        return error.trailers()
+    if begun:
+        return None
     if isinstance(error, Oversized):
         return {NOT_BEGUN: "1", MESSAGE_LIMIT: str(error.limit)}
     return {NOT_BEGUN: "1"}

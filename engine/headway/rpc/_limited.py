@@ -1,0 +1,89 @@
+"""Calls that a limit of the server refuses: their error, its form in trailers, and how a client waits and repeats them.
+
+A refused call has done nothing, so that even a write may be repeated. The server names the time after which it would
+accept the call. A client waits for that time, and for a random part of as much again, because the others whom the same
+limit has refused would otherwise repeat their calls at the same moment. It never waits past the deadline of its call.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+
+import trio
+from grpclib.const import Status
+
+from headway.rpc._channel import NOT_BEGUN, NotBegun
+
+PUSHBACK = "grpc-retry-pushback-ms"
+"""The trailer that gRPC defines for the time after which a client should repeat a call, in milliseconds."""
+
+_LONGEST_PUSHBACK = 10
+"""The number of digits of a valid time."""
+_SPREAD = 0.05
+"""The seconds over which calls are spread at least."""
+_MOST_DOUBLINGS = 6
+
+
+class Limited(NotBegun):
+    """A limit of the server refuses the call for now. It had no effect.
+
+    Attributes:
+        seconds: the time after which the server would accept it.
+    """
+
+    def __init__(self, message: str | None, seconds: float, details: object = None) -> None:
+        super().__init__(Status.RESOURCE_EXHAUSTED, message, details)
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[type[Limited], tuple[str | None, float, object]]:
+        # An exception is copied from its args, which here begin with the status.
+        return type(self), (self.message, self.seconds, self.details)
+
+    def trailers(self) -> dict[str, str]:
+        """Return the trailers by which a server says so."""
+        return {NOT_BEGUN: "1", PUSHBACK: str(max(math.ceil(self.seconds * 1000), 1))}
+
+
+def limited_in(
+    status: Status, message: str | None, trailers: Mapping[str, str], details: object = None
+) -> Limited | None:
+    """Return the error for a call that was not begun, if its trailers say that a limit refuses it."""
+    given = trailers.get(PUSHBACK, "")
+    if status is not Status.RESOURCE_EXHAUSTED or not (given.isascii() and given.isdigit()):
+        return None
+    return Limited(message, int(given) / 1000, details) if len(given) <= _LONGEST_PUSHBACK else None
+
+
+class LimitedWaits:
+    """The waits of one call that a limit refuses, until its deadline.
+
+    Args:
+        timeout: the time in seconds that the call may take in all. An earlier deadline of the caller takes precedence.
+    """
+
+    def __init__(self, timeout: float = math.inf) -> None:
+        self._ends = min(trio.current_time() + timeout, trio.current_effective_deadline())
+        self._count = 0
+
+    async def wait(self, refused: Limited) -> None:
+        """Wait until the call should be repeated. Raise the error at once if the deadline would pass before that."""
+        delay = spread(refused.seconds, self._count, self._ends - trio.current_time())
+        if delay is None:
+            raise refused
+        self._count += 1
+        await trio.sleep(delay)
+
+
+def spread(seconds: float, repeats: int, left: float = math.inf) -> float | None:
+    """Return the time to wait before a call is repeated, or None if ``left`` seconds are too few.
+
+    It is ``seconds`` and a random time, which may be twice as long with each of the ``repeats`` before it. There may be
+    more callers than the limit lets through in that time.
+    """
+    if seconds >= left:
+        return None
+    further = max(seconds, _SPREAD) * 2.0 ** min(repeats, _MOST_DOUBLINGS)
+    # Leave the other half of the time for the call.
+    return seconds + random.uniform(0, min(further, (left - seconds) / 2))
