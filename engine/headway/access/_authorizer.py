@@ -138,13 +138,13 @@ class Authorizer:
             if not identity.is_current():
                 count += 1
                 ended()
-        policies, callers = _differing(before, access)
-        if policies or callers:
+        policies, callers, limits = _differing(before, access)
+        if policies or callers or limits:
             for report in list(self._reports.values()):
-                report(AccessChanged(_first(policies), _first(callers), count))
+                report(AccessChanged(_first(policies), _first(callers), count, _first(limits)))
 
     def subscribe(self, report: Report) -> Callable[[], object]:
-        """Report every change of policies or tokens as `AccessChanged`. Call the returned function to stop."""
+        """Report every change of policies, tokens or limits as `AccessChanged`. Call the returned function to stop."""
         key = object()
         self._reports[key] = safe_report(report)
         return functools.partial(self._reports.pop, key, None)
@@ -194,17 +194,23 @@ class Authorizer:
         return access if token is None or token.holds(self._clock()) else None
 
 
-def _differing(before: Access, after: Access) -> tuple[list[str], list[str]]:
-    """Return the names of the policies that differ, and of the callers whose tokens or policies differ."""
-    names = before.policies.keys() | after.policies.keys()
-    policies = {name for name in names if before.policies.get(name) != after.policies.get(name)}
+def _differing(before: Access, after: Access) -> tuple[list[str], list[str], list[str]]:
+    """Return the names of the policies that differ, of the callers whose tokens or policies differ, and of the limits
+    that differ.
+    """
+    policies = _changed(before.policies, after.policies)
     tokens = {token.accessor: token for access in (before, after) for token in access.tokens}
     callers = [
         token.name
         for accessor, token in tokens.items()
         if before.tokens.get(accessor) != after.tokens.get(accessor) or not policies.isdisjoint(token.policies)
     ]
-    return sorted(policies), [*([ANONYMOUS] if ANONYMOUS in policies else []), *sorted(callers)]
+    named = [*([ANONYMOUS] if ANONYMOUS in policies else []), *sorted(callers)]
+    return sorted(policies), named, sorted(_changed(before.limits, after.limits))
+
+
+def _changed(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
 def _first(names: Sequence[str]) -> tuple[str, ...]:

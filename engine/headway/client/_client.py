@@ -26,7 +26,7 @@ from headway.client._arguments import (
 )
 from headway.client._create_apply import create, keep_stored, stored_already
 from headway.client._lease import LeaseClient
-from headway.client._lists import Snapshot, in_registered_versions, in_turns, patience, read_snapshot
+from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error
 from headway.client._subscribing import Subscribing
 from headway.client._watch import WatchStream
@@ -46,7 +46,7 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.rpc import TOKEN_HEADER, Channel
+from headway.rpc import TOKEN_HEADER, Channel, timeout_of
 from headway.service import open_watch_list
 
 T = TypeVar("T", bound=Payload)
@@ -341,7 +341,7 @@ class Client(Subscribing):
         if self._allow is not None:
             self._allow("WatchList", request)
         open = partial(open_watch_list, self._channel, request, metadata=self._metadata)
-        return WatchStream(type, open, timeout=patience(self._channel))
+        return WatchStream(type, open, timeout=timeout_of(self._channel))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
         request = pb.WriteRequest(resource=message)

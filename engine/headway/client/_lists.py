@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,7 +23,7 @@ from headway.resource import (
     resource_key,
     selector_problem,
 )
-from headway.rpc import Channel, Limited, LimitedWaits
+from headway.rpc import Channel, Limited, LimitedWaits, timeout_of
 from headway.service import WATCH_LIST, metadata_terms
 from headway.storage import in_order
 
@@ -46,12 +45,6 @@ class Snapshot(NamedTuple):
     position: Position
 
 
-def patience(channel: Channel) -> float:
-    """Return the seconds for which a stream of the channel may deliver nothing. Within a process, that is infinity."""
-    seconds: float = getattr(channel, "timeout", math.inf)
-    return seconds
-
-
 async def read_snapshot(
     channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None
 ) -> Snapshot | None:
@@ -63,7 +56,7 @@ async def read_snapshot(
     Raises:
         GRPCError: the call failed. The status is DEADLINE_EXCEEDED if nothing arrived for the channel's timeout.
     """
-    waits = LimitedWaits(patience(channel))
+    waits = LimitedWaits(timeout_of(channel))
     while True:
         try:
             return await _read_once(channel, request, metadata)
@@ -76,7 +69,7 @@ async def read_snapshot(
 
 
 async def _read_once(channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None) -> Snapshot:
-    terms, seconds = metadata_terms(request.metadata_filter), patience(channel)
+    terms, seconds = metadata_terms(request.metadata_filter), timeout_of(channel)
     watch = pb.WatchListRequest(
         type=request.type, tenancy=request.tenancy, name_prefix=request.name_prefix, snapshot_only=True
     )

@@ -122,15 +122,16 @@ class PeerStoreReplaced(Record):
 
 
 class AccessChanged(Record):
-    """Policies or tokens were replaced.
+    """Policies, tokens or limits were replaced.
 
-    ``policies`` are those that changed, and ``callers`` are those whose rights may have changed. ``ended`` is the
-    number of streams that were closed because of it.
+    ``policies`` and ``limits`` are those that changed, and ``callers`` are those whose rights may have changed.
+    ``ended`` is the number of streams that were closed because of it.
     """
 
     policies: tuple[str, ...]
     callers: tuple[str, ...]
     ended: int
+    limits: tuple[str, ...] = ()
 
 
 class StoreFailed(Record):

@@ -30,6 +30,7 @@ from headway.rpc._channel import NotServed as NotServed
 from headway.rpc._channel import Remedy as Remedy
 from headway.rpc._channel import TooLarge as TooLarge
 from headway.rpc._channel import WithMetadata as WithMetadata
+from headway.rpc._channel import timeout_of as timeout_of
 from headway.rpc._in_process import ANSWER as ANSWER
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limited import Limited as Limited

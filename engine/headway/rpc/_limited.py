@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import trio
 from grpclib.const import Status
@@ -33,7 +34,7 @@ class Limited(NotBegun):
         seconds: the time after which the server would accept it.
     """
 
-    def __init__(self, message: str | None, seconds: float, details: object = None) -> None:
+    def __init__(self, message: str | None, seconds: float, details: Any = None) -> None:
         super().__init__(Status.RESOURCE_EXHAUSTED, message, details)
         self.seconds = seconds
 
