@@ -45,6 +45,7 @@ PURE = [
     "controller/_layers.py",
     "controller/_placed.py",
     "controller/_svg.py",
+    "controller/_write_limit.py",
     "documents/_nodes.py",
     "errors.py",
     "events/*.py",

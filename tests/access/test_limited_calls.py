@@ -78,7 +78,8 @@ class Server:
             headway.connect(self.engine.addresses, app, token=token or self.text) as client,
         ):
             # It compares its types with the server's at its first call, which is a read, too.
-            limits, _ = list(self.authorizer.limiter.limits), self.authorizer.limiter.replace([])
+            limits = self.authorizer.limiter.limits
+            self.authorizer.limiter.replace([])
             await client.get(TEAM, "none")
             self.authorizer.limiter.replace(limits)
             yield client

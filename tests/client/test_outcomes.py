@@ -73,6 +73,8 @@ class Failing:
 class Heard:
     """An implementation of `Writes` that records its calls."""
 
+    governor = None
+
     def __init__(self, fence: pb.Fence | None = None, store_id: str = "") -> None:
         self.fence = fence
         self.store_id = store_id

@@ -46,8 +46,9 @@ async def test_waits_end_with_the_error_when_the_timeout_is_too_near(autojump_cl
             assert autojump_clock.current_time() >= before + 2.0
             before = autojump_clock.current_time()
             await waits.wait(refused)
-    except Limited as raised:
-        assert raised is refused
+    except Limited as error:
+        raised = error
+    assert raised is refused
     assert before == autojump_clock.current_time() <= 10.0
     with trio.move_on_after(1.0), pytest.raises(Limited):
         await LimitedWaits().wait(refused)

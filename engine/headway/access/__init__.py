@@ -28,6 +28,7 @@ from headway.access._guard import CHANGED as CHANGED
 from headway.access._guard import Audit as Audit
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
+from headway.access._limiter import Refused as Refused
 from headway.access._limits import Limit as Limit
 from headway.access._policy import GROUPS as GROUPS
 from headway.access._policy import VERBS as VERBS

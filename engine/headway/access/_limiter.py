@@ -50,6 +50,14 @@ class Exceeded(NamedTuple):
         )
 
 
+class Refused(NamedTuple):
+    """The calls that a limit has refused since it applies: their number, and the caller of the last one."""
+
+    limit: str
+    count: int
+    caller: str
+
+
 class Limiter:
     """The limits of one server, with their buckets.
 
@@ -70,6 +78,10 @@ class Limiter:
     def limits(self) -> Sequence[Limit]:
         """The limits that apply now."""
         return tuple(each.limit for each in self._kept)
+
+    def refused(self) -> list[Refused]:
+        """Return what each limit has refused, if it has refused anything."""
+        return [Refused(each.limit.name, each.count, each.caller) for each in self._kept if each.count]
 
     def __bool__(self) -> bool:
         return bool(self._kept)
@@ -99,6 +111,8 @@ class _Kept:
         self.by_tenancy = (limit.partition, limit.namespace) != (ANY, ANY) or bool({*limit.per} - {"caller"})
         self._anonymous: Buckets[tuple[str, ...]] = Buckets(limit.per_second, limit.burst)
         self._others: Buckets[tuple[str, ...]] = Buckets(limit.per_second, limit.burst)
+        # The calls that it has refused, and the caller of the last one.
+        self.count, self.caller = 0, ""
         self._units = tuple(name for name in PER if name in limit.per)
 
     def applies(self, call: Counted) -> bool:
@@ -123,7 +137,10 @@ class _Kept:
 
 
 def _longest(call: Counted, now: float, applying: Iterable[_Kept]) -> Exceeded | None:
-    """Return the limit with the longest wait, or None if none has to be waited for."""
-    waits = [Exceeded(each.limit, each.buckets(call).wait(each.key(call), now)) for each in applying]
-    found = max(waits, key=lambda each: each.seconds, default=None)
-    return None if found is None or not found.seconds else found
+    """Return the limit with the longest wait, which refuses the call; None if none has to be waited for."""
+    waits = [(each.buckets(call).wait(each.key(call), now), each) for each in applying]
+    seconds, longest = max(waits, key=lambda each: each[0], default=(0.0, None))
+    if longest is None or not seconds:
+        return None
+    longest.count, longest.caller = longest.count + 1, call.caller
+    return Exceeded(longest.limit, seconds)

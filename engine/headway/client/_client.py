@@ -378,6 +378,8 @@ class Client(Subscribing):
             raise not_on_trio("a client of Headway")
         writes = self._writes if write else None
         if writes is not None:
+            if writes.governor is not None:
+                await writes.governor.wait()
             request.fence, request.store_id = writes.fence, writes.store_id
         if self._allow is not None:
             self._allow(method, request)

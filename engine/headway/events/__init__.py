@@ -38,6 +38,7 @@ from headway.events._engine import StreamLagging as StreamLagging
 from headway.events._engine import StreamOpened as StreamOpened
 from headway.events._engine import WatchAdded as WatchAdded
 from headway.events._engine import WriteResolved as WriteResolved
+from headway.events._engine import WritesHeld as WritesHeld
 from headway.events._engine import WriteUnknown as WriteUnknown
 from headway.events._record import Record as Record
 from headway.events._record import Report as Report

@@ -43,6 +43,7 @@ _WARNINGS = (
     events.StreamEnded,
     events.StreamLagging,
     events.WriteUnknown,
+    events.WritesHeld,
 )
 _OF_A_RECONCILE = (events.Reconciled, events.ReconcileSlow, events.SelfTriggered)
 _MAY_FAIL = (events.DaemonEnded, events.LeaseEnded, events.Reconciled, events.RunEnded)

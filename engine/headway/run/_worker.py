@@ -115,7 +115,7 @@ class Worker:
         own_writes, outcomes = self._self_triggers.writes, self._outcomes
         try:
             with trio.CancelScope() as scope:
-                late = False
+                late, reconciling.scope = False, scope
                 # The end of the last reconcile, if it has just ended: then the next one begins at the same time.
                 ended: float | None = None
                 while dequeued is not None and not late:
@@ -123,8 +123,9 @@ class Worker:
                         key = dequeued.key
                         id = ResourceId(self._type, key[2], key[0], key[1])
                         began, running = trio.current_time() if ended is None else ended, (dequeued, id)
-                        if began + limit > due + limit * _EARLY:
+                        if reconciling.clock_moved or began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
+                            reconciling.new_clock()
                         reconciling.key, reconciling.dequeued = key, dequeued
                         try:
                             result, error = await self._call(dequeued, id, began)
