@@ -92,7 +92,7 @@ async def refused(call: Callable[[], Any]) -> headway.errors.RateLimited:
 
 
 async def test_h13_refused_write_has_done_nothing_and_names_the_limit_and_the_time() -> None:
-    """A client gives up at once if the time is longer than the call may take, and a program can tell by the class."""
+    """A client gives up at once if the time is longer than the call may take, with a class of its own."""
     server = Server(limit("write", per_second=0.01))
     async with server.client() as client:
         await client.write(TEAM.new("core"))

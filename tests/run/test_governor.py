@@ -102,7 +102,7 @@ async def test_waiting_for_a_turn_does_not_count_towards_the_deadline(autojump_c
 
 
 async def test_deadline_after_a_wait_is_that_of_the_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """What is left of it when the wait begins is left after it, for this reconcile and not for the next one."""
+    """The wait takes nothing from the rest of it. The next reconcile has its full deadline."""
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
     ended: list[tuple[str, float]] = []

@@ -1,11 +1,11 @@
-"""What limits see of a call: its category by its method, and the tenancy that its request names.
+"""The category of a call by its method, and the tenancy that its request names, as limits count them.
 
 Some methods are never limited, because a limit on them would take a lease from its holder, or would keep a process from
 knowing the state of the store. Each of them needs a right, or does a small and fixed amount of work:
 
 - Leases and fences: a lease that is not renewed in time is lost, and with it the work of its holder.
-- The position of the store, by which a process detects a store that was rolled back.
-- The streams and answers by which a worker tells its server what its controllers do.
+- The position of the store. A process needs it to detect a store that was rolled back.
+- The streams and answers of workers about the state of their controllers.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Counted(NamedTuple):
     """A call, as limits see it.
 
     Attributes:
-        caller: what tells the caller from others: the name of its token, or without one the host that it calls from.
+        caller: the accessor of its token, or without one the host that it calls from.
         anonymous: True if the caller has no token.
         policies: the names of the caller's policies.
         partition: the partition that the call is about; empty if it is about none.
@@ -70,7 +70,7 @@ class Limiter:
         self.replace(limits)
 
     def replace(self, limits: Iterable[Limit]) -> None:
-        """Apply other limits from now on. A limit that stays the same keeps its buckets; any other one begins full."""
+        """Replace the limits. A limit that stays the same keeps its buckets; any other one begins full."""
         before = {each.limit: each for each in self._kept}
         self._kept = [before.get(each) or _Kept(each) for each in limits]
 

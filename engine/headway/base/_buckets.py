@@ -1,7 +1,7 @@
 """Token buckets by key, in bounded memory. Pure: the time is an argument, in seconds.
 
 A bucket holds ``burst`` tokens when it is full, and ``per_second`` tokens are added each second until it is. It is
-stored as one number: the time at which it will be full if nothing more is spent. A bucket that is full again is
+stored as one number: the time when it will be full if nothing more is spent. A bucket that is full again is
 dropped without loss, because a new bucket is full.
 
 Invariant: no key ever spends more than its own bucket would allow, however many keys there are. Up to ``capacity`` keys
@@ -61,7 +61,7 @@ class Buckets(Generic[K]):
         self._full_at[key] = full_at
 
     def _has_room(self, now: float) -> bool:
-        """Return True if another key can have a bucket, after dropping those of the oldest ones that are full."""
+        """Return True if another key can have a bucket, after dropping the oldest ones, as far as they are full."""
         if len(self._full_at) >= self._capacity:
             oldest = [key for key, _ in zip(self._full_at, range(_SEARCHED), strict=False)]
             for key in oldest:

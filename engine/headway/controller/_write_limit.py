@@ -13,7 +13,7 @@ _LEAST = 0.0001
 
 @dataclass(frozen=True, slots=True)
 class WriteLimit:
-    """The rate at which a controller may write in one process: ``write_limit=headway.WriteLimit(10, burst=50)``.
+    """The rate of a controller's writes in one process: ``write_limit=headway.WriteLimit(10, burst=50)``.
 
     A write above the rate waits for its turn. It does not fail, and the wait does not count towards the deadline of a
     reconcile. Writes, status writes and deletions through ``rt.client`` count, whatever they change.

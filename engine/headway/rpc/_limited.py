@@ -1,7 +1,7 @@
 """Calls that a limit of the server refuses: their error, its form in trailers, and how a client waits and repeats them.
 
-A refused call has done nothing, so that even a write may be repeated. The server names the time after which it would
-accept the call. A client waits for that time, and for a random part of as much again, because the others whom the same
+A refused call has done nothing, so that even a write may be repeated. The server names the time until it would accept
+the call. A client waits for that time, and for a random part of as much again, because the others whom the same
 limit has refused would otherwise repeat their calls at the same moment. It never waits past the deadline of its call.
 """
 
@@ -31,7 +31,7 @@ class Limited(NotBegun):
     """A limit of the server refuses the call for now. It had no effect.
 
     Attributes:
-        seconds: the time after which the server would accept it.
+        seconds: the time until the server would accept it.
     """
 
     def __init__(self, message: str | None, seconds: float, details: Any = None) -> None:
@@ -43,7 +43,7 @@ class Limited(NotBegun):
         return type(self), (self.message, self.seconds, self.details)
 
     def trailers(self) -> dict[str, str]:
-        """Return the trailers by which a server says so."""
+        """Return the trailers that carry this error."""
         return {NOT_BEGUN: "1", PUSHBACK: str(max(math.ceil(self.seconds * 1000), 1))}
 
 

@@ -28,7 +28,7 @@ class Governed:
     Attributes:
         limit: the controller's limit.
         waiting: the number of writes that wait for their turn.
-        seconds: the time for which writes have been waiting without a pause; 0 if none waits.
+        seconds: how long writes have been waiting without a pause; 0 if none waits.
         held: the number of writes that have waited so far, and ``held_seconds`` how long they did in all.
     """
 
@@ -40,7 +40,7 @@ class Governed:
 
     @property
     def notice(self) -> str:
-        """What is held, as a sentence without its subject; empty if nothing is."""
+        """The held writes, as a sentence without its subject; empty if there are none."""
         if not self.waiting:
             return ""
         writes = "1 write" if self.waiting == 1 else f"{self.waiting} writes"
