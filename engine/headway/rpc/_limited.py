@@ -25,6 +25,8 @@ _LONGEST_PUSHBACK = 10
 _SPREAD = 0.05
 """The seconds over which calls are spread at least."""
 _MOST_DOUBLINGS = 6
+_LONGEST_SPREAD = 30.0
+"""The seconds over which calls are spread at most, unless the server's time itself is longer."""
 
 
 class Limited(NotBegun):
@@ -86,5 +88,6 @@ def spread(seconds: float, repeats: int, left: float = math.inf) -> float | None
     if seconds >= left:
         return None
     further = max(seconds, _SPREAD) * 2.0 ** min(repeats, _MOST_DOUBLINGS)
+    further = min(further, max(seconds, _LONGEST_SPREAD))
     # Leave the other half of the time for the call.
     return seconds + random.uniform(0, min(further, (left - seconds) / 2))
