@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
 from trio.testing import MockClock
+from typing_extensions import override
 
 import headway
 from headway import field
@@ -38,21 +39,15 @@ class Refusing(CopyingChannel):
         self._path, self._count = path, count
         self.opened: list[float] = []
 
-    def stream(
-        self, path: str, request: object, *, metadata: Any = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        if path != self._path:
-            return super().stream(path, request, metadata=metadata)
-        self.opened.append(trio.current_time())
-        if len(self.opened) > self._count:
-            return super().stream(path, request, metadata=metadata)
-        return self._refused()
-
+    @override
     @asynccontextmanager
-    async def _refused(self) -> AsyncIterator[AsyncIterator[Any]]:
-        await trio.lowlevel.checkpoint()
-        raise Limited("too many calls", SECONDS)
-        yield  # makes it a generator, as the decorator requires
+    async def stream(self, path: str, request: object, *, metadata: Any = None) -> AsyncIterator[AsyncIterator[Any]]:
+        if path == self._path:
+            self.opened.append(trio.current_time())
+            if len(self.opened) <= self._count:
+                raise Limited("too many calls", SECONDS)
+        async with super().stream(path, request, metadata=metadata) as items:
+            yield items
 
     def check_waits(self) -> None:
         """Fail if a stream was opened before the time that the refusal before it said."""

@@ -245,6 +245,6 @@ def test_limit_of_another_kind_is_refused_when_it_is_declared() -> None:
         DeclarationError, match=r"write_limit must be a headway.WriteLimit\(per_second, burst=...\), not 5"
     ):
 
-        @app.controller(manages=team, write_limit=5)  # type: ignore[arg-type]
+        @app.controller(manages=team, write_limit=5)  # type: ignore[call-overload, untyped-decorator]
         async def writer(rt: headway.Runtime, request: headway.Request[Team]) -> None:
             pass

@@ -54,7 +54,7 @@ class Refused(NamedTuple):
     """The calls that a limit has refused since it applies: their number, and the caller of the last one."""
 
     limit: str
-    count: int
+    calls: int
     caller: str
 
 

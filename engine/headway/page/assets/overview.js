@@ -71,7 +71,7 @@ function refused(limits) {
   if (!limits.length) return null;
   return h("section", { class: "refused", "aria-labelledby": "refused-title" },
     h("h2", { id: "refused-title" }, "Refused by limits"),
-    h("ul", null, limits.map((each) => h("li", { key: each.limit }, `${each.limit}: ${count(each.count)} calls, the last by ${each.caller || "a caller without a token"}`))));
+    h("ul", null, limits.map((each) => h("li", { key: each.limit }, `${each.limit}: ${count(each.calls)} calls, the last by ${each.caller || "a caller without a token"}`))));
 }
 
 function summary(controllers) {
