@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
+from trio.testing import MockClock
 
 import headway
 from headway import field
@@ -28,7 +30,8 @@ from tests.access.test_audit import Server as AuditServer
 READ = "/headway.resource.v1.ResourceService/Read"
 NEVER = 0.0001
 """Calls a second, so that a test waits for no second call."""
-SOON = 200.0
+SOON = 0.1
+"""Calls a second, so that a test in virtual time sees each wait."""
 
 
 @headway.message(name="tests.limited.Team")
@@ -69,11 +72,11 @@ class Server:
             self.events.append(event)
 
     @asynccontextmanager
-    async def client(self, token: str = "") -> AsyncIterator[headway.Client]:
+    async def client(self, token: str = "", where: str = "127.0.0.1:0") -> AsyncIterator[headway.Client]:
         """Connect with the first token, or with another one. The first call asks for the types of the server."""
         async with (
             headway.open_engine(
-                "memory:", app, listen=["127.0.0.1:0"], access=self.authorizer, report=self.report
+                "memory:", app, listen=[where], access=self.authorizer, report=self.report
             ) as self.engine,
             headway.connect(self.engine.addresses, app, token=token or self.text) as client,
         ):
@@ -109,27 +112,36 @@ async def test_h13_refused_write_has_done_nothing_and_names_the_limit_and_the_ti
         await refused(lambda: client.write_status(core, "a", []))
 
 
-async def test_n7_client_waits_and_repeats_a_refused_call_until_it_succeeds() -> None:
+async def test_n7_client_waits_and_repeats_a_refused_call_until_it_succeeds(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
     """Even a write, because the refused one has certainly done nothing: each is stored once."""
-    server = Server(limit("read", "write", per_second=SOON))
-    async with server.client() as client:
-        for number in range(20):
+    server = Server(limit("write", per_second=SOON))
+    async with server.client(where=f"unix:{tmp_path}/socket") as client:
+        began = autojump_clock.current_time()
+        for number in range(4):
             await client.create(TEAM.new(f"team-{number}"))
-    assert sum(1 + each.suppressed for each in server.events if isinstance(each, CallLimited)) >= 1
+        assert autojump_clock.current_time() - began >= 3 / SOON
+    assert sum(1 + each.suppressed for each in server.events if isinstance(each, CallLimited)) == 3
 
 
-async def test_n7_list_and_watch_wait_and_are_opened_again() -> None:
+async def test_n7_list_and_watch_wait_and_are_opened_again(autojump_clock: MockClock, tmp_path: Path) -> None:
     server = Server(limit("watch", per_second=SOON))
-    async with server.client() as client:
+    async with server.client(where=f"unix:{tmp_path}/socket") as client:
         await server.engine.client.write(TEAM.new("core"))
-        for _ in range(5):
+        began = autojump_clock.current_time()
+        for _ in range(2):
             assert [each.name for each in await client.list(TEAM)] == ["core"]
             async with client.watch(TEAM) as events:
                 assert isinstance(await anext(events), headway.Upserted)
-                await server.engine.client.write(TEAM.new("core", Team(note="x")))
-                # The events of an open watch are not counted.
-                while not (isinstance(event := await anext(events), headway.Upserted) and event.resource.data.note):
-                    pass
+                for note in "abc":
+                    # The events of an open watch are not counted.
+                    await server.engine.client.write(TEAM.new("core", Team(note=note)))
+                    while not (
+                        isinstance(event := await anext(events), headway.Upserted) and event.resource.data.note == note
+                    ):
+                        pass
+        assert autojump_clock.current_time() - began >= 3 / SOON
     assert {each.category for each in server.events if isinstance(each, CallLimited)} == {"watch"}
 
 

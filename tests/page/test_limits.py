@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import headway
 from headway import field
 from headway.access import Limit, Rule
@@ -14,6 +16,7 @@ class Team:
     note: str = field(1)
 
 
+@pytest.mark.wide
 async def test_page_shows_held_writes_and_refused_calls_to_those_who_may_see_everything() -> None:
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
