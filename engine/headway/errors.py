@@ -231,7 +231,7 @@ class Unavailable(RemoteError):
 
 
 class RateLimited(Unavailable):
-    """A limit of the server has refused the call, and it would still do so at the call's deadline. It had no effect.
+    """A limit of the server has refused the call, and it would still do so at the call's timeout. It had no effect.
 
     A client of Headway waits and repeats a refused call by itself, for as long as the call may take.
 

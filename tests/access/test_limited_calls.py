@@ -155,14 +155,19 @@ async def test_refused_watch_is_an_error_when_the_time_is_too_long() -> None:
             await refused(lambda: anext(events))
 
 
-async def test_deadline_of_the_caller_bounds_the_wait() -> None:
-    """The client does not sleep into a deadline that it cannot meet."""
-    server = Server(limit("read", per_second=0.1))
-    async with server.client() as client:
+async def test_deadline_of_the_caller_ends_the_wait(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """And the random part of the wait never takes the call past a deadline that it can meet."""
+    server = Server(limit("read", per_second=SOON))
+    async with server.client(where=f"unix:{tmp_path}/socket") as client:
         await client.get(TEAM, "core")
+        began = autojump_clock.current_time()
         with trio.move_on_after(5) as scope:
-            await refused(lambda: client.get(TEAM, "core"))
-        assert not scope.cancelled_caught
+            await client.get(TEAM, "core")
+        assert scope.cancelled_caught
+        assert autojump_clock.current_time() - began == pytest.approx(5)
+        for _ in range(3):
+            with trio.fail_after(10.5):
+                await client.get(TEAM, "core")
 
 
 async def test_calls_in_the_process_of_the_engine_are_never_limited() -> None:

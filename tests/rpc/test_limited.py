@@ -21,6 +21,9 @@ def test_n7_wait_is_at_least_what_the_server_says_and_ends_before_the_deadline(
     seconds: float, repeats: int, left: float
 ) -> None:
     waited = spread(seconds, repeats, left)
+    near = spread(seconds, repeats, own=left)
+    assert near is not None
+    assert near < left or seconds >= left
     if waited is None:
         assert seconds >= left
     else:
@@ -51,9 +54,25 @@ async def test_waits_end_with_the_error_when_the_timeout_is_too_near(autojump_cl
         raised = error
     assert raised is refused
     assert before == autojump_clock.current_time() <= 10.0
-    with trio.move_on_after(1.0), pytest.raises(Limited):
-        await LimitedWaits().wait(refused)
-    assert before == autojump_clock.current_time()
+
+
+async def test_deadline_of_the_caller_may_be_moved_while_the_call_waits(autojump_clock: MockClock) -> None:
+    """A lease ends the work of its holder at a deadline, and every renewal moves it."""
+    with trio.move_on_after(1.0) as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def renew() -> None:
+                for _ in range(10):
+                    await trio.sleep(0.5)
+                    scope.deadline = trio.current_time() + 1.0
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(renew)
+            began = autojump_clock.current_time()
+            await LimitedWaits(10.0).wait(Limited("too many calls", 2.0))
+            assert 2.0 <= autojump_clock.current_time() - began <= 4.0
+            nursery.cancel_scope.cancel()
+    assert not scope.cancelled_caught
 
 
 def test_error_survives_its_trailers_and_copies() -> None:

@@ -2,7 +2,8 @@
 
 A refused call has done nothing, so that even a write may be repeated. The server names the time until it would accept
 the call. A client waits for that time, and for a random part of as much again, because the others whom the same
-limit has refused would otherwise repeat their calls at the same moment. It never waits past the deadline of its call.
+limit has refused would otherwise repeat their calls at the same moment. It gives up when the timeout of its
+call leaves no time for another attempt.
 """
 
 from __future__ import annotations
@@ -60,34 +61,38 @@ def limited_in(
 
 
 class LimitedWaits:
-    """The waits of one call that a limit refuses, until its deadline.
+    """The waits of one call that a limit refuses, until its timeout.
+
+    Only the timeout makes a client give up. A deadline of the caller cancels the wait when it passes, as it does with
+    any call: some deadlines are moved before they pass, such as that of a lease that is renewed.
 
     Args:
-        timeout: the time in seconds that the call may take in all. An earlier deadline of the caller takes precedence.
+        timeout: the time in seconds that the call may take in all.
     """
 
     def __init__(self, timeout: float = math.inf) -> None:
-        self._ends = min(trio.current_time() + timeout, trio.current_effective_deadline())
+        self._ends = trio.current_time() + timeout
         self._count = 0
 
     async def wait(self, refused: Limited) -> None:
-        """Wait until the call should be repeated. Raise the error at once if the deadline would pass before that."""
-        delay = spread(refused.seconds, self._count, self._ends - trio.current_time())
+        """Wait until the call should be repeated. Raise the error at once if the timeout would pass before that."""
+        now = trio.current_time()
+        delay = spread(refused.seconds, self._count, self._ends - now, trio.current_effective_deadline() - now)
         if delay is None:
             raise refused
         self._count += 1
         await trio.sleep(delay)
 
 
-def spread(seconds: float, repeats: int, left: float = math.inf) -> float | None:
+def spread(seconds: float, repeats: int, left: float = math.inf, own: float = math.inf) -> float | None:
     """Return the time to wait before a call is repeated, or None if ``left`` seconds are too few.
 
     It is ``seconds`` and a random time, which may be twice as long with each of the ``repeats`` before it. There may be
-    more callers than the limit lets through in that time.
+    more callers than the limit lets through in that time. The random time leaves half of what is left to the call, also
+    of the ``own`` seconds of the caller, if the call can be repeated in them at all.
     """
     if seconds >= left:
         return None
     further = max(seconds, _SPREAD) * 2.0 ** min(repeats, _MOST_DOUBLINGS)
-    further = min(further, max(seconds, _LONGEST_SPREAD))
-    # Leave the other half of the time for the call.
-    return seconds + random.uniform(0, min(further, (left - seconds) / 2))
+    within = min(left, own) if own > seconds else left
+    return seconds + random.uniform(0, min(further, max(seconds, _LONGEST_SPREAD), (within - seconds) / 2))

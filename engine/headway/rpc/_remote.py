@@ -74,7 +74,7 @@ class RemoteChannel(Channel):
         given that deadline. A call that a limit of the server refuses is repeated until then.
 
         Raises:
-            Limited: a limit of the server refuses the call, and would still do so at the deadline.
+            Limited: a limit of the server refuses the call, and would still do so at the channel's timeout.
             NotBegun: the call failed and certainly had no effect.
             GRPCError: the call failed, and it may have had an effect.
         """
@@ -82,13 +82,14 @@ class RemoteChannel(Channel):
         body = self._codec.encode(request)
         # A request may ask the server to wait before it answers. That time is added to the timeout.
         timeout = self.timeout + getattr(request, "wait_ms", 0) / 1000
-        ends = min(trio.current_time() + timeout, trio.current_effective_deadline())
+        ends = trio.current_time() + timeout
         attempts, waits = 0, LimitedWaits(timeout)
         with trio.CancelScope(deadline=ends):
             while True:
                 try:
                     async with self._calls.open_call() as call:
-                        await call.begin(path, body, metadata, ends)
+                        # The caller's deadline may have been moved since an attempt that a limit has refused.
+                        await call.begin(path, body, metadata, min(ends, trio.current_effective_deadline()))
                         return self._reply(path, await call.one_message(), reply_type)
                 except Unsent as error:
                     attempts += 1
