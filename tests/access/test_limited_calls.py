@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +291,29 @@ async def test_error_of_a_channel_says_that_nothing_was_done_and_for_which_reaso
     assert isinstance(raised.value, Limited)
     assert raised.value.status is Status.RESOURCE_EXHAUSTED
     assert reason_of(raised.value) is Reason.LIMITED
+
+
+async def test_refused_request_is_not_even_received_unless_the_limit_depends_on_it() -> None:
+    """A flood of large requests costs the server no more than their headers."""
+
+    class Unread:
+        def __init__(self) -> None:
+            self.metadata: dict[str, str] = {}
+            self.received = 0
+
+        async def recv_message(self) -> pb.ReadRequest:
+            self.received += 1
+            return pb.ReadRequest()
+
+    for fields, received in (({}, 0), ({"partition": "sales"}, 1)):
+        given = limit("read", policies=None, burst=1, **{"namespace": "*", **fields})
+        authorizer = Authorizer(Access(limits=[given]))
+        service = partial(ResourceService, MemoryBackend(), app.registry)
+        guarded = Guarded(service, authorizer, app.registry)
+        read = guarded.__mapping__()[READ].func
+        for _ in range(2):
+            stream: Any = Unread()
+            with pytest.raises(GRPCError) as raised:
+                await read(stream)
+        assert isinstance(raised.value, Limited) is (received == 0)
+        assert stream.received == received

@@ -248,3 +248,39 @@ def test_limit_of_another_kind_is_refused_when_it_is_declared() -> None:
         @app.controller(manages=team, write_limit=5)  # type: ignore[call-overload, untyped-decorator]
         async def writer(rt: headway.Runtime, request: headway.Request[Team]) -> None:
             pass
+
+
+async def test_write_that_outlives_its_reconcile_takes_no_deadline_from_the_next_one(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """A reconcile may start a write in a nursery of the program. It waits while the worker goes on to another key."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+    timed_out: list[tuple[str, float]] = []
+
+    def report(event: object) -> None:
+        if isinstance(event, Reconciled) and event.timed_out:
+            timed_out.append((event.id.name, event.seconds))
+
+    async with trio.open_nursery() as program:
+
+        @app.controller(
+            manages=team,
+            write_limit=headway.WriteLimit(0.001, burst=1),
+            deadline=5.0,
+            when=lambda old, _: old is None,
+            backoff=headway.Backoff(1000.0, 1000.0),
+        )
+        async def writer(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            if request.id.name == "a-writes":
+                await rt.client.write(team.new("c-by-it"))
+                program.start_soon(rt.client.write, team.new("d-by-it"))
+            elif request.id.name == "b-sleeps":
+                await trio.sleep(60)
+
+        async with headway.open_engine("memory:", app, report=report) as engine:
+            for name in ("a-writes", "b-sleeps"):
+                await engine.client.write(team.new(name))
+            await trio.sleep(30)
+            program.cancel_scope.cancel()
+    assert timed_out == [("b-sleeps", pytest.approx(5.0))]

@@ -100,11 +100,11 @@ class Reconciling(KeyAtWork):
         dequeued: the key as it was dequeued, with its attempt and reasons; None before the first.
         reads: what it has read, for the journal (`cache.READING`). All keys of a worker share the list.
         writes: its first acknowledged writes, for the journal.
-        scope: the cancel scope with its deadline; None if it has none.
-        clock_moved: True if its clock has been stopped, so that the scope has another deadline.
+        task: the worker's task; None if no worker reconciles the key.
+        scope: the cancel scope with the deadline of the reconcile, in that task.
     """
 
-    __slots__ = ("_left", "_stops", "clock_moved", "dequeued", "reads", "scope", "writes", "wrote")
+    __slots__ = ("_left", "_stops", "dequeued", "reads", "scope", "task", "writes", "wrote")
 
     def __init__(self, key: Key | None = None) -> None:
         super().__init__(key)
@@ -112,28 +112,25 @@ class Reconciling(KeyAtWork):
         self.dequeued: Dequeued[Key, Reason] | None = None
         self.reads: list[Any] = []
         self.writes: list[Any] = []
+        self.task: Any = None
         self.scope: Any = None
-        self.clock_moved = False
         # How many of its tasks have stopped the clock, and the seconds that are left of its deadline then.
         self._stops, self._left = 0, 0.0
 
     def stop_clock(self, now: float) -> None:
-        """Let time pass without counting towards the deadline, until as many calls of `start_clock`."""
-        if self.scope is not None:
-            self._stops += 1
-            if self._stops == 1:
-                self._left, self.scope.deadline, self.clock_moved = self.scope.deadline - now, math.inf, True
+        """Let time pass without counting towards the deadline, until as many calls of `start_clock`.
+
+        Both are called in a task of the reconcile, which ends before the reconcile does.
+        """
+        self._stops += 1
+        if self._stops == 1:
+            self._left, self.scope.deadline = self.scope.deadline - now, math.inf
 
     def start_clock(self, now: float) -> None:
-        """Let time count again. A task that has outlived its reconcile changes nothing."""
-        if self._stops:
-            self._stops -= 1
-            if not self._stops:
-                self.scope.deadline = now + self._left
-
-    def new_clock(self) -> None:
-        """Forget what earlier reconciles have stopped. The caller has given the scope another deadline."""
-        self.clock_moved, self._stops = False, 0
+        """Let time count again."""
+        self._stops -= 1
+        if not self._stops:
+            self.scope.deadline = now + self._left
 
 
 RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)

@@ -15,7 +15,7 @@ import trio
 from headway.base import BoundedReport, Buckets
 from headway.controller import WriteLimit
 from headway.events import Report, WritesHeld
-from headway.reconcile import RECONCILING
+from headway.reconcile import RECONCILING, Reconciling
 
 _REPORTED = 10.0
 """The seconds between two reports while writes wait."""
@@ -83,7 +83,7 @@ class Governor:
         self._waiting += 1
         self._held += 1
         self._report(WritesHeld, controller=self._controller, limit=str(self._limit), waiting=self._waiting)
-        reconciling = RECONCILING.get()
+        reconciling = _reconciling()
         if reconciling is not None:
             reconciling.stop_clock(now)
         try:
@@ -99,3 +99,16 @@ class Governor:
         """Return the state of the governor. Once nothing waits, this needs no Trio."""
         seconds = trio.current_time() - self._since if self._waiting else 0.0
         return Governed(self._limit, self._waiting, seconds, self._held, self._held_seconds)
+
+
+def _reconciling() -> Reconciling | None:
+    """Return the reconcile whose deadline applies to this task; None for a task that it has started elsewhere."""
+    reconciling = RECONCILING.get()
+    if reconciling is None or reconciling.task is None:
+        return None
+    task = trio.lowlevel.current_task()
+    while task is not reconciling.task:
+        if task.parent_nursery is None:
+            return None
+        task = task.parent_nursery.parent_task
+    return reconciling

@@ -76,7 +76,8 @@ class Worker:
         """Reconcile keys until canceled. If a reconcile is canceled, its key stays in hand and therefore pending."""
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
-        self._tasks[trio.lowlevel.current_task()] = reconciling
+        reconciling.task = trio.lowlevel.current_task()
+        self._tasks[reconciling.task] = reconciling
         if self._secret:
             READING.set(SecretReads(self._find, self._secret))
         self._note_versions(reconciling)
@@ -123,9 +124,8 @@ class Worker:
                         key = dequeued.key
                         id = ResourceId(self._type, key[2], key[0], key[1])
                         began, running = trio.current_time() if ended is None else ended, (dequeued, id)
-                        if reconciling.clock_moved or began + limit > due + limit * _EARLY:
+                        if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
-                            reconciling.new_clock()
                         reconciling.key, reconciling.dequeued = key, dequeued
                         try:
                             result, error = await self._call(dequeued, id, began)
