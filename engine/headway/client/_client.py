@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Awaitable
-from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -13,6 +12,7 @@ from grpclib import GRPCError
 from headway.base import not_on_trio
 from headway.client._arguments import (
     check_position,
+    check_resource,
     check_revision,
     check_size,
     check_status,
@@ -31,7 +31,7 @@ from headway.client._refusals import client_error
 from headway.client._subscribing import Subscribing
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, Writes
-from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.errors import Conflict, Fenced, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
     Key,
@@ -46,8 +46,7 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.rpc import TOKEN_HEADER, Channel, timeout_of
-from headway.service import open_watch_list
+from headway.rpc import TOKEN_HEADER, Channel
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
@@ -56,20 +55,13 @@ _SERVICE = "/headway.resource.v1.ResourceService/"
 _APPLY_ATTEMPTS = 8
 
 
-def _check_resource(given: object) -> None:
-    """Raise InvalidArgument if the argument is not a resource."""
-    if not isinstance(given, Resource):
-        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {given!r:.120}")
-
-
 class Client(Subscribing):
     """A client that reads and writes resources.
 
     Arguments and results are copies, so you may modify both. A failed call raises a `HeadwayError`:
 
     * InvalidArgument, NotFound, Conflict, FailedPrecondition, PermissionDenied or Fenced if it had no effect;
-    * Unavailable if it had no effect and you can try again. It is RateLimited if a limit of the server refuses it; the
-      call has then already been repeated for as long as it may take;
+    * Unavailable if it had no effect and you can try again, or RateLimited if a limit of the server refuses it;
     * OutcomeUnknown if it was a write, and it is unknown whether it was stored.
     """
 
@@ -207,7 +199,7 @@ class Client(Subscribing):
         A resource that you have read has a version. If the stored version has changed since, `write` raises Conflict.
         A resource from ``TYPE.new()`` has no version, so it replaces any existing resource of the same name.
         """
-        _check_resource(resource)
+        check_resource(resource)
         return await self._write(resource.type, resource.message())
 
     async def create(self, resource: Resource[T]) -> Resource[T]:
@@ -216,7 +208,7 @@ class Client(Subscribing):
         If several callers create the same name, only one succeeds. If the outcome is unknown, the call is repeated up
         to three times within a few seconds, which is safe. A controller's client leaves that to the controller's run.
         """
-        _check_resource(resource)
+        check_resource(resource)
 
         def send(token: str) -> Awaitable[Resource[T]]:
             return self._write(resource.type, resource.message(), token)
@@ -229,7 +221,7 @@ class Client(Subscribing):
         Defaults from the type's mutate hook don't count as a difference. For such a type, the server is asked first.
         The owner is set only on creation. Finalizers and the deletion mark stay unless your metadata has its own.
         """
-        _check_resource(resource)
+        check_resource(resource)
         type, wanted = resource.type, resource.message()
         wanted.version = ""
         for _ in range(_APPLY_ATTEMPTS):
@@ -242,13 +234,13 @@ class Client(Subscribing):
 
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
         """Apply over a ``current`` state that you have just read. Raise Conflict if it has changed since then."""
-        _check_resource(wanted)
+        check_resource(wanted)
         type, message = wanted.type, wanted.message()
         # The version and status that came with the wanted resource must not be written.
         message.version, message.status = "", {}
         if current is None:
             return await self._write(type, message)
-        _check_resource(current)
+        check_resource(current)
         current = current.original()
         stored = current.message()
         keep_stored(message, stored)
@@ -262,7 +254,7 @@ class Client(Subscribing):
 
         It raises the same errors as `write`, except for those that depend on the stored resource, such as Conflict.
         """
-        _check_resource(resource)
+        check_resource(resource)
         request = pb.MutateAndValidateRequest(resource=resource.message())
         reply = await self._call("MutateAndValidate", request, pb.MutateAndValidateResponse)
         if reply.resource is None:
@@ -277,7 +269,7 @@ class Client(Subscribing):
         Nothing is committed if the stored status is already equal. Concurrent writes don't cause a Conflict, but if
         this incarnation has been deleted, NotFound is raised. ``observed_generation`` defaults to ``resource``'s.
         """
-        _check_resource(resource)
+        check_resource(resource)
         check_status(key, conditions, observed_generation)
         # Only the server can compare: the status in `resource` may be outdated.
         status = pb.Status(
@@ -340,8 +332,7 @@ class Client(Subscribing):
         )
         if self._allow is not None:
             self._allow("WatchList", request)
-        open = partial(open_watch_list, self._channel, request, metadata=self._metadata)
-        return WatchStream(type, open, timeout=timeout_of(self._channel))
+        return WatchStream(type, self._channel, request, self._metadata)
 
     async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
         request = pb.WriteRequest(resource=message)
@@ -377,12 +368,12 @@ class Client(Subscribing):
         if not trio.lowlevel.in_trio_task():
             raise not_on_trio("a client of Headway")
         writes = self._writes if write else None
+        if self._allow is not None:
+            self._allow(method, request)
         if writes is not None:
             if writes.governor is not None:
                 await writes.governor.wait()
             request.fence, request.store_id = writes.fence, writes.store_id
-        if self._allow is not None:
-            self._allow(method, request)
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:

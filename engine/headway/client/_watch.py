@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,8 +22,10 @@ from headway.resource import (
     ResourceType,
     ScopedType,
     SnapshotChunk,
+    pb,
 )
-from headway.rpc import Limited, LimitedWaits
+from headway.rpc import Channel, Limited, LimitedWaits, Metadata, timeout_of
+from headway.service import open_watch_list
 
 T = TypeVar("T", bound=Payload)
 
@@ -66,30 +68,32 @@ class WatchStream(Generic[T]):
 
     Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then.
 
+    A limit of the server may refuse the watch. It is then opened again, until the timeout of the channel.
+
     Args:
-        open: opens the stream. It is opened again while a limit of the server refuses it.
-        timeout: the seconds after which a refused watch is no longer opened again.
+        channel: opens the stream, with this request and metadata.
     """
 
     def __init__(
         self,
         type: ResourceType[T] | ScopedType[T],
-        open: Callable[[], AbstractAsyncContextManager[AsyncIterator[Any]]],
-        *,
-        timeout: float,
+        channel: Channel,
+        request: pb.WatchListRequest,
+        metadata: Metadata | None,
     ) -> None:
         self._type = type
-        self._open = open
+        self._channel = channel
+        self._request = request
+        self._metadata = metadata
         # The stream whose block has been entered; None while none is open.
         self._opened: AbstractAsyncContextManager[AsyncIterator[Any]] | None = None
         self._items: AsyncIterator[Any] | None = None
         self._ready: deque[Event[T]] = deque()
-        self._timeout = timeout
         # None once something has arrived: from then on, no limit refuses the watch.
         self._waits: LimitedWaits | None = None
 
     async def __aenter__(self) -> WatchStream[T]:
-        self._waits = LimitedWaits(self._timeout)
+        self._waits = LimitedWaits(timeout_of(self._channel))
         try:
             await self._enter()
         except GRPCError as error:
@@ -97,7 +101,7 @@ class WatchStream(Generic[T]):
         return self
 
     async def _enter(self) -> None:
-        opened = self._open()
+        opened = open_watch_list(self._channel, self._request, metadata=self._metadata)
         self._items = await opened.__aenter__()
         self._opened = opened
 
