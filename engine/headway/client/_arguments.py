@@ -15,12 +15,6 @@ TTL = (MIN_TTL_MS / 1000, MAX_TTL_MS / 1000)
 """The bounds of a lease's ttl in seconds."""
 
 
-def check_resource(given: object) -> None:
-    """Raise InvalidArgument if the argument is not a resource."""
-    if not isinstance(given, Resource):
-        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {given!r:.120}")
-
-
 def check_whole(name: str, given: object, least: int = 0, most: int = MAX_NUMBER, *, example: str) -> None:
     """Raise InvalidArgument if an argument is not a whole number in a range."""
     if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:

@@ -12,7 +12,6 @@ from grpclib import GRPCError
 from headway.base import not_on_trio
 from headway.client._arguments import (
     check_position,
-    check_resource,
     check_revision,
     check_size,
     check_status,
@@ -26,12 +25,12 @@ from headway.client._arguments import (
 )
 from headway.client._create_apply import create, keep_stored, stored_already
 from headway.client._lease import LeaseClient
-from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
+from headway.client._lists import in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error
 from headway.client._subscribing import Subscribing
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, Writes
-from headway.errors import Conflict, Fenced, NotFound, OutcomeUnknown, Unavailable
+from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
     Key,
@@ -53,6 +52,12 @@ Reply = TypeVar("Reply")
 
 _SERVICE = "/headway.resource.v1.ResourceService/"
 _APPLY_ATTEMPTS = 8
+
+
+def _check_resource(given: object) -> None:
+    """Raise InvalidArgument if the argument is not a resource."""
+    if not isinstance(given, Resource):
+        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {given!r:.120}")
 
 
 class Client(Subscribing):
@@ -144,20 +149,13 @@ class Client(Subscribing):
         check_revision(min_revision)
         request = list_request(type, partition, namespace, name_prefix, filter)
         request.min_revision = min_revision
-        if not self._channel.knows_outcomes and (found := await self._snapshot(request)) is not None:
+        found = await read_snapshot(self._channel, request, self._metadata, self._allow)
+        if found is not None:
             check_position(found.position.message(), min_revision)
             return await in_turns(type.view, found.resources)
         reply = await self._call("List", request, pb.ListResponse)
         check_position(reply.position, min_revision)
         return await in_turns(type.view, reply.resources)
-
-    async def _snapshot(self, request: pb.ListRequest) -> Snapshot | None:
-        if self._allow is not None:
-            self._allow("List", request)
-        try:
-            return await read_snapshot(self._channel, request, self._metadata)
-        except GRPCError as error:
-            raise client_error(error) from error
 
     async def pages(
         self,
@@ -199,7 +197,7 @@ class Client(Subscribing):
         A resource that you have read has a version. If the stored version has changed since, `write` raises Conflict.
         A resource from ``TYPE.new()`` has no version, so it replaces any existing resource of the same name.
         """
-        check_resource(resource)
+        _check_resource(resource)
         return await self._write(resource.type, resource.message())
 
     async def create(self, resource: Resource[T]) -> Resource[T]:
@@ -208,7 +206,7 @@ class Client(Subscribing):
         If several callers create the same name, only one succeeds. If the outcome is unknown, the call is repeated up
         to three times within a few seconds, which is safe. A controller's client leaves that to the controller's run.
         """
-        check_resource(resource)
+        _check_resource(resource)
 
         def send(token: str) -> Awaitable[Resource[T]]:
             return self._write(resource.type, resource.message(), token)
@@ -221,7 +219,7 @@ class Client(Subscribing):
         Defaults from the type's mutate hook don't count as a difference. For such a type, the server is asked first.
         The owner is set only on creation. Finalizers and the deletion mark stay unless your metadata has its own.
         """
-        check_resource(resource)
+        _check_resource(resource)
         type, wanted = resource.type, resource.message()
         wanted.version = ""
         for _ in range(_APPLY_ATTEMPTS):
@@ -234,13 +232,13 @@ class Client(Subscribing):
 
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
         """Apply over a ``current`` state that you have just read. Raise Conflict if it has changed since then."""
-        check_resource(wanted)
+        _check_resource(wanted)
         type, message = wanted.type, wanted.message()
         # The version and status that came with the wanted resource must not be written.
         message.version, message.status = "", {}
         if current is None:
             return await self._write(type, message)
-        check_resource(current)
+        _check_resource(current)
         current = current.original()
         stored = current.message()
         keep_stored(message, stored)
@@ -254,7 +252,7 @@ class Client(Subscribing):
 
         It raises the same errors as `write`, except for those that depend on the stored resource, such as Conflict.
         """
-        check_resource(resource)
+        _check_resource(resource)
         request = pb.MutateAndValidateRequest(resource=resource.message())
         reply = await self._call("MutateAndValidate", request, pb.MutateAndValidateResponse)
         if reply.resource is None:
@@ -269,7 +267,7 @@ class Client(Subscribing):
         Nothing is committed if the stored status is already equal. Concurrent writes don't cause a Conflict, but if
         this incarnation has been deleted, NotFound is raised. ``observed_generation`` defaults to ``resource``'s.
         """
-        check_resource(resource)
+        _check_resource(resource)
         check_status(key, conditions, observed_generation)
         # Only the server can compare: the status in `resource` may be outdated.
         status = pb.Status(

@@ -9,6 +9,8 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.client._refusals import client_error
+from headway.client._writes import Allow
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.resource import (
     EndOfSnapshot,
@@ -46,26 +48,33 @@ class Snapshot(NamedTuple):
 
 
 async def read_snapshot(
-    channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None
+    channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None, allow: Allow | None = None
 ) -> Snapshot | None:
-    """Return the reply of an unpaged List, or None if the caller can't watch and has to call List.
+    """Return the reply of an unpaged List, or None if the caller has to call List.
 
-    A large list may take as long as it needs. If a limit of the server refuses it, it is repeated until the channel's
-    timeout.
+    That is so within a process, where a list needs no stream, and if the caller can't watch.
+
+    A large list may take as long as it needs, but not without any data for the channel's timeout. If a limit of the
+    server refuses it, it is repeated until that timeout.
 
     Raises:
-        GRPCError: the call failed. The status is DEADLINE_EXCEEDED if nothing arrived for the channel's timeout.
+        HeadwayError: the call failed, or ``allow`` forbids it.
     """
+    if channel.knows_outcomes:
+        return None
+    if allow is not None:
+        allow("List", request)
     waits = LimitedWaits(timeout_of(channel))
     while True:
         try:
-            return await _read_once(channel, request, metadata)
-        except Limited as refused:
-            await waits.wait(refused)
+            try:
+                return await _read_once(channel, request, metadata)
+            except Limited as refused:
+                await waits.wait(refused)
         except GRPCError as error:
             if error.status in _NO_WATCH:
                 return None
-            raise
+            raise client_error(error) from error
 
 
 async def _read_once(channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None) -> Snapshot:
