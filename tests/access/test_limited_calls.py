@@ -22,6 +22,7 @@ from headway.access import Access, Audit, Authorizer, Guarded, Limit, Policy, Ru
 from headway.client import Client
 from headway.events import AccessChanged, CallLimited, ignore
 from headway.observe import Metrics
+from headway.protobuf import encode
 from headway.resource import pb
 from headway.rpc import InProcessChannel, Limited, open_channel
 from headway.service import Reason, ResourceService, reason_of
@@ -317,3 +318,26 @@ async def test_refused_request_is_not_even_received_unless_the_limit_depends_on_
                 await read(stream)
         assert isinstance(raised.value, Limited) is (received == 0)
         assert stream.received == received
+
+
+@pytest.mark.wide
+async def test_stock_client_with_a_retry_policy_repeats_the_call_after_that_time() -> None:
+    """The policy names the status, as for any server; the trailer says when."""
+    server = Server(limit("read", per_second=0.5))
+    policy = """{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5, "initialBackoff": "60s",
+        "maxBackoff": "60s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}"""
+    async with server.client() as client:
+        await client.write(TEAM.new("core"))
+        request = encode(pb.ReadRequest(id=TEAM.id("core").message()))
+        await client.get(TEAM, "core")
+
+        def call() -> bytes:
+            options = [("grpc.service_config", policy), ("grpc.enable_retries", 1)]
+            with grpc.insecure_channel(server.engine.addresses[0], options=options) as channel:
+                read = channel.unary_unary(READ, lambda data: data, lambda data: data)
+                found: bytes = read(request, metadata=(("x-consul-token", server.text),), timeout=30)
+                return found
+
+        answer = await trio.to_thread.run_sync(call)
+    assert b"core" in answer
+    assert [each for each in server.events if isinstance(each, CallLimited)]
