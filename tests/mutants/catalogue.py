@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.limits import LIMIT_MUTANTS
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.notifications import NOTIFICATION_MUTANTS
 from tests.mutants.once_survived import ONCE_SURVIVED
@@ -311,6 +312,7 @@ MUTANTS = (
     *SCOPE_MUTANTS,
     *PEERING_MUTANTS,
     *PAUSE_MUTANTS,
+    *LIMIT_MUTANTS,
     *QUOTA_MUTANTS,
     *SIMULATED_PEER_MUTANTS,
     *WHY_MUTANTS,
