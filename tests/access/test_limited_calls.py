@@ -24,7 +24,7 @@ from headway.events import AccessChanged, CallLimited, ignore
 from headway.observe import Metrics
 from headway.protobuf import encode
 from headway.resource import pb
-from headway.rpc import InProcessChannel, Limited, open_channel
+from headway.rpc import InProcessChannel, Limited, open_channel, open_forwarder
 from headway.service import Reason, ResourceService, reason_of
 from headway.storage import MemoryBackend
 from tests.access.test_audit import Server as AuditServer
@@ -318,6 +318,21 @@ async def test_refused_request_is_not_even_received_unless_the_limit_depends_on_
                 await read(stream)
         assert isinstance(raised.value, Limited) is (received == 0)
         assert stream.received == received
+
+
+async def test_refusal_passes_a_forwarder() -> None:
+    """Its clients can tell, too, that nothing was done."""
+    server = Server(limit("read"))
+    async with (
+        server.client() as client,
+        open_forwarder(server.engine.addresses, ["127.0.0.1:0"]) as forwarder,
+        open_channel(forwarder.addresses[0]) as channel,
+    ):
+        await client.get(TEAM, "core")
+        with pytest.raises(Limited) as raised:
+            await channel.unary(READ, pb.ReadRequest(), pb.ReadResponse, metadata={"x-consul-token": server.text})
+        assert raised.value.seconds > 1
+        assert reason_of(raised.value) is Reason.LIMITED
 
 
 @pytest.mark.wide
