@@ -306,8 +306,8 @@ async def test_refused_request_is_not_even_received_unless_the_limit_depends_on_
             self.received += 1
             return pb.ReadRequest()
 
-    for fields, received in (({}, 0), ({"partition": "sales"}, 1)):
-        given = limit("read", policies=None, burst=1, **{"namespace": "*", **fields})
+    for partition, received in (("*", 0), ("sales", 1)):
+        given = limit("read", policies=None, burst=1, partition=partition)
         authorizer = Authorizer(Access(limits=[given]))
         service = partial(ResourceService, MemoryBackend(), app.registry)
         guarded = Guarded(service, authorizer, app.registry)
