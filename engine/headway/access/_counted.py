@@ -38,6 +38,7 @@ CATEGORIES_OF: Mapping[str, Mapping[str, Category | None]] = {
     "headway.peering.v1.PeeringService": {"GenerateToken": "write", "Establish": "write", "ExchangeSecret": "write"},
     "headway.migration.v1.MigrationService": {"Migrate": "write"},
     "headway.store.v1.StoreService": {"Position": None},
+    "headway.quota.v1.QuotaService": {"List": "read"},
     "headway.lease.v1.LeaseService": dict.fromkeys(
         ("Acquire", "KeepAlive", "Release", "List", "Raise", "RecordSettled"), None
     ),
