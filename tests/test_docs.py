@@ -79,6 +79,12 @@ PRINTS = {
     "owner (mode 0644): chmod 600 access.yaml\n"
     "True\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"
     "False False\n",
+    "docs/guides/login.md": "corp/ada True\n"
+    "the token is not valid here: it may be mistyped, expired or revoked / corp: it has expired\n"
+    "the token is not valid here: it may be mistyped, expired or revoked / corp: its aud 'billing' has none of the "
+    "issuer's audiences\n"
+    "the token is not valid here: it may be mistyped, expired or revoked / corp: no binding of its issuer matches its "
+    "claims\n",
 }
 
 

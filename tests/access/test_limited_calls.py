@@ -61,12 +61,12 @@ class Server:
         self.text, self.token = new_token(["some"], description="the deploy job")
         self.other, other = new_token(["other"])
         self._access = [Policy("some", ALL), Policy("other", ALL), Policy("anonymous", ALL)], [self.token, other]
-        self.authorizer = Authorizer(Access(*self._access, limits))
+        self.authorizer = Authorizer(Access(*self._access, limits=limits))
         self.metrics, self.events = Metrics(), list[CallLimited | AccessChanged]()
         self.writes = 0
 
     def limit(self, *limits: Limit) -> None:
-        self.authorizer.replace(Access(*self._access, limits))
+        self.authorizer.replace(Access(*self._access, limits=limits))
 
     def report(self, event: object) -> None:
         self.metrics(event)
@@ -263,7 +263,7 @@ async def test_stock_client_gets_googles_retry_info_and_grpcs_pushback() -> None
 async def test_limit_is_checked_before_rights_and_before_the_handler() -> None:
     """Denied calls count, too: a caller that is limited can make no more of them than others."""
     server = AuditServer()
-    authorizer = Authorizer(Access([Policy("some", [])], [server.token], [limit("read", "write", burst=2)]))
+    authorizer = Authorizer(Access([Policy("some", [])], [server.token], limits=[limit("read", "write", burst=2)]))
     served: list[object] = []
 
     def serve(caller: object) -> ResourceService:

@@ -115,7 +115,7 @@ async def test_n7_worker_under_strict_limits_keeps_its_lease_and_does_its_work(
     rules = [Rule(verbs=["*"], type="*", partition="*", namespace="*")]
     categories = ("read", "write", "watch")
     limits = [Limit(name=each, categories=[each], per=["caller"], per_second=0.2, burst=1) for each in categories]
-    access = Authorizer(Access([Policy("workers", rules)], [token], limits))
+    access = Authorizer(Access([Policy("workers", rules)], [token], limits=limits))
     limited: set[str] = set()
     events: list[object] = []
 

@@ -163,7 +163,10 @@ async def test_connect_refuses_a_timeout_that_no_call_can_meet(timeout: Any) -> 
             pytest.fail("the connection was opened")
 
 
-TOKEN_FORM = "token must be a string, as printed by `headway token new`, or '' for none, not "
+TOKEN_FORM = (
+    "token must be a string, as printed by `headway token new`, or '' for none, or a function that returns it, such as "
+    "headway.rpc.token_file('token'), not "
+)
 CONNECTING: list[tuple[str, dict[str, Any]]] = [
     (f"{TOKEN_FORM}a value of class int", {"token": 3}),
     (f"{TOKEN_FORM}a value of class bytes", {"token": b"hw_secret"}),

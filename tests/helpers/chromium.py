@@ -24,6 +24,8 @@ document.addEventListener("securitypolicyviolation", (event) => {
   window.violations.push(`${event.violatedDirective} ${event.blockedURI}`);
 });
 """
+# The errors of an expression to evaluate again: a part of the document is not there, or all of it is being replaced.
+_NOT_YET = ("TypeError", "Execution context was destroyed")
 
 
 class Driven:
@@ -66,20 +68,31 @@ class Driven:
         self._open.goto(url)
 
     def wait(self, expression: str) -> Any:
-        """Wait until a JavaScript expression is truthy, and return its value."""
+        """Wait until a JavaScript expression is truthy, and return its value.
+
+        An element that the page has not drawn yet makes the expression fail, and so does a document that is replaced
+        while the expression is evaluated. Both mean that the condition does not hold yet.
+        """
         # Playwright's own wait evaluates the expression within the page, whose policy forbids that.
         until = time.monotonic() + self._patience / 1000
         while True:
-            value = self._open.evaluate(expression)
+            value, failed = None, ""
+            try:
+                value = self._open.evaluate(expression)
+            except Error as error:
+                failed = str(error)
+                if not any(each in failed for each in _NOT_YET):
+                    raise
             if value:
                 return value
             if time.monotonic() > until:
-                raise Error(f"not within {self._patience / 1000:g} s; the page shows: {self.text()[:2000]}")
+                why = f" ({failed})" if failed else ""
+                raise Error(f"not within {self._patience / 1000:g} s{why}; the page shows: {self.text()[:2000]}")
             self._open.wait_for_timeout(50)
 
     def text(self) -> str:
         """Return the text that the page shows."""
-        text: str = self._open.evaluate("document.body.innerText")
+        text: str = self._open.evaluate("document.body?.innerText ?? ''")
         return text
 
     def evaluate(self, expression: str) -> Any:

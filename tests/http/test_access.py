@@ -271,7 +271,7 @@ async def test_n7_limited_request_is_429_with_the_time_after_which_to_repeat_it(
     """Nothing is done, whatever the request: a write or the opening of a watch."""
     limit = Limit(name="some", categories=["write", "watch"], per=["caller"], per_second=0.01, burst=1)
     text, token = new_token(["all"])
-    access = Authorizer(Access([Policy("all", [ALL_TEAMS])], [token], [limit]))
+    access = Authorizer(Access([Policy("all", [ALL_TEAMS])], [token], limits=[limit]))
     async with serving(access) as api:
         first = await api.http.put(CORE, json={"data": {"note": "a"}}, headers=bearing(text))
         assert first.status_code in (200, 201)

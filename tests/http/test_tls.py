@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
+from typing import Any
 
 import httpx
 import pytest
@@ -10,6 +12,8 @@ import trio
 
 import headway
 from headway.errors import DeclarationError
+from headway.http._bounds import Bounds
+from headway.http._server import HttpServer, listener, listening_at
 from headway.rpc import server_tls
 from tests.rpc.raw_kit import tcp, until_closed
 from tests.rpc.test_renewal import Pair
@@ -57,3 +61,33 @@ async def test_context_of_another_kind_is_refused() -> None:
     with pytest.raises(DeclarationError, match=r"must come from headway\.rpc\.server_tls"):
         async with headway.open_engine("memory:", APP, http="127.0.0.1:0", tls=tls, insecure=True):
             pytest.fail("the engine listens")
+
+
+async def test_tls_that_agrees_on_http2_is_closed(pair: Pair) -> None:
+    """The contexts of `server_tls` never do. No request is served, and the server goes on."""
+    agreed = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    agreed.load_cert_chain(pair.certificate, pair.key)
+    agreed.set_alpn_protocols(["h2"])
+    trusting = ssl.create_default_context(cafile=str(pair.ca))
+    trusting.set_alpn_protocols(["h2"])
+    asked: list[object] = []
+
+    async def app(scope: Any, _: object, __: object) -> None:
+        asked.append(scope)
+
+    bound, ending = listener("127.0.0.1:0"), trio.Event()
+    server = HttpServer(app, Bounds(100, 100, 60.0), lambda: agreed)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve, trio.SocketListener(trio.socket.from_stdlib_socket(bound)), ending, 0)
+        for _ in range(2):
+            with trio.fail_after(30):
+                async with tcp(listening_at(bound)) as plain:
+                    stream = trio.SSLStream(plain, trusting, server_hostname="127.0.0.1", https_compatible=True)
+                    await stream.do_handshake()
+                    assert stream.selected_alpn_protocol() == "h2"
+                    with contextlib.suppress(trio.BrokenResourceError):
+                        await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+                        while await stream.receive_some(1000):
+                            pass
+        ending.set()
+    assert asked == []

@@ -271,7 +271,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: an offer to upgrade to HTTP/2 is taken",
         "http/_http1.py",
-        "value.protocol.__class__ = _Http1",
+        "made.protocol = _Http1(*of, made.ssl, made.client, made.server, made.send)",
         "pass",
         _LIMITS,
         "http2",

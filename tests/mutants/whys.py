@@ -10,6 +10,7 @@ _HERE = "why/test_here.py"
 _WORKERS = "why/test_workers.py"
 _LEASES = "why/test_leases.py"
 _PAST = "why/test_past.py"
+_ERRORS = "why/test_versions_after_errors.py"
 _SECRETS = "reconcile/test_secret_reads.py"
 _FIND = "queue/test_find.py"
 
@@ -118,6 +119,20 @@ WHY_MUTANTS = (
         "if len(found) < most or (success and not succeeded):",
         "if len(found) < most:",
         _PAST,
+    ),
+    Mutant(
+        "failures are one although they wrote something else",
+        "why/_past.py",
+        "(each.type, each.key, each.what, each.status_key) for each",
+        "() for each",
+        _PAST,
+    ),
+    Mutant(
+        "a missed deadline does not let the versions of reads be recorded",
+        "run/_worker.py",
+        "error = alongside or self._timeout(id, canceled)\n            self._note_versions(reconciling)",
+        "error = alongside or self._timeout(id, canceled)",
+        _ERRORS,
     ),
     Mutant(
         "a failure does not let the versions of reads be recorded for longer",

@@ -13,6 +13,7 @@ from tests.page.kit import EVERYTHING, open_shop, revoke_all, rule
 QUESTIONS = (
     "/page/live",
     "/page/search?type=shop.v1.Order",
+    "/page/leases",
     "/page/resource?type=shop.v1.Order&name=a",
     "/page/relatives?type=shop.v1.Order&name=a",
 )

@@ -10,6 +10,7 @@ from headway.cache import READING, VersionedReads, _reading
 from headway.cache._reading import VERSIONED
 from headway.journal import Ran
 from headway.resource import TypeName
+from headway.run import OwnWrite
 from headway.why import Cause, PastReconcile
 from headway.why._answer import RECONCILES
 from headway.why._past import past_reconciles
@@ -47,6 +48,37 @@ def test_failures_alike_in_a_row_are_one() -> None:
     assert (found[2].first_at, found[2].at, found[2].reads[0].revision) == (1002, 1011, 11)
     # Successes never merge, as each is for other reasons.
     assert len(past(done, done)) == 2
+
+
+def wrote(*names: str, number: int, what: str = "written", status_key: str = "") -> Ran:
+    writes = tuple(OwnWrite(TEAM, ("", "", name), 10 * number, what, KEY, status_key) for name in names)
+    return failed(number)._replace(writes=writes)
+
+
+def test_failures_that_wrote_something_else_are_not_one() -> None:
+    """Only the writes of the last one are shown. The revision of a write is always another."""
+    found = past(
+        wrote("ada", number=1),
+        wrote(number=2),
+        wrote("ada", "grace", number=3),
+        wrote("ada", "grace", number=4),
+        wrote("ada", what="deleted", number=5),
+        wrote("ada", what="status", status_key="a", number=6),
+        wrote("ada", what="status", status_key="b", number=7),
+    )
+    assert [(each.first_attempt, each.attempt, len(each.writes)) for each in found] == [
+        (7, 7, 1),
+        (6, 6, 1),
+        (5, 5, 1),
+        (3, 4, 2),
+        (2, 2, 0),
+        (1, 1, 1),
+    ]
+    assert [each.revision for each in found[3].writes] == [40, 40]
+    assert [line.rpartition("Wrote: ")[2] for line in reconcile_sentences(found[3:5], 2000)] == [
+        "Team ada written at 40, Team grace written at 40.",
+        "nothing.",
+    ]
 
 
 def test_last_success_is_told_after_the_newest_reconciles_however_many_failures_follow_it() -> None:

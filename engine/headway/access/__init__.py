@@ -1,4 +1,4 @@
-"""Authentication by tokens, and authorization by the policies that tokens are bound to.
+"""Authentication by tokens and logins (JWTs), and authorization by the policies that they are bound to.
 
     text, token = new_token(["operators"], description="the deploy job")     # show the text once, keep the token
     authorizer = Authorizer(load_access("access.yaml"))
@@ -10,26 +10,29 @@ A service without a guard trusts its callers, as the in-process one does. A serv
 denies everything.
 
 Invariants: tokens cannot be recovered from what is stored; no refusal depends on the contents of the store; everything
-that no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and only `new_token` uses randomness.
+that no rule allows is denied; nothing blocks. Only `_file.py` and `_key_sources.py` do I/O, and only `new_token` uses
+randomness.
 
-Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together. `_limits.py` declares limits on how
-often callers may call, and `_limiter.py` keeps them.
+Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together. A login goes through `_jwt_text.py`,
+`_login.py` and `_logins.py`, and `_key_keeper.py` is the task that keeps the keys.
+`_limits.py` declares limits on how often callers may call, and `_limiter.py` keeps them.
 """
 
 from typing import TYPE_CHECKING
 
-from headway.access._authorizer import ANONYMOUS as ANONYMOUS
 from headway.access._authorizer import LEASE as LEASE
 from headway.access._authorizer import TOPIC as TOPIC
-from headway.access._authorizer import Access as Access
 from headway.access._authorizer import Authorizer as Authorizer
 from headway.access._authorizer import Identity as Identity
+from headway.access._content import ANONYMOUS as ANONYMOUS
+from headway.access._content import Access as Access
 from headway.access._guard import CHANGED as CHANGED
 from headway.access._guard import Audit as Audit
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
 from headway.access._limiter import Refused as Refused
 from headway.access._limits import Limit as Limit
+from headway.access._login import Login as Login
 from headway.access._policy import GROUPS as GROUPS
 from headway.access._policy import VERBS as VERBS
 from headway.access._policy import Policy as Policy
@@ -47,8 +50,25 @@ if TYPE_CHECKING:
     from headway.access._document import read_access as read_access
     from headway.access._file import add_token as add_token
     from headway.access._file import load_access as load_access
+    from headway.access._issuers import ALGORITHMS as ALGORITHMS
+    from headway.access._issuers import Binding as Binding
+    from headway.access._issuers import Issuer as Issuer
+    from headway.access._jwks import Keys as Keys
+    from headway.access._jwks import read_keys as read_keys
+    from headway.access._key_keeper import keep_keys as keep_keys
 
-# Imported on first use, to keep `import headway` light: only a server with an access file needs them.
-_LATER = {"add_token": "_file", "entry": "_document", "load_access": "_file", "read_access": "_document"}
+# Imported on first use, to keep `import headway` light: only a server with access control needs them.
+_LATER = {
+    "ALGORITHMS": "_issuers",
+    "Binding": "_issuers",
+    "Issuer": "_issuers",
+    "Keys": "_jwks",
+    "read_keys": "_jwks",
+    "add_token": "_file",
+    "entry": "_document",
+    "keep_keys": "_key_keeper",
+    "load_access": "_file",
+    "read_access": "_document",
+}
 
 __getattr__ = imported_later(__name__, _LATER)

@@ -7,21 +7,20 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, NoReturn
 
+from headway.access._content import ANONYMOUS, Access, differing, first_names
+from headway.access._jwt_text import JwtRefused, looks_like_jwt
 from headway.access._limiter import Limiter
-from headway.access._limits import Limit
-from headway.access._policy import Policy, Rights, Verb
-from headway.access._tokens import REFUSED, Token, TokenSet
+from headway.access._login import Login
+from headway.access._policy import Verb
+from headway.access._tokens import REFUSED, Token
 from headway.base import safe_report
-from headway.errors import DeclarationError, InvalidArgument, PermissionDenied
+from headway.errors import DeclarationError, PermissionDenied
 from headway.events import AccessChanged, Report
-from headway.resource import TypeName, did_you_mean
+from headway.resource import TypeName
 from headway.rpc import TOKEN_HEADER
-
-ANONYMOUS = "anonymous"
-"""The name of the policy for callers without a token, if a policy has this name. Callers with a token do not get it."""
 
 LEASE = TypeName("internal", "v1", "Lease")
 """The type that stands for leases in rules. It has no tenancy. Programs cannot define types in this group."""
@@ -32,9 +31,6 @@ TOPIC = TypeName("internal", "v1", "Topic")
 AUTHORIZATION_KEY = "authorization"
 
 Clock = Callable[[], float]
-
-# The maximum number of policy or caller names in one event.
-_NAMED = 20
 
 
 class Denial(NamedTuple):
@@ -58,60 +54,12 @@ class Denial(NamedTuple):
         return f"{{verbs: [{self.verb}], type: {self.type}, partition: {partition}, namespace: {namespace}{prefix}}}"
 
 
-class Access:
-    """Policies and the tokens bound to them: the content of an access file. An empty one denies everything.
-
-    Raises InvalidArgument if two policies or two limits have the same name, or if a token or a limit names a policy
-    that does not exist.
-    """
-
-    __slots__ = ("_rights", "limits", "policies", "tokens")
-
-    def __init__(
-        self, policies: Iterable[Policy] = (), tokens: Iterable[Token] = (), limits: Iterable[Limit] = ()
-    ) -> None:
-        self.policies: dict[str, Policy] = {}
-        for policy in policies:
-            if self.policies.setdefault(policy.name, policy) is not policy:
-                raise InvalidArgument(f"policies: duplicate name {policy.name!r}; merge the two, or rename one")
-        self.tokens = TokenSet(tokens)
-        # Tokens with the same policies share their rights: there are many tokens, but few such sets of policies.
-        self._rights: dict[tuple[str, ...], Rights] = {}
-        for token in self.tokens:
-            for name in token.policies:
-                if problem := policy_problem(name, self.policies):
-                    raise InvalidArgument(f"token {token.accessor}: {problem}")
-        self.limits: dict[str, Limit] = {}
-        for limit in limits:
-            if self.limits.setdefault(limit.name, limit) is not limit:
-                raise InvalidArgument(f"limits: duplicate name {limit.name!r}; keep one of the two, or rename one")
-            for name in limit.policies or ():
-                if problem := policy_problem(name, self.policies):
-                    raise InvalidArgument(f"limit {limit.name}: {problem}")
-
-    def rights(self, token: Token | None) -> Rights:
-        """Return the rights of one of the tokens, or the rights of anonymous callers for None."""
-        names = tuple(token.policies) if token is not None else (ANONYMOUS,) if ANONYMOUS in self.policies else ()
-        rights = self._rights.get(names)
-        if rights is None:
-            rights = self._rights[names] = Rights(self.policies[name] for name in names)
-        return rights
-
-
-def policy_problem(name: str, policies: Mapping[str, object]) -> str | None:
-    """Return a problem if a token or a limit names a policy that does not exist; otherwise None."""
-    return None if name in policies else f"policies: policy {name!r} not found{did_you_mean(name, policies)}"
-
-
 class Authorizer:
     """The authorizer of one server. It identifies each request once. Use the returned `Identity` to check permissions.
 
     Args:
         access: the policies and tokens that apply until `replace` is called.
         clock: returns seconds since the epoch, for the expiry of tokens.
-
-    Attributes:
-        limiter: the limits on calls, which `replace` changes too.
     """
 
     def __init__(self, access: Access, *, clock: Clock = time.time) -> None:
@@ -123,28 +71,41 @@ class Authorizer:
             )
         self._access = access
         self._clock = clock
+        # Imported here, to keep `import headway` light: only a server with access control needs it.
+        from headway.access._logins import Logins
+
+        self.logins = Logins(access.issuers, access.keys)
+        """The logins that are accepted, with the keys of their issuers."""
         self.limiter = Limiter(access.limits.values())
+        """The limits on calls, which `replace` changes too."""
         self._followed: dict[object, tuple[Identity, Callable[[], None]]] = {}
         self._reports: dict[object, Report] = {}
 
     def replace(self, access: Access) -> None:
-        """Apply new policies, tokens and limits. Identities end unless their token is still valid and has the same
-        policies.
+        """Apply new policies, tokens, issuers and limits.
+
+        Identities end unless their token or login is still valid and has the same policies.
         """
         before, self._access = self._access, access
+        self.logins.replace(access.issuers, access.keys)
         self.limiter.replace(access.limits.values())
+        count = self.end_outdated()
+        policies, callers, limits = map(first_names, differing(before, access))
+        if policies or callers or limits:
+            for report in list(self._reports.values()):
+                report(AccessChanged(policies, callers, count, limits))
+
+    def end_outdated(self) -> int:
+        """End the streams whose identity has ended, and return their number."""
         count = 0
         for identity, ended in list(self._followed.values()):
             if not identity.is_current():
                 count += 1
                 ended()
-        policies, callers, limits = _differing(before, access)
-        if policies or callers or limits:
-            for report in list(self._reports.values()):
-                report(AccessChanged(_first(policies), _first(callers), count, _first(limits)))
+        return count
 
     def subscribe(self, report: Report) -> Callable[[], object]:
-        """Report every change of policies, tokens or limits as `AccessChanged`. Call the returned function to stop."""
+        """Report every change of policies or tokens as `AccessChanged`. Call the returned function to stop."""
         key = object()
         self._reports[key] = safe_report(report)
         return functools.partial(self._reports.pop, key, None)
@@ -163,6 +124,19 @@ class Authorizer:
         """The number of identities that are followed."""
         return len(self._followed)
 
+    async def wait_for_keys(self, metadata: Mapping[str, str]) -> None:
+        """Wait, for at most 5 seconds, if the keys of an issuer are read because of the login that a request carries.
+
+        Call it before `identify`, so that the first login with a new key is accepted. It does not raise for a token
+        that is not valid.
+        """
+        try:
+            text = _presented(metadata)
+        except PermissionDenied:
+            return
+        if text is not None and self._is_login(text):
+            await self.logins.wait_for_key(text)
+
     def identify(self, metadata: Mapping[str, str]) -> Identity:
         """Return the identity of the sender of a request with this metadata, anonymous if it has no token.
 
@@ -170,52 +144,61 @@ class Authorizer:
         results without an error.
         """
         text = _presented(metadata)
-        token = None if text is None else self._access.tokens.find(text, self._clock())
+        token: Token | Login | None = None
+        if text is not None and self._is_login(text):
+            try:
+                token = self.logins.find(text, self._clock())
+            except JwtRefused:
+                raise PermissionDenied(REFUSED) from None
+        elif text is not None:
+            token = self._access.tokens.find(text, self._clock())
         return Identity(self, token, self._access)
 
-    def refusal(self, metadata: Mapping[str, str]) -> tuple[str | None, str]:
-        """Return the name of the token that `identify` has refused, if it exists, and the reason. For the operator
-        only.
-        """
+    def refusal(self, metadata: Mapping[str, str]) -> Refusal:
+        """Return why `identify` has refused a token. For the operator only."""
         try:
-            text = _presented(metadata)
+            text = _presented(metadata) or ""
         except PermissionDenied:
-            return None, "the authorization header is not a bearer token"
-        return self._access.tokens.refusal(text or "")
+            return Refusal(None, "the authorization header is not a bearer token")
+        if self._is_login(text):
+            refused = self.logins.refusal(text, self._clock())
+            why = f"{refused.issuer}: {refused.why}" if refused.issuer else refused.why
+            return Refusal(refused.caller or None, why, refused.issuer, refused.reason)
+        return Refusal(*self._access.tokens.refusal(text))
+
+    def _is_login(self, text: str) -> bool:
+        return bool(self._access.issuers) and looks_like_jwt(text)
 
     def _access_of(self, identity: Identity) -> Access | None:
         """Return the access under which an identity may continue, or None if it has ended."""
         access, token = self._access, identity.token
         if access is not identity.access:
-            if token is not None and access.tokens.get(token.accessor) != token:
+            if isinstance(token, Login):
+                if not self.logins.admits(token):
+                    return None
+            elif token is not None and access.tokens.get(token.accessor) != token:
                 return None
             if access.rights(token).policies != identity.access.rights(token).policies:
                 return None
+        if isinstance(token, Login) and not self.logins.has_key_of(token):
+            return None
         return access if token is None or token.holds(self._clock()) else None
 
 
-def _differing(before: Access, after: Access) -> tuple[list[str], list[str], list[str]]:
-    """Return the names of the policies that differ, of the callers whose tokens or policies differ, and of the limits
-    that differ.
+class Refusal(NamedTuple):
+    """Why a token was refused.
+
+    Attributes:
+        caller: the name of the token or login, if it exists.
+        why: a sentence.
+        issuer: for a JWT, the name of its issuer; empty if it is of none in the access file.
+        reason: for a JWT, one word of a fixed set; empty for other tokens.
     """
-    policies = _changed(before.policies, after.policies)
-    tokens = {token.accessor: token for access in (before, after) for token in access.tokens}
-    callers = [
-        token.name
-        for accessor, token in tokens.items()
-        if before.tokens.get(accessor) != after.tokens.get(accessor) or not policies.isdisjoint(token.policies)
-    ]
-    named = [*([ANONYMOUS] if ANONYMOUS in policies else []), *sorted(callers)]
-    return sorted(policies), named, sorted(_changed(before.limits, after.limits))
 
-
-def _changed(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
-    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-
-
-def _first(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that fit into one line of a log."""
-    return (*names[:_NAMED], f"and {len(names) - _NAMED} more") if len(names) > _NAMED else tuple(names)
+    caller: str | None
+    why: str
+    issuer: str = ""
+    reason: str = ""
 
 
 class Identity:
@@ -223,7 +206,7 @@ class Identity:
 
     __slots__ = ("_authorizer", "_rights", "access", "denied", "token")
 
-    def __init__(self, authorizer: Authorizer, token: Token | None, access: Access) -> None:
+    def __init__(self, authorizer: Authorizer, token: Token | Login | None, access: Access) -> None:
         self._authorizer = authorizer
         self.token = token
         self.access = access
@@ -236,12 +219,12 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """The name of the token, for logs; ``anonymous`` without one."""
+        """The name of the token or login, for logs; ``anonymous`` without one."""
         return ANONYMOUS if self.token is None else self.token.name
 
     @property
     def account(self) -> str:
-        """The public name of the token, which is unique; empty without one."""
+        """The public name of the token, or of the subject of a login. It is unique; empty without one."""
         return "" if self.token is None else self.token.accessor
 
     @property

@@ -1,5 +1,5 @@
-"""The format of an access file: policies with rules, tokens bound to policies, and limits on calls; and a token as an
-entry of it.
+"""The format of an access file: policies with rules, tokens and issuers bound to policies, and limits on calls; and a
+token as an entry.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Known
 from typing import Any, cast
 
-from headway.access._authorizer import Access, policy_problem
+from headway.access._content import Access, policy_problem
+from headway.access._issuers import BINDING_CHECKS, ISSUER_CHECKS, Binding, Issuer, Value
+from headway.access._jwks import Keys
 from headway.access._limits import LIMIT_CHECKS, Limit
 from headway.access._policy import POLICY_CHECKS, RULE_CHECKS, Check, Policy, Rule
 from headway.access._tokens import TOKEN_CHECKS, Token, redacted
 from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, below, parse
+from headway.errors import InvalidArgument
 from headway.resource import did_you_mean
 
 # Limited to the digits that a time can need.
@@ -27,16 +30,24 @@ _TOKEN_NEEDS = ("accessor", "hash", "policies")
 _LIMIT_NEEDS = ("name", "categories", "per", "per_second", "burst")
 _WHOLE = re.compile(r"-?[0-9]{1,12}\Z")
 _NUMBER = re.compile(r"-?[0-9]{1,12}\.[0-9]{1,12}\Z")
+_ISSUER_NEEDS = ("name", "issuer", "audiences", "bindings")
 
 _SHAPES = {Scalar: "scalar", Sequence: "sequence", Mapping: "mapping"}
 
 _Read = Callable[[Node, str, Check], object]
 
+KeysIn = Callable[[Issuer], tuple[Issuer, Keys | None]]
+"""A function that reads the files of an issuer: it returns the issuer with their full paths, and its keys if they are
+in a file. It raises InvalidArgument for a file that cannot be used, with the name of its field as the first word."""
 
-def read_access(text: str, *, source: str = "<text>") -> Access:
-    """Return the policies, tokens and limits of a YAML text. Raises ManifestError with all problems, in order."""
+
+def read_access(text: str, *, source: str = "<text>", keys_in: KeysIn | None = None) -> Access:
+    """Return the policies, tokens, issuers and limits of a YAML text. Raises ManifestError with all problems, in order.
+
+    Without ``keys_in``, the files of issuers are not read.
+    """
     problems = Problems(source, redacted)
-    reader = _Reader(problems)
+    reader = _Reader(problems, keys_in)
     # Without aliases, because a `*` that means any is easily left without its quotes.
     documents = parse(text, "YAML", problems, aliases=False)
     if documents:
@@ -47,7 +58,9 @@ def read_access(text: str, *, source: str = "<text>") -> Access:
     for other in documents[1:]:
         problems.add(other.place, "", f"a document was already given at {documents[0].place}: keep one of them")
     problems.raise_if_any()
-    return Access(reader.policies.values(), reader.tokens.values(), reader.limits.values())
+    return Access(
+        reader.policies.values(), reader.tokens.values(), reader.issuers.values(), reader.keys, reader.limits.values()
+    )
 
 
 def entry(token: Token) -> str:
@@ -67,16 +80,20 @@ def entry(token: Token) -> str:
 class _Reader:
     """A reader that continues after a problem. Its result is valid only if no problem was noted."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, keys_in: KeysIn | None) -> None:
         self._problems = problems
+        self._keys_in = keys_in
         self.policies: dict[str, Policy] = {}
         self.tokens: dict[str, Token] = {}
+        self.issuers: dict[str, Issuer] = {}
+        self.keys: dict[str, Keys] = {}
         self.limits: dict[str, Limit] = {}
 
     def read(self, root: Node) -> None:
-        """Read the policies first, wherever they are in the file, because tokens and limits refer to them."""
-        fields = self._mapping(root, "", ("policies", "tokens", "limits"))
-        for name, read in (("policies", self._policy), ("tokens", self._token), ("limits", self._limit)):
+        """Read the policies first, wherever they are in the file, because tokens, bindings and limits refer to them."""
+        fields = self._mapping(root, "", ("policies", "tokens", "issuers", "limits"))
+        readers = (self._policy, self._token, self._issuer, self._limit)
+        for name, read in zip(("policies", "tokens", "issuers", "limits"), readers, strict=True):
             if name in fields:
                 for item, where in self._items(fields[name], name):
                     read(item, where)
@@ -113,6 +130,65 @@ class _Reader:
         limit = Limit(**values)
         if self.limits.setdefault(limit.name, limit) is not limit:
             self._problems.add(node.place, path, f"duplicate limit {limit.name!r}: keep one of the two, or rename one")
+
+    def _issuer(self, node: Node, path: str) -> None:
+        before = len(self._problems)
+        values = self._values(node, path, ISSUER_CHECKS, _ISSUER_NEEDS)
+        if values is None or len(self._problems) > before:
+            return
+        try:
+            issuer, keys = Issuer(**values), None
+            if self._keys_in is not None:
+                issuer, keys = self._keys_in(issuer)
+        except InvalidArgument as error:
+            # Its fields are right one by one, so this is about several of them, or about a file.
+            self._problems.add(node.place, path, str(error).removeprefix("issuer: "))
+            return
+        for other in self.issuers.values():
+            for name in ("name", "issuer"):
+                if getattr(other, name) == (value := getattr(issuer, name)):
+                    problem = f"duplicate {name} {value!r}: merge the two, or rename one"
+                    self._problems.add(node.place, below(path, name), problem)
+        self.issuers.setdefault(issuer.name, issuer)
+        if keys is not None:
+            self.keys[issuer.name] = keys
+
+    def _bindings(self, node: Node, path: str, check: Check) -> list[Binding]:
+        bindings = []
+        for item, where in self._items(node, path):
+            values = self._values(item, where, BINDING_CHECKS, ("claims", "policies"))
+            if values is not None:
+                bindings.append(Binding(**values))
+        if isinstance(node, Sequence) and not node.items:
+            for problem in check([]):
+                self._problems.add(node.place, path, problem)
+        return bindings
+
+    def _claims(self, node: Node, path: str, check: Check) -> dict[str, list[Value]]:
+        """Return the expected values of claims. Here, unlike elsewhere, the type that YAML gives a value matters."""
+        if not isinstance(node, Mapping):
+            right = "expected a mapping of claims to values, such as {groups: ops}; write {} for every login"
+            self._problems.add(node.place, path, f"{right}; got a {_SHAPES[type(node)]}")
+            return {}
+        found: dict[str, list[Value]] = {}
+        for key, held in node.entries:
+            where = below(path, key.text)
+            items = self._items(held, where) if isinstance(held, Sequence) else [(held, where)]
+            values = [self._value(item, at) for item, at in items]
+            found[key.text] = [value for value in values if value is not None]
+            if len(found[key.text]) == len(values):
+                for problem in check({key.text: values}):
+                    self._problems.add(key.place, path, problem)
+        return found
+
+    def _value(self, node: Node, path: str) -> Value | None:
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, Value):
+            return value
+        shown = node.described() if isinstance(node, Scalar) else f"a {_SHAPES[type(node)]}"
+        right = "must be a text, true, false or a whole number; write a text that looks like another type in quotes"
+        self._problems.add(node.place, path, f"the value {right}; got {shown}")
+        return None
 
     def _values(
         self, node: Node, path: str, checks: Known[str, Check], required: Collection[str]
@@ -231,6 +307,13 @@ _READERS = {
     "per": "_words",
     "per_second": "_number",
     "burst": "_number",
+    "audiences": "_words",
+    "algorithms": "_words",
+    "bindings": "_bindings",
+    "claims": "_claims",
+    "leeway": "_number",
+    "refresh_interval": "_number",
+    "stale_limit": "_number",
 }
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import os
 import re
 import stat
 import tempfile
 
-from headway.access._authorizer import Access, policy_problem
+from headway.access._content import Access, policy_problem
 from headway.access._document import entry, read_access
+from headway.access._issuers import Issuer
+from headway.access._jwks import Keys, check_joserfc
 from headway.access._tokens import Token
 from headway.documents import decode
 from headway.errors import InvalidArgument, ManifestError, Problem
@@ -23,12 +27,40 @@ _NO_TOKENS = re.compile(r"^tokens:[ \t]*(\[\])?\s*\Z", re.MULTILINE)
 def load_access(path: str | os.PathLike[str]) -> Access:
     """Return the content of an access file. To apply a changed file, load it again and call ``Authorizer.replace``.
 
+    The files that its issuers name are read too. Their paths are relative to the access file.
+
     Raises:
+        DeclarationError: it has issuers, and the libraries for them are not installed.
         ManifestError: with all problems of the file. Also if users other than its owner can read or change it (they
             could give themselves access), or if it belongs to neither this process's user nor root.
         OSError: the file cannot be read.
     """
-    return read_access(_content(path), source=os.fspath(path))
+    directory = os.path.dirname(os.path.realpath(path))
+    return read_access(_content(path), source=os.fspath(path), keys_in=functools.partial(_issuer_files, directory))
+
+
+def _issuer_files(directory: str, issuer: Issuer) -> tuple[Issuer, Keys | None]:
+    """Read the files of an issuer. Raises InvalidArgument if one cannot be used."""
+    from headway.access._key_sources import KeysUnavailable, check_h11, context_for, keys_in
+
+    check_joserfc()
+    if issuer.jwks_file:
+        issuer = dataclasses.replace(issuer, jwks_file=os.path.join(directory, issuer.jwks_file))
+        try:
+            return issuer, keys_in(issuer.jwks_file)
+        except KeysUnavailable as error:
+            raise InvalidArgument(f"jwks_file {error}; name a file such as keys.json, with a JWKS") from None
+    check_h11()
+    if issuer.authority:
+        issuer = dataclasses.replace(issuer, authority=os.path.join(directory, issuer.authority))
+        try:
+            context_for(issuer.authority)
+        except OSError as error:
+            why = error.strerror or error
+            raise InvalidArgument(
+                f"authority {issuer.authority}: {why}; name a file such as ca.pem, with certificates"
+            ) from None
+    return issuer, None
 
 
 def add_token(path: str | os.PathLike[str], token: Token) -> None:
@@ -55,7 +87,8 @@ def add_token(path: str | os.PathLike[str], token: Token) -> None:
             after = read_access(joined, source=source)
         except ManifestError:
             continue
-        if (after.policies, after.limits) == (before.policies, before.limits) and [*after.tokens] == [
+        kept = (after.policies, after.issuers, after.limits) == (before.policies, before.issuers, before.limits)
+        if kept and [*after.tokens] == [
             *before.tokens,
             token,
         ]:

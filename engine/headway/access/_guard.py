@@ -13,11 +13,12 @@ from grpclib.const import Handler, Status
 from headway.access._authorizer import LEASE, TOPIC, Authorizer, Denial, Identity
 from headway.access._counted import category_of, tenancy_of
 from headway.access._limiter import Counted, Exceeded
+from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
 from headway.base import BoundedReport
 from headway.errors import PermissionDenied
-from headway.events import AuthenticationFailed, CallDenied, CallLimited, Report, ignore
+from headway.events import AuthenticationFailed, CallDenied, CallLimited, LoginRefused, Report, ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName
 from headway.rpc import peer_of
 from headway.service import Decision, authorizer_failed, limited
@@ -41,9 +42,14 @@ class Audit:
 
     def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
         """Report a call whose token is not valid."""
-        caller, why = authorizer.refusal(stream.metadata)
+        refusal = authorizer.refusal(stream.metadata)
+        caller, why = refusal.caller or UNKNOWN, refusal.why
         # A token's name is public, so a caller without a valid token can cause this under any name.
-        self._strangers(AuthenticationFailed, caller=caller or UNKNOWN, why=why, path=path, peer=_peer(stream))
+        self._strangers(AuthenticationFailed, caller=caller, why=why, path=path, peer=_peer(stream))
+        if reason := refusal.reason:
+            # There are few issuers and few reasons, so each is counted for itself.
+            issuer = refusal.issuer
+            self._strangers(LoginRefused, of=(issuer, reason), issuer=issuer, reason=reason)
 
     def denied(self, identity: Identity, path: str, stream: Any) -> None:
         """Report a call that no rule of its caller allows."""
@@ -177,9 +183,11 @@ class Caller:
 
     @property
     def caller_name(self) -> str:
-        """The caller as the journal names it: ``token ada``, or ``anonymous``."""
+        """The caller as the journal names it: ``token ada``, ``login ci/ada``, or ``anonymous``."""
         identity = self._identity
-        return identity.name if identity.token is None else f"token {identity.name}"
+        if identity.token is None:
+            return identity.name
+        return f"{'login' if isinstance(identity.token, Login) else 'token'} {identity.name}"
 
     def rights(self) -> str:
         """Return a digest of the caller's policies."""
@@ -255,7 +263,7 @@ class Guarded:
         method = path.rpartition("/")[2]
 
         async def serve(stream: Any) -> None:
-            identity = self._admitted(path, stream)
+            identity = await self._admitted(path, stream)
             caller = Caller(identity, method, self._registry)
             check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
             guarded = _Stream(stream, caller, check, self._limit(identity, path, stream))
@@ -301,8 +309,9 @@ class Guarded:
         refuse(limiter.refuses(call, trio.current_time()))
         return count
 
-    def _admitted(self, path: str, stream: Any) -> Identity:
+    async def _admitted(self, path: str, stream: Any) -> Identity:
         try:
+            await self._authorizer.wait_for_keys(stream.metadata)
             return self._identified(stream)
         except GRPCError:
             self._audit.failed(self._authorizer, path, stream)

@@ -25,7 +25,8 @@ def check_token(given: object) -> None:
     """
     if not isinstance(given, str):
         raise InvalidArgument(
-            f"token must be a string, as printed by `headway token new`, or '' for none, not {_class_of(given)}"
+            f"token must be a string, as printed by `headway token new`, or '' for none, or a function that returns "
+            f"it, such as headway.rpc.token_file('token'), not {_class_of(given)}"
         )
     if not (given.isascii() and given.isprintable()):
         raise InvalidArgument(

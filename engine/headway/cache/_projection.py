@@ -8,6 +8,8 @@ Rules of projections:
 3. A change that does not affect the kept part only updates the entry and is not passed on.
 4. If the function raises for a resource, it is cached without a payload, so that its existence is known. Reading its
    payload raises, and each of its changes is passed on.
+5. A secret of the whole resource that the function has put into the payload stays a secret, also in a field that is not
+   declared as one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from headway.base import answer_problem, check_keywords, plain_problem
 from headway.cache._isolation import Isolation
 from headway.cache._type_store import Applied
 from headway.errors import DeclarationError, PayloadError
-from headway.protobuf import Payload, copy_message, decode, encode, equal
+from headway.protobuf import Payload, copy_message, decode, encode, equal, holds_secrets, secret_values
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -49,6 +51,12 @@ _NO_STATUS: dict[str, pb.Status] = {}
 
 UNDECODABLE = AnyMessage(type_url="undecodable")
 """A placeholder for the payload of a cached resource whose stored bytes do not decode."""
+
+
+class _WithSecrets(AnyMessage):
+    """A payload that contains secrets of the whole resource. Most projections keep none."""
+
+    secrets: tuple[str | bytes, ...] = ()
 
 
 class CachedType(Protocol[R_co]):
@@ -126,6 +134,16 @@ class Projected(Stored, Generic[S]):
         """The names of the finalizers, which keep this resource from being deleted."""
         return finalizers(self._message.metadata)
 
+    @property
+    def carried_secrets(self) -> tuple[str | bytes, ...]:
+        """The values of the secret fields of the whole resource that this part of it contains."""
+        data = self._message.data
+        return data.secrets if isinstance(data, _WithSecrets) else ()
+
+    def original(self) -> Projected[S]:
+        """Return this part as it was read, without any change to its payload."""
+        return Projected(self.type, self._message)
+
     def __repr__(self) -> str:
         return f"<Projected {self.id} as {self.type.payload.__name__}, read-only>"
 
@@ -139,7 +157,7 @@ class Projection(Generic[S]):
         payload: the class of the kept payload.
     """
 
-    __slots__ = ("_function", "_metadata", "_status", "kind", "name", "of", "payload", "range", "scope")
+    __slots__ = ("_function", "_metadata", "_secret", "_status", "kind", "name", "of", "payload", "range", "scope")
 
     of: ResourceType[Any]
 
@@ -160,6 +178,7 @@ class Projection(Generic[S]):
         self._function: Callable[[Resource[T]], S] = function
         self._metadata = frozenset({*metadata, FINALIZERS, DELETION_TIMESTAMP})
         self._status = frozenset(status)
+        self._secret = holds_secrets(self.of.payload)
 
     def __repr__(self) -> str:
         return f"<Projection {self.name} as {self.payload.__name__}>"
@@ -189,7 +208,12 @@ class Projection(Generic[S]):
             if problem:
                 raise TypeError(f"the function of {self}: {problem}")
             raise TypeError(f"the function of {self} returned {data!r:.120}: return a {self.payload.__name__}(...)")
-        return self._kept(message, AnyMessage(value=encode(data)))
+        encoded = encode(data)
+        if self._secret and (secrets := tuple(each for each in _secrets(given) if _bytes(each) in encoded)):
+            kept = _WithSecrets(value=encoded)
+            kept.secrets = secrets
+            return self._kept(message, kept)
+        return self._kept(message, AnyMessage(value=encoded))
 
     def without_payload(self, message: pb.Resource, instead: AnyMessage | None = None) -> pb.Resource:
         """Return the kept part of a message whose payload is missing because the function raised."""
@@ -227,6 +251,18 @@ class Projection(Generic[S]):
 
 
 V = TypeVar("V")
+
+
+def _secrets(whole: Resource[Any]) -> Collection[str | bytes]:
+    try:
+        return secret_values(whole.data).values()
+    except PayloadError:
+        # The function has not read the payload either, or it would have raised.
+        return ()
+
+
+def _bytes(secret: str | bytes) -> bytes:
+    return secret if isinstance(secret, bytes) else secret.encode()
 
 
 def stored_type(type: object) -> ResourceType[Any]:

@@ -15,21 +15,24 @@ from click.core import ParameterSource
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.base import check_token, read_secret
+from headway.base import check_token
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import DescribedTopic, Registry, rebuild, types_pb
 from headway.rpc import (
-    TOKEN_HEADER,
     Channel,
+    Metadata,
     NotReached,
     Remedy,
+    Token,
     addresses,
     client_tls,
     open_channel,
     plain_text_host,
     readable,
+    token_file,
+    token_metadata,
 )
 from headway.service import SUBSCRIBE, WATCH_LIST, SubscribeDecoder, WatchDecoder
 
@@ -58,7 +61,7 @@ class Target:
     certificate: str | None
     key: str | None
     timeout: float
-    token: str = field(default="", repr=False)
+    token: Token = field(default="", repr=False)
     insecure: bool = False
 
     def context(self) -> ssl.SSLContext | None:
@@ -83,7 +86,7 @@ class Connection:
     client: Client
     description: types_pb.ListResponse
     channel: Channel
-    metadata: dict[str, str]
+    metadata: Metadata
 
 
 @asynccontextmanager
@@ -104,14 +107,14 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
         insecure=target.insecure,
     )
     async with opened as channel:
-        metadata = {TOKEN_HEADER: target.token} if target.token else {}
+        metadata = token_metadata(target.token) or {}
         description = await _described(channel, target, metadata)
         registry, topics = rebuild(description)
         client = Client(channel, registry, token=target.token)
         yield Connection(registry, topics, client, description, channel, metadata)
 
 
-async def _described(channel: Channel, target: Target, metadata: dict[str, str]) -> types_pb.ListResponse:
+async def _described(channel: Channel, target: Target, metadata: Metadata) -> types_pb.ListResponse:
     try:
         described = await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
     except GRPCError as error:
@@ -157,8 +160,11 @@ def connected(
     return command
 
 
-def given_token(context: click.Context, token: str | None, path: str | None) -> str:
-    """Return the token, or an empty string if there is none. Options take precedence over the environment."""
+def given_token(context: click.Context, token: str | None, path: str | None) -> Token:
+    """Return the token, or an empty string if there is none. Options take precedence over the environment.
+
+    A file is read again when it changes, because a command such as `work` may outlive its first token.
+    """
     if token and path:
         names = ("token", "token_file")
         by_option = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -168,13 +174,15 @@ def given_token(context: click.Context, token: str | None, path: str | None) -> 
             path = None
     if path:
         try:
-            token = read_secret(path).strip()
+            return token_file(path)
         except PermissionError as error:
             raise Usage(f"--token-file: {error}") from error
         except (OSError, UnicodeDecodeError) as error:
             raise Usage(f"--token-file {path} cannot be read: {error}") from error
-        if not token:
-            raise Usage(f"--token-file {path} is empty; it must contain a token")
+        except InvalidArgument as error:
+            raise Usage(f"--token-file: {error}") from error
+        except ValueError as error:
+            raise Usage(f"--token-file {error}") from error
     token = token or ""
     try:
         check_token(token)

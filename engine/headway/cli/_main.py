@@ -44,7 +44,7 @@ _COMMANDS = {
     "serve": ("_serve", "serve", "Run the controllers of APP (module:attribute), and serve its resources to clients."),
     "status": ("_resources", "status", "Show the conditions of a resource, by writer."),
     "store": ("_store", "store", "Check, copy or migrate a store, or test a store of your own."),
-    "token": ("_token", "token", "Create tokens for the file of `serve --access`."),
+    "token": ("_token", "token", "Create tokens for the file of `serve --access`, and check tokens and JWTs."),
     "top": ("_top", "top", "Show the controllers and queues of running processes, live."),
     "types": ("_schema", "types", "Show the types and topics of the server, or the fields of one."),
     "wait": ("_resources", "wait", "Wait until a condition of a resource holds; the resource needn't exist yet."),

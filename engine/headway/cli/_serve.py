@@ -346,7 +346,7 @@ def _authorizer(path: str) -> Authorizer:
         return Authorizer(load_access(path))
     except ManifestError as error:
         fail_by(error)
-    except OSError as error:
+    except (OSError, DeclarationError) as error:
         raise Usage(f"--access: {error}") from error
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 
 import click
+import trio
 
-from headway.access import add_token, entry, new_token
-from headway.cli._running import Usage, fail_by
-from headway.errors import HeadwayError, InvalidArgument
+from headway.access import Authorizer, Identity, add_token, entry, keep_keys, load_access, new_token
+from headway.base import read_secret
+from headway.cli._running import Exit, Usage, fail, fail_by, run
+from headway.errors import DeclarationError, HeadwayError, InvalidArgument, ManifestError, PermissionDenied
+from headway.events import IssuerFailed
+from headway.rpc import TOKEN_HEADER
 
 _SPAN = re.compile(r"([1-9][0-9]{0,8})([smhd])\Z")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -17,7 +22,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 @click.group()
 def token() -> None:
-    """Create tokens for the file of `serve --access`."""
+    """Create tokens for the file of `serve --access`, and check tokens and JWTs."""
 
 
 @token.command()
@@ -47,6 +52,53 @@ def new(policies: tuple[str, ...], description: str, expires_in: str | None, int
             raise Usage(f"--into: {error}") from error
         click.echo(f"{into}: token {made.accessor} added; send SIGHUP to a server to reload the file", err=True)
     click.echo(text)
+
+
+@token.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--access", required=True, type=click.Path(exists=True, dir_okay=False), help="The access file of the server."
+)
+def check(file: str, access: str) -> None:
+    """Show what the token in FILE is for a server with this access file, or why it would be refused.
+
+    FILE has a token or a JWT. The keys of its issuer are read as a server does.
+    """
+    try:
+        text = read_secret(file).strip()
+        authorizer = Authorizer(load_access(access))
+    except ManifestError as error:
+        fail_by(error)
+    except (OSError, UnicodeDecodeError, DeclarationError) as error:
+        raise Usage(str(error)) from error
+
+    async def checked() -> None:
+        problems: list[str] = []
+
+        def report(event: object) -> None:
+            if isinstance(event, IssuerFailed):
+                problems.append(f"the keys of {event.issuer} cannot be read: {event.why}")
+
+        metadata = {TOKEN_HEADER: text}
+        async with trio.open_nursery() as nursery:
+            await nursery.start(keep_keys, authorizer, report)
+            await authorizer.wait_for_keys(metadata)
+            nursery.cancel_scope.cancel()
+        try:
+            identity = authorizer.identify(metadata)
+        except PermissionDenied:
+            why = "; ".join([f"refused: {authorizer.refusal(metadata).why}", *problems])
+            fail(Exit.REFUSED, f"Error: {why}")
+        _show(identity)
+
+    run(checked)
+
+
+def _show(identity: Identity) -> None:
+    click.echo(f"caller    {identity.name}")
+    click.echo(f"policies  {', '.join(identity.token.policies if identity.token else ()) or 'none'}")
+    seconds = identity.expires_in()
+    click.echo("expires   never" if math.isinf(seconds) else f"expires   in {seconds:,.0f} s")
 
 
 def _seconds(text: str) -> int:

@@ -45,7 +45,7 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.rpc import TOKEN_HEADER, Channel
+from headway.rpc import Channel, Token, token_metadata
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
@@ -76,12 +76,12 @@ class Client(Subscribing):
         registry: Registry,
         writes: Writes | None = None,
         *,
-        token: str = "",
+        token: Token = "",
         allow: Allow | None = None,
     ) -> None:
         self._channel = channel
         self._allow = allow
-        self._metadata = {TOKEN_HEADER: token} if token else None
+        self._metadata = token_metadata(token)
         self._registry = registry
         # None if the client has no controller. Its writes then have no fence, and the caller gets all errors.
         self._writes = writes

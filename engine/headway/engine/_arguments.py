@@ -168,7 +168,7 @@ def check_tls(given: object) -> None:
 
 def check_connection(tls: object, server_name: object, token: object, insecure: object) -> None:
     """Raise InvalidArgument if an argument of a connection to engines is of another class than declared."""
-    check_token(token)
+    check_token(token() if callable(token) else token)
     if not _is_tls(tls):
         raise InvalidArgument(f"tls must be a TLS context, such as headway.rpc.client_tls(...), not {tls!r:.120}")
     if server_name is not None:

@@ -17,7 +17,7 @@ from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
 from headway.queue import Backoff
-from headway.rpc import Channel, StreamDecoder, addresses, plain_text_host, readable
+from headway.rpc import Channel, StreamDecoder, Token, addresses, plain_text_host, readable
 from headway.service import SUBSCRIBE, WATCH_LIST, SubscribeDecoder, WatchDecoder
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def connect(
     *apps: App,
     tls: SSLContext | None = None,
     server_name: str | None = None,
-    token: str = "",
+    token: Token = "",
     insecure: bool = False,
     timeout: float = 30.0,
     tracing: TracerProvider | None = None,
@@ -52,7 +52,8 @@ async def connect(
         apps: the apps whose types the client uses. Their controllers do not run here.
         tls: the TLS context for TCP endpoints, from `headway.rpc.client_tls`.
         server_name: the name that the certificates must have. Default: the endpoint's host.
-        token: the token for engines that authenticate clients.
+        token: the token for engines that authenticate clients, or a function that returns it, such as
+            `headway.rpc.token_file`. The function is called for each call to an engine, and must not block.
         insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
         timeout: the timeout of a call, in seconds, unless the caller's own deadline is shorter.
         tracing: the OpenTelemetry provider of the tracer. Default: the one that the program has configured, if any.
@@ -74,7 +75,7 @@ def open_remote(
     tls: SSLContext | None,
     server_name: str | None,
     timeout: float,
-    token: str,
+    token: Token,
     *,
     insecure: bool,
     decoder: Callable[[], StreamDecoder] = WatchDecoder,

@@ -14,7 +14,7 @@ from headway.engine._compared import ComparedChannel
 from headway.engine._connect import find_engine, open_remote
 from headway.events import Report
 from headway.notify import PrimedCache, Wanted, open_primed
-from headway.rpc import TOKEN_HEADER, Channel, WithMetadata
+from headway.rpc import Channel, Token, WithMetadata, token_metadata
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -30,7 +30,7 @@ async def open_cache(
     queries: Sequence[Query[Any, Any]] = (),
     tls: SSLContext | None = None,
     server_name: str | None = None,
-    token: str = "",
+    token: Token = "",
     insecure: bool = False,
     timeout: float = 30.0,
     report: Report | None = None,
@@ -77,7 +77,7 @@ async def open_cache(
     raised: Exception | None = None
     try:
         async with sealed(apps), opened as bare, block_nursery() as nursery:
-            named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
+            named = bare if (metadata := token_metadata(token)) is None else WithMetadata(bare, metadata)
             channel = ComparedChannel(named, registry if opens else ())
             nursery.start_soon(channel.wait_refused, name="types that the server would misread")
             if opens:

@@ -242,7 +242,10 @@ async def open_engine(
                     if listen or http is not None:
                         audit = Audit(report)
                         if access is not None:
+                            from headway.access import keep_keys
+
                             nursery.start_soon(audit.report_rest, name="audit")
+                            await nursery.start(keep_keys, access, report, name="keys of issuers")
                         offered = traced.services(services.for_clients(access, audit))
                         # Network code is imported only for an engine that listens.
                         if http is not None:

@@ -25,7 +25,7 @@ from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
 from headway.journal import JOURNAL_BYTES
 from headway.resource import ResourceId, pb, shared_message
-from headway.rpc import TOKEN_HEADER, Channel, WithMetadata
+from headway.rpc import Channel, Token, WithMetadata, token_metadata
 from headway.run import LEASE_TTL, STALL_LIMIT, Pauses
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def open_workers(
     endpoints: str | Sequence[str] | Channel,
     *apps: App,
     process: str | None = None,
-    token: str = "",
+    token: Token = "",
     tls: SSLContext | None = None,
     server_name: str | None = None,
     insecure: bool = False,
@@ -72,7 +72,8 @@ async def open_workers(
         apps: the apps whose controllers run. The engines must know the types.
         process: the unique name of this process. Keep it over restarts, so that the process takes over at once what it
             held before. Default: the host's name and some random digits.
-        token: the token for engines that authenticate clients. It must allow writing the controllers' leases.
+        token: the token for engines that authenticate clients, or a function that returns it, such as
+            `headway.rpc.token_file`. It must allow writing the controllers' leases.
         tls: the TLS context for TCP endpoints, from `headway.rpc.client_tls`.
         server_name: the name that the certificates must have. Default: the endpoint's host.
         insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
@@ -117,7 +118,7 @@ async def open_workers(
     with GcFreeze(gc_freeze) as freeze:
         async with sealed(apps), opened_journal(options) as (recorded, start_writing), opened as bare:
             report = freeze.wrap(report)
-            named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
+            named = bare if (metadata := token_metadata(token)) is None else WithMetadata(bare, metadata)
             channel = ComparedChannel(traced.channel(named, remote=True, asks=True), compared)
             async with (
                 recorded_events(channel, registry, report) as events,

@@ -52,6 +52,10 @@ from headway.events._server import CertificateRefused as CertificateRefused
 from headway.events._server import CertificateRenewed as CertificateRenewed
 from headway.events._server import ConnectionEnded as ConnectionEnded
 from headway.events._server import ConnectionRefused as ConnectionRefused
+from headway.events._server import IssuerFailed as IssuerFailed
+from headway.events._server import IssuerKeysChanged as IssuerKeysChanged
+from headway.events._server import IssuerKeysRead as IssuerKeysRead
+from headway.events._server import LoginRefused as LoginRefused
 from headway.events._server import LoopBlocked as LoopBlocked
 from headway.events._server import PeerNotNotified as PeerNotNotified
 from headway.events._server import PeerRefused as PeerRefused

@@ -43,9 +43,9 @@ class CertificateRefused(Record):
 class AuthenticationFailed(Record):
     """A call at ``path`` carried an invalid token. The caller received UNAUTHENTICATED.
 
-    ``caller`` names the token (its accessor and description), or is ``unknown`` if there is no such token. No event
-    contains the text of a token. Reported at most once a second. ``suppressed`` counts such calls since the last
-    report.
+    ``caller`` names the token (its accessor and description), or is ``unknown`` if there is no such token. Of a JWT, it
+    names the issuer and the subject, but only if the signature is right. No event contains the text of a token.
+    Reported at most once a second. ``suppressed`` counts such calls since the last report.
     """
 
     caller: str
@@ -132,6 +132,52 @@ class AccessChanged(Record):
     callers: tuple[str, ...]
     ended: int
     limits: tuple[str, ...] = ()
+
+
+class LoginRefused(Record):
+    """A call carried a JWT that is not accepted. `AuthenticationFailed` is the log line for it, and this the count.
+
+    ``issuer`` is a name in the access file, or empty if the token is of none of them. ``reason`` is one word of a fixed
+    set. Reported at most once a second for each issuer and reason. ``suppressed`` counts such calls since the last
+    report.
+    """
+
+    issuer: str
+    reason: str
+    suppressed: int = 0
+
+
+class IssuerKeysRead(Record):
+    """The keys of an ``issuer`` of logins were read, and ``keys`` of them can be used."""
+
+    issuer: str
+    keys: int
+
+
+class IssuerKeysChanged(Record):
+    """The keys of an ``issuer`` of logins are other ones than before.
+
+    ``keys`` are their ids. None means that all were dropped, because they could not be read for too long. ``left_out``
+    names the keys that are not used, with the reasons. ``ended`` is the number of streams that were closed, because
+    the key that had signed their token is not there any more.
+    """
+
+    issuer: str
+    keys: tuple[str, ...]
+    left_out: str
+    ended: int
+
+
+class IssuerFailed(Record):
+    """The keys of an ``issuer`` of logins could not be read. It is tried again, each time later.
+
+    The ``keys`` that are known are used for another ``seconds``. Then every login of the issuer is refused.
+    """
+
+    issuer: str
+    why: str
+    keys: int
+    seconds: float
 
 
 class StoreFailed(Record):

@@ -130,6 +130,7 @@ class Endpoint:
                 raise HttpRefusal(
                     405, "UNIMPLEMENTED", f"{method} is not allowed here: use {allowed}", headers={"allow": allowed}
                 )
+            await exchange.wait_for_keys()
             return await verb(exchange)
         except HttpRefusal as refusal:
             return refused(refusal)

@@ -1,9 +1,13 @@
-"""Hypercorn's connection without HTTP/2, whose streams and headers no limit of the server would bound."""
+"""Hypercorn's connection without HTTP/2, whose streams and headers no limit of the server would bound.
+
+Hypercorn has no option for this: it changes to HTTP/2 whenever a client offers that, or begins with it. Only its parser
+knows where a request begins, so no wrapper of the byte stream can refuse it. The connection therefore replaces the
+protocol of Hypercorn before the first byte is read.
+"""
 
 from __future__ import annotations
 
 import h11
-from hypercorn.protocol import ProtocolWrapper
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from typing_extensions import override
@@ -23,14 +27,14 @@ class Http1Server(TCPServer):
     """
 
     @override
-    def __setattr__(self, name: str, value: object) -> None:
-        # Hypercorn makes the protocol itself, and sets it once, when the connection begins.
-        if isinstance(value, ProtocolWrapper):
-            # The TLS context may have agreed on HTTP/2.
-            if not isinstance(value.protocol, H11Protocol):
-                raise NotHttp1
-            value.protocol.__class__ = _Http1
-        super().__setattr__(name, value)
+    async def _read_data(self) -> None:
+        made = self.protocol
+        if not isinstance(made.protocol, H11Protocol):
+            # The TLS context has agreed on HTTP/2.
+            raise NotHttp1
+        of = (made.app, made.config, made.context, made.task_group, made.state)
+        made.protocol = _Http1(*of, made.ssl, made.client, made.server, made.send)
+        await super()._read_data()
 
 
 class _Http1(H11Protocol):

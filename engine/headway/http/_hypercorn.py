@@ -8,11 +8,17 @@ HYPERCORN = PrivateNames(
     "hypercorn",
     {
         "hypercorn.config:Config": None,
-        "hypercorn.protocol:ProtocolWrapper": None,
+        "hypercorn.protocol:ProtocolWrapper.__init__": (
+            "self app config context task_group state ssl client server send alpn_protocol"
+        ),
+        "hypercorn.protocol.h11:H11Protocol.__init__": (
+            "self app config context task_group connection_state ssl client server send"
+        ),
         "hypercorn.protocol.h11:H11Protocol._check_protocol": "self event",
         "hypercorn.protocol.h11:H11Protocol._send_error_response": "self status_code",
         "hypercorn.trio.tcp_server:TCPServer.__init__": "self app config context state stream",
         "hypercorn.trio.tcp_server:TCPServer.__await__": "self",
+        "hypercorn.trio.tcp_server:TCPServer._read_data": "self",
         "hypercorn.trio.worker_context:WorkerContext.__init__": "self max_requests",
         "hypercorn.typing:ConnectionState": None,
         "hypercorn.utils:wrap_app": "app wsgi_max_body_size mode",

@@ -90,6 +90,11 @@ class Exchange:
             raise HttpRefusal(401, Status.UNAUTHENTICATED.name, str(error)) from None
         return account or f"host {address[0] if address else ''}"
 
+    async def wait_for_keys(self) -> None:
+        """Wait, for a bounded time, if the login of the request names a key of its issuer that is not known yet."""
+        if self.offered.access is not None:
+            await self.offered.access.wait_for_keys(self.caller.metadata)
+
     async def call(self, path: str, requested: Requested) -> Any:
         """Call a unary method. Raises GRPCError and HttpRefusal."""
         offered = self.offered

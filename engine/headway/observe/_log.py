@@ -25,6 +25,8 @@ _WARNINGS = (
     events.EventNotStored,
     events.HandlerFailed,
     events.IndexFailed,
+    events.IssuerFailed,
+    events.IssuerKeysChanged,
     events.LeaseDelayed,
     events.LoopBlocked,
     events.MappingFailed,

@@ -62,6 +62,9 @@ class Metrics:
         self._primed = prometheus_client.Gauge(
             "headway_prime_seconds", "Duration of a type's last priming.", ["controller", "type"], registry=None
         )
+        self._issuer_keys = prometheus_client.Gauge(
+            "headway_issuer_keys", "Keys of an issuer of logins that can be used.", ["issuer"], registry=None
+        )
         self.registry.register(self)
 
     def watch(self, status: Status) -> None:
@@ -90,6 +93,11 @@ class Metrics:
             name, labels = counted
             counter, given = self._counters[name], tuple(labels(event))
             (counter.labels(*given) if given else counter).inc(1 + getattr(event, "suppressed", 0))
+            if isinstance(event, events.IssuerKeysRead | events.IssuerFailed):
+                self._issuer_keys.labels(event.issuer).set(event.keys)
+            elif isinstance(event, events.IssuerKeysChanged) and not event.keys:
+                # All of them were dropped.
+                self._issuer_keys.labels(event.issuer).set(0)
 
     def _reconciled(self, event: events.Reconciled) -> None:
         name = event.controller
@@ -103,7 +111,7 @@ class Metrics:
         """Yield all metrics. This makes the object a `prometheus_client.registry.Collector`."""
         statuses = [status for source in self._status for status in source()]
         self._begin_at_zero(statuses)
-        counted = [*self._counters.values(), *self._times.values(), self._primed]
+        counted = [*self._counters.values(), *self._times.values(), self._primed, self._issuer_keys]
         ours = [metric for each in counted for metric in each.collect()]
         for metric in ours:
             # The creation times of counters would be a third of the page, and are not used.
@@ -175,6 +183,9 @@ _COUNTERS = {
     "deletions_unknown": ("Runs that cannot know what was deleted before them.", ["controller", "type"]),
     "handler_failures": ("Calls whose handler raised an unexpected exception.", ["path"]),
     "authentication_failures": ("Calls with an invalid token.", []),
+    "logins_refused": ("Calls with a JWT that is not accepted, by issuer and reason.", ["issuer", "reason"]),
+    "issuer_reads": ("Readings of the keys of an issuer of logins: read, failed.", ["issuer", "outcome"]),
+    "issuer_key_changes": ("Times that the keys of an issuer of logins were other ones.", ["issuer"]),
     "peer_stores_replaced": ("Peers whose store was rolled back or restored.", []),
     "peers_not_notified": ("Peerings that were removed without notifying the other side.", []),
     "peers_refused": ("Calls with an invalid secret of a peering, and peers that violated the protocol.", []),
@@ -262,6 +273,10 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
     events.AuthenticationFailed: ("authentication_failures", lambda _: ()),
+    events.IssuerFailed: ("issuer_reads", lambda event: (event.issuer, "failed")),
+    events.IssuerKeysChanged: ("issuer_key_changes", lambda event: (event.issuer,)),
+    events.IssuerKeysRead: ("issuer_reads", lambda event: (event.issuer, "read")),
+    events.LoginRefused: ("logins_refused", lambda event: (event.issuer, event.reason)),
     events.CallDenied: ("calls_denied", _kind_of_caller),
     events.CallLimited: ("calls_limited", lambda event: (event.limit, event.category, *_kind_of_caller(event))),
     events.PeerNotNotified: ("peers_not_notified", lambda _: ()),

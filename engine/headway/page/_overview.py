@@ -228,6 +228,8 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
             "attempts": each.attempts,
             "at": each.at,
             "until": each.until or None,
+            # Neither what waits for a change is pending, nor is its time known from an earlier version.
+            "pendingSince": min(each.pending_since, now) or None,
         }
         for name, process, each in sorted(shown, key=lambda entry: entry[2].at, reverse=True)
     ]

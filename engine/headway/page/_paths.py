@@ -34,6 +34,7 @@ from headway.http import (
 from headway.page._about import about, document, relatives
 from headway.page._assets import INDEX, Assets
 from headway.page._events import Emit, EventsResponse
+from headway.page._leases import leases
 from headway.page._search import ROWS, Search
 from headway.page._service import LIVE, RETRY, SEARCH, SESSION, Event, Retry
 from headway.page._visitor import Visits, check_origin
@@ -75,6 +76,7 @@ def page_paths(offered: Offered, *, writes: bool) -> Further:
             "/page/session": page.endpoint(GET=page.session, POST=page.sign_in, DELETE=page.sign_out),
             "/page/live": page.endpoint(GET=page.live),
             "/page/search": page.endpoint(GET=_search),
+            "/page/leases": page.endpoint(GET=_leases),
             "/page/resource": page.endpoint(GET=page.resource),
             "/page/relatives": page.endpoint(GET=_relatives),
             "/page/api/{group}/{version}/{kind}/{name}": page.changing(
@@ -188,9 +190,11 @@ async def _file(assets: Assets, exchange: Exchange) -> Response:
 
 async def _search(exchange: Exchange) -> Response:
     """Answer with some resources of a type."""
-    known = ("type", "partition", "namespace", "q", "condition", "state", "cursor", "rows")
+    known = ("type", "partition", "namespace", "q", "condition", "state", "failing", "cursor", "rows")
     query = Query(exchange.request.scope["query_string"], known)
     name = _type_name(query.text("type"))
+    if (failing := query.text("failing")) not in ("", "yes"):
+        raise invalid(f"failing {quoted(failing)} must be yes, or left out")
 
     async def requested() -> Search:
         return Search(
@@ -202,9 +206,15 @@ async def _search(exchange: Exchange) -> Response:
             query.text("state"),
             query.text("cursor"),
             query.number("rows", ROWS) or ROWS,
+            bool(failing),
         )
 
     return answer(200, await exchange.call(SEARCH, requested))
+
+
+async def _leases(exchange: Exchange) -> Response:
+    query = Query(exchange.request.scope["query_string"], ("prefix",))
+    return answer(200, await leases(exchange, query.text("prefix")))
 
 
 async def _relatives(exchange: Exchange) -> Response:

@@ -28,6 +28,7 @@ class Search(NamedTuple):
         condition: the name of a condition, or empty for any.
         state: the state that it has, such as ``FALSE``, or empty for any.
         cursor: where the search goes on, from the answer before.
+        failing: True for the resources that fail, as far as the caller may observe them.
     """
 
     type: pb.Type
@@ -38,6 +39,7 @@ class Search(NamedTuple):
     state: str
     cursor: str
     rows: int
+    failing: bool = False
 
 
 class Cursors:

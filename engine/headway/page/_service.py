@@ -14,10 +14,11 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.page._failing import failing_of
 from headway.page._host import PageHost
 from headway.page._overview import Visible, drawn_elsewhere, overview, picture
 from headway.page._search import Cursors, Search, find, has_condition, row
-from headway.resource import Registry, ResourceId, pb
+from headway.resource import Key, Registry, ResourceId, TypeName, pb, resource_key
 from headway.service import (
     AccessChecks,
     admit_id,
@@ -116,7 +117,13 @@ class PageService:
             if after is None:
                 raise invalid("cursor: this search cannot go on; begin it again")
 
+        fails, observes = failing_of(self._host, type.kind), self._observes
+
         def wanted(resource: pb.Resource) -> bool:
+            if message.failing:
+                key = resource_key(resource)
+                if key not in fails or not observes(type.name, key):
+                    return False
             by_condition = not (message.condition or message.state)
             return (by_condition or has_condition(resource, message.condition, message.state)) and access.shows(
                 resource
@@ -125,6 +132,10 @@ class PageService:
         with self._turn():
             found = await find(self._host.backend, type.kind, within, wanted, message.text.lower(), message.rows, after)
         answer: dict[str, Any] = {"rows": [row(each) for each in found.resources]}
+        for shown, each in zip(answer["rows"], found.resources, strict=True):
+            # Without the right to observe a resource, it is not known whether it fails.
+            if observes(type.name, key := resource_key(each)):
+                shown["failing"] = fails.get(key, [])
         if found.last is not None:
             answer["cursor"] = self._cursors.add(described, found.last)
         if not access.restricted:
@@ -180,6 +191,10 @@ class PageService:
         if not observed:
             raise denied("permission denied: there is no type that you may observe everywhere")
         return Visible(frozenset(controllers), known, observed, all(each.name in observed for each in registry))
+
+    def _observes(self, type: TypeName, key: Key) -> bool:
+        permissions = self._permissions
+        return permissions is None or permissions.may_observe(ResourceId(type, key[2], key[0], key[1]))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -36,8 +36,7 @@ def checked_event(resource: object, reason: object, text: object) -> tuple[Resou
         raise InvalidArgument(f"rt.event: {problem}")
     if not isinstance(text, str):
         raise InvalidArgument(f"rt.event: text must be a string for people, not {text!r:.120}")
-    if isinstance(resource, Resource):
-        text = redacted_text(text, [resource])
+    text = redacted_text(text, [resource])
     # Half of a surrogate pair cannot be stored.
     text = text.encode(errors="replace").decode()
     return given.id, str(reason), text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from typing_extensions import override
 
-from headway.cache import MOST_READS, READING, CachedType, LookingUp
+from headway.cache import MOST_READS, READING, CachedType, LookingUp, Projected
 from headway.resource import Key, Resource, TypeName, pb, redact_error, secret_types
 
 Find = Callable[[TypeName, Key], pb.Resource | None]
@@ -38,7 +38,7 @@ class SecretReads(LookingUp):
     def __init__(self, find: Find, types: Iterable[CachedType[Any]] | Mapping[TypeName, Any]) -> None:
         super().__init__(find)
         self._types = types if isinstance(types, Mapping) else secret_types(types)
-        self._kept: OrderedDict[tuple[TypeName, Key, str], Resource[Any]] = OrderedDict()
+        self._kept: OrderedDict[tuple[TypeName, Key, str], Resource[Any] | Projected[Any]] = OrderedDict()
         self.into: list[Any] | None = None
 
     def another(self) -> SecretReads:
@@ -70,7 +70,7 @@ class SecretReads(LookingUp):
 
     def keep(self, resource: Any) -> None:
         """Keep a resource that the task has been given, if its type has secrets, as it was before any change to it."""
-        if isinstance(resource, Resource) and resource.type.name in self._types:
+        if isinstance(resource, Resource | Projected) and resource.type.name in self._types:
             where = (resource.type.name, resource.id.key, resource.version)
             self._kept[where] = resource.original()
             self._kept.move_to_end(where)
@@ -81,7 +81,7 @@ class SecretReads(LookingUp):
         """Forget what was read, because the task begins another piece of work."""
         self._kept.clear()
 
-    def kept(self) -> list[Resource[Any]]:
+    def kept(self) -> list[Resource[Any] | Projected[Any]]:
         """Return what is kept, the resource that was read last at the end."""
         return list(self._kept.values())
 
@@ -109,7 +109,7 @@ def redact_reads(error: BaseException) -> None:
         reads.redact(error)
 
 
-def read_secrets() -> list[Resource[Any]]:
+def read_secrets() -> list[Resource[Any] | Projected[Any]]:
     """Return the resources with secrets that the caller's task has read last."""
     reads = READING.get()
     return reads.kept() if isinstance(reads, SecretReads) else []

@@ -18,7 +18,7 @@ from headway.protobuf import (
 )
 from headway.resource._ids import TypeName
 from headway.resource._resource import Resource
-from headway.resource._scoped import ScopedType
+from headway.resource._stored import Stored
 from headway.resource._types import ResourceType
 
 T = TypeVar("T", bound=Payload)
@@ -48,21 +48,25 @@ def redacted_resource(resource: Resource[T], before: Resource[T] | None = None) 
     return shown
 
 
-def redacted_text(text: str, resources: Iterable[Resource[Any]]) -> str:
-    """Return a text without the values that the secret fields of these resources have."""
+def redacted_text(text: str, resources: Iterable[Stored]) -> str:
+    """Return a text without the values that the secret fields of these resources, or projections of them, have."""
     values = [*_values(resources)]
     return without_secrets(text, values) if values else text
 
 
-def redact_error(error: BaseException, resources: Iterable[Resource[Any]]) -> None:
-    """Remove the values of the secret fields of these resources from the texts of an exception, in place."""
+def redact_error(error: BaseException, resources: Iterable[Stored]) -> None:
+    """Remove the values of the secret fields of these resources from the texts of an exception, in place.
+
+    Projections are resources here, with the secrets that they have kept.
+    """
     values = [*_values(resources)]
     if values:
         scrub(error, lambda text: without_secrets(text, values))
 
 
-def _values(resources: Iterable[Resource[Any]]) -> Iterable[Any]:
+def _values(resources: Iterable[Any]) -> Iterable[Any]:
     for each in resources:
+        yield from each.carried_secrets
         if holds_secrets(each.type.payload):
             try:
                 yield from secret_values(each.data).values()
@@ -70,11 +74,16 @@ def _values(resources: Iterable[Resource[Any]]) -> Iterable[Any]:
                 continue
 
 
-def secret_types(types: Iterable[Any]) -> dict[TypeName, ResourceType[Any] | ScopedType[Any]]:
-    """Return the types whose resources may have secret fields, by name. Projections are left out."""
-    found: dict[TypeName, ResourceType[Any] | ScopedType[Any]] = {}
+def secret_types(types: Iterable[Any]) -> dict[TypeName, Any]:
+    """Return the types whose resources may have secrets, by name: types, scopes, and projections of either."""
+    found: dict[TypeName, Any] = {}
     for each in types:
-        type = each.of if isinstance(each, ScopedType) else each
-        if isinstance(type, ResourceType) and holds_secrets(type.payload):
+        type = getattr(each, "of", each)
+        if isinstance(type, ResourceType) and any(map(holds_secrets, _payloads(each, type))):
             found[type.name] = each
     return found
+
+
+def _payloads(cached: Any, type: ResourceType[Any]) -> Iterable[Any]:
+    """Return the class of the payload, and that of a projection."""
+    return type.payload, getattr(cached, "payload", None)

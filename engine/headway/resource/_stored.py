@@ -24,6 +24,11 @@ class Stored:
     _message: pb.Resource
 
     @property
+    def carried_secrets(self) -> tuple[str | bytes, ...]:
+        """The values that are secret although no field of the payload is declared so: those of a projection."""
+        return ()
+
+    @property
     def id(self) -> ResourceId:
         """The type, tenancy, name and, once stored, the uid."""
         id = self._message.id

@@ -42,6 +42,10 @@ from headway.rpc._limits import Rate as Rate
 from headway.rpc._private_names import check_network
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
+from headway.rpc._token import Token as Token
+from headway.rpc._token import TokenFile as TokenFile
+from headway.rpc._token import token_file as token_file
+from headway.rpc._token import token_metadata as token_metadata
 from headway.rpc._wire import PIECE as PIECE
 from headway.rpc._wire import Encoded as Encoded
 from headway.rpc._wire import MessageParser as MessageParser

@@ -197,7 +197,8 @@ class WithMetadata(_Wrapper):
 
     def __init__(self, inner: Channel, metadata: Metadata) -> None:
         super().__init__(inner)
-        self._metadata = dict(metadata)
+        # Not copied: the token in it may be another one for each call.
+        self._metadata = metadata
 
     @override
     async def unary(

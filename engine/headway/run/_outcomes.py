@@ -89,7 +89,8 @@ class Outcomes:
         if error is not None:
             until = None if retry_after is None else now + retry_after
             failed: Literal["failed", "permanent"] = "permanent" if until is None else "failed"
-            self._results.note(NotDone(id, failed, story(error), attempt, now, until, timed_out))
+            since = self._pending_since(key)
+            self._results.note(NotDone(id, failed, story(error), attempt, now, until, timed_out, since))
         elif self._results.not_done:
             self._results.done(key)
         if self._reports_all or error is not None:
@@ -125,8 +126,14 @@ class Outcomes:
             about = (dequeued.attempt, trace_id_of(dequeued.reasons))
             self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds, *about))
             text = f"triggers itself with its own writes: {', '.join(map(str, delay.writes))}"
-            self._results.note(NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds))
+            since = self._pending_since(key)
+            slowed = NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds, pending_since=since)
+            self._results.note(slowed)
         return True
+
+    def _pending_since(self, key: Key) -> float | None:
+        queued = self._queue.find(key)
+        return None if queued is None else queued.since
 
     def _finish(
         self, key: Key, result: RequeueAfter | None, error: Exception | None, now: float

@@ -238,6 +238,8 @@ class NotDone:
         at: the time of the last attempt on Trio's clock, in seconds.
         until: the latest time of the next attempt; None if it waits for a change.
         timed_out: True if the deadline passed before the reconcile ended.
+        pending_since: the time since which its work has been pending, through all failures; None if it waits for a
+            change.
     """
 
     id: ResourceId
@@ -247,6 +249,7 @@ class NotDone:
     at: float
     until: float | None
     timed_out: bool = False
+    pending_since: float | None = None
 
 
 class Results:

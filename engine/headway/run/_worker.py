@@ -137,6 +137,7 @@ class Worker:
                         if late and error is None:
                             # The reconciler has caught the cancellation, or has not reached a checkpoint since.
                             error = self._timeout(id)
+                            self._note_versions(reconciling)
                         ended = outcomes.done(dequeued, id, began, result, error, reconciling, timed_out=late)
                     in_a_row += 1
                     dequeued = self._queue.dequeue_nowait() if in_a_row % _IN_A_ROW else None
@@ -161,6 +162,7 @@ class Worker:
         if running is not None:
             dequeued, id = running
             error = alongside or self._timeout(id, canceled)
+            self._note_versions(reconciling)
             outcomes.done(dequeued, id, began, None, error, reconciling, timed_out=True)
         return await self._queue.dequeue()
 
@@ -209,6 +211,8 @@ class Worker:
             advice = "await it, as in `return await ...`"
         elif isinstance(result, BaseException):
             advice = "raise it"
+        if (reconciling := RECONCILING.get()) is not None:
+            self._note_versions(reconciling)
         return None, InvalidResult(f"{self._definition.name} returned {repr_text(result)}: {advice}")
 
     def running(self) -> tuple[float, ...]:

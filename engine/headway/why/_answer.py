@@ -13,7 +13,7 @@ from typing import Any
 from headway.resource import DEFAULT_UNIT, ResourceId, TypeName
 
 RECONCILES = 10
-"""The number of past reconciles of a key in an answer. Consecutive failures with the same error count as one."""
+"""The number of past reconciles of a key in an answer. Consecutive failures that are alike count as one."""
 FAILURES = ("failed", "permanent")
 """The outcomes of a reconcile that failed."""
 
@@ -124,7 +124,8 @@ class PastReconcile:
     """A reconcile that ended at ``at``. ``outcome`` is done, requeue, failed or permanent.
 
     Attributes:
-        alike: the number of consecutive failures with the same error that it stands for, of which it is the last.
+        alike: the number of consecutive failures that it stands for, of which it is the last. They have the same error,
+            and have read and written the same resources, in whichever versions.
         first_at, first_attempt, first_seconds: when the first of them ended, its attempt and its duration.
     """
 

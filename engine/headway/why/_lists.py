@@ -78,6 +78,7 @@ class Failing:
         attempts: the number of consecutive failures.
         at: the time of the last attempt; of an unmapped change, of the first failure.
         until: the time of the next attempt; 0 if it waits for a change.
+        pending_since: the time since which its work has been pending, through all failures; 0 if it waits for a change.
     """
 
     resource: Ref | None = None
@@ -86,6 +87,7 @@ class Failing:
     attempts: int = 0
     at: float = 0.0
     until: float = 0.0
+    pending_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

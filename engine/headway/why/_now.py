@@ -75,6 +75,7 @@ def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> 
             each.attempts,
             wall(each.at),
             0.0 if each.until is None else wall(each.until),
+            0.0 if each.pending_since is None else wall(each.pending_since),
         )
         for each in heapq.nlargest(FAILING // 2, status.not_done, key=lambda each: each.at)
     ]
@@ -86,6 +87,7 @@ def failing_of(supervisor: Supervisor, status: ControllerStatus, wall: Wall) -> 
             each.failures,
             wall(each.since),
             wall(each.due),
+            wall(each.since),
         )
         for each in unmapped
     ]

@@ -1,4 +1,4 @@
-"""The past reconciles of a key, from the journal. Consecutive failures with the same error are one."""
+"""The past reconciles of a key, from the journal. Consecutive failures that are alike are one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def past_reconciles(
 
 
 def _groups(runs: Iterable[Ran]) -> Iterator[tuple[Ran, Ran, int]]:
-    """Yield the newest and the oldest of each group of consecutive failures with the same error, and their number."""
+    """Yield the newest and the oldest of each group of consecutive failures that are alike, and their number."""
     newest = oldest = None
     count = 0
     for ran in runs:
@@ -52,16 +52,23 @@ def _groups(runs: Iterable[Ran]) -> Iterator[tuple[Ran, Ran, int]]:
 
 
 def _alike(ran: Ran, newer: Ran) -> bool:
+    """Return True if both failed with the same error, and read and wrote the same, in whichever versions."""
     return (
         ran.outcome in FAILURES
         and (ran.outcome, ran.error, ran.traceback) == (newer.outcome, newer.error, newer.traceback)
         and list(_without_versions(ran)) == list(_without_versions(newer))
+        and list(_without_revisions(ran)) == list(_without_revisions(newer))
     )
 
 
 def _without_versions(ran: Ran) -> Iterator[tuple[Any, Any]]:
     """Yield what was read. A reconcile whose attempts write reads another version each time."""
     return ((type, what[:3] if isinstance(what, tuple) else what) for type, what in ran.reads)
+
+
+def _without_revisions(ran: Ran) -> Iterator[tuple[Any, ...]]:
+    """Yield what was written. An answer shows only the last attempt of a group, so each must have written the same."""
+    return ((each.type, each.key, each.what, each.status_key) for each in ran.writes)
 
 
 def _reconcile(ran: Ran, first: Ran, alike: int, wall: Wall, cause: Callable[[Reason], Cause]) -> PastReconcile:

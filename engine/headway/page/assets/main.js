@@ -6,6 +6,7 @@ import { follow, leave, live } from "./live.js";
 import { controllerView, fit, overview } from "./overview.js";
 import { Resources } from "./resources.js";
 import { Resource } from "./resource.js";
+import { Leases } from "./leases.js";
 
 const main = document.getElementById("main");
 const THEMES = ["auto", "light", "dark"];
@@ -32,7 +33,7 @@ function header() {
   const link = (href, text, here) => h("a", { href, "aria-current": here ? "page" : null }, text);
   render(document.getElementById("header"),
     h("a", { class: "brand", href: "#/" }, "Headway"),
-    h("nav", { "aria-label": "Main" }, link("#/", "Overview", ["", "controller"].includes(place)), link("#/resources", "Resources", ["resources", "resource"].includes(place))),
+    h("nav", { "aria-label": "Main" }, link("#/", "Overview", ["", "controller"].includes(place)), link("#/resources", "Resources", ["resources", "resource"].includes(place)), link("#/leases", "Leases", place === "leases")),
     h("span", { class: "connection " + (live.connected ? "good" : "bad"), role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "word" }, live.connected ? "live" : "not connected")),
     h("button", { type: "button", class: "theme", "aria-label": `Theme: ${theme}. Change it`, onclick: () => { applyTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]); header(); } }, { auto: "◐", light: "☀", dark: "☾" }[theme]),
     session.signedIn && h("button", { type: "button", onclick: leaveSession }, "Sign out"));
@@ -62,9 +63,10 @@ function open() {
   main.replaceChildren();
   if (session.allowed) {
     if (place === "resources") view = new Resources(main, rest[0] || "", draw);
+    if (place === "leases") view = new Leases(draw);
     if (place === "resource") view = new Resource({ type: rest[0] || "", partition: rest[1] || "", namespace: rest[2] || "", name: rest[3] || "" }, draw);
   }
-  document.title = [...rest.slice(-1), "Headway"].filter(Boolean).join(" – ");
+  document.title = [...rest.slice(-1), place === "leases" && "Leases", "Headway"].filter(Boolean).join(" – ");
   draw();
 }
 
@@ -114,7 +116,7 @@ window.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select, dialog");
   if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
-  if (route()[0] !== "resources") location.hash = "#/resources";
+  if (!["resources", "leases"].includes(route()[0])) location.hash = "#/resources";
   setTimeout(() => document.getElementById("search")?.focus(), 0);
 });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

@@ -140,10 +140,12 @@ function failure(each) {
   const times = each.attempts === 1 ? "once" : `${count(each.attempts)} times`;
   const ago = `${seconds(Math.max(0, live.at - each.at))} ago`;
   const what = each.outcome === "slowed" ? `slowed, ${ago}` : unmapped ? `its change has not been mapped for ${seconds(Math.max(0, live.at - each.at))}, failed ${times}` : `failed ${times}, last ${ago}`;
+  // The rest says it of an unmapped change, and nothing is pending of what waits for a change.
+  const pending = each.pendingSince === null || unmapped ? "" : `, pending for ${seconds(Math.max(0, live.at - each.pendingSince))}`;
   return h("li", { key: each.controller + each.process + each.outcome + resourceLink(each.resource) },
     h("a", { href: resourceLink(each.resource) }, h("span", { class: "kind" }, kind(each.resource.type)), " ", named(each.resource)),
     h("span", { class: "error" }, each.error),
-    h("span", { class: "meta" }, h("a", { href: controllerLink(each.controller) }, each.controller), `${each.process && ` (${each.process})`}, ${what}, ${again}`),
+    h("span", { class: "meta" }, h("a", { href: controllerLink(each.controller) }, each.controller), `${each.process && ` (${each.process})`}, ${what}, ${again}${pending}`),
     !each.process && !unmapped && retryButton(each.controller, each.resource));
 }
 

@@ -17,7 +17,7 @@ export class Resources {
     this.main = main;
     this.type = type;
     this.redraw = redraw;
-    this.query = { q: type ? asked : "", partition: "", namespace: "", condition: "", state: "" };
+    this.query = { q: type ? asked : "", partition: "", namespace: "", condition: "", state: "", failing: "" };
     this.rows = [];
     this.cursor = "";
     this.examined = 0;
@@ -93,6 +93,7 @@ export class Resources {
         scope === "namespace" && this.field("Namespace", "namespace"),
         this.field("Condition", "condition", "any"),
         h("label", null, "State", h("select", { value: this.query.state, onchange: (event) => this.set("state", event.target.value) }, STATES.map((each) => h("option", { key: each, value: each }, each || "any")))),
+        h("label", { class: "check" }, h("input", { type: "checkbox", name: "failing", checked: this.query.failing !== "", onchange: (event) => this.set("failing", event.target.checked ? "yes" : "") }), "Failing only"),
         createButton(this.type)),
       this.error ? h("p", { class: "problem", role: "alert" }, this.error) : this.type ? this.found() : this.all(types),
     ];
@@ -121,7 +122,7 @@ export class Resources {
     return h("section", { "aria-label": "Found" },
       h("p", { class: "meta", role: "status" }, text + (this.examined ? `, ${count(this.examined)} examined` : "")),
       this.rows.length > 0 && h("table", { class: "found" },
-        h("thead", null, h("tr", null, ["Name", "Partition", "Namespace", "Conditions", "Version"].map((head) => h("th", { scope: "col", class: head === "Version" ? "number" : null }, head)))),
+        h("thead", null, h("tr", null, ["Name", "Partition", "Namespace", "Conditions", "Failing", "Version"].map((head) => h("th", { scope: "col", class: head === "Version" ? "number" : null }, head)))),
         h("tbody", null, this.rows.map((each) => this.row(each)))),
       !this.busy && !this.rows.length && h("p", { class: "empty" }, `No ${kind(this.type)} fits this.`),
       this.cursor && !this.busy && h("button", { type: "button", onclick: () => this.step() }, "Search on"));
@@ -133,8 +134,19 @@ export class Resources {
       h("th", { scope: "row" }, h("a", { href: resourceLink(ref) }, each.name), each.deleting && h("span", { class: "badge warn" }, "deleting")),
       h("td", { "data-label": "Partition" }, each.partition), h("td", { "data-label": "Namespace" }, each.namespace),
       h("td", { "data-label": "Conditions" }, each.conditions.length ? each.conditions.map(badge) : "–"),
+      h("td", { class: "fails", "data-label": "Failing" }, fails(each.failing)),
       h("td", { class: "number", "data-label": "Version" }, each.version));
   }
+}
+
+// What fails of a resource: its last failure, and how many more controllers fail for it.
+function fails(failing) {
+  if (!failing) return h("span", { class: "empty", title: "You may not observe it." }, "not shown");
+  if (!failing.length) return "–";
+  const [last, ...others] = failing;
+  const times = last.attempts === 1 ? "once" : `${count(last.attempts)} times`;
+  const what = last.outcome === "slowed" ? "slowed" : last.outcome === "unmapped" ? `not mapped, failed ${times}` : `failed ${times}`;
+  return [h("span", { class: "error" }, last.error), h("small", null, `${last.controller}, ${what}${others.length ? `, and ${count(others.length)} more` : ""}`)];
 }
 
 /** Return a condition as a badge. */

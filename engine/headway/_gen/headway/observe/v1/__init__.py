@@ -360,6 +360,12 @@ class Failing(betterproto2.Message):
     Of the next attempt; 0 when it waits for a change.
     """
 
+    pending_since: "float" = betterproto2.field(7, betterproto2.TYPE_DOUBLE)
+    """
+    Since when its work has been pending, through all failures; 0 when it waits
+    for a change.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "Failing", Failing)
 

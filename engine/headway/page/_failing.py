@@ -1,0 +1,54 @@
+"""What fails of one type, by key, for the lists of its resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headway.base import bounded
+from headway.page._host import PageHost
+from headway.resource import Key, Kind
+
+_LONGEST = 160
+
+
+def failing_of(host: PageHost, kind: Kind) -> Mapping[Key, list[dict[str, Any]]]:
+    """Return what fails of the resources of a type, the last failure of each first.
+
+    It has what the page knows: the first 1,000 failing keys of each controller of the server's process, 10 changes that
+    its mappers could not map, and the 40 failures that each controller of another process has said last.
+    """
+    found: dict[Key, list[tuple[float, dict[str, Any]]]] = {}
+    for key, at, shown in _every(host, kind):
+        found.setdefault(key, []).append((at, shown))
+    return {
+        key: [shown for _, shown in sorted(each, key=lambda entry: entry[0], reverse=True)]
+        for key, each in found.items()
+    }
+
+
+def _every(host: PageHost, kind: Kind) -> Iterator[tuple[Key, float, dict[str, Any]]]:
+    said = []
+    for name, seen in host.seen.items():
+        for failed in seen.status.not_done:
+            if failed.id.type.unversioned == kind:
+                yield failed.id.key, failed.at, _shown(name, failed.outcome, failed.error, failed.attempts)
+        said += [(name, each) for each in seen.failing if each.outcome == "unmapped"]
+    for other in host.others.seen:
+        if other.of.now is not None and not other.of.gone:
+            said += [(other.of.name, each) for each in other.of.now.failing]
+    for name, each in said:
+        ref = each.resource
+        # Another process may send anything as a type.
+        group, _, rest = ("" if ref is None else ref.type).partition(".")
+        if ref is not None and (group, rest.rpartition(".")[2]) == kind:
+            yield (
+                (ref.partition, ref.namespace, ref.name),
+                each.at,
+                _shown(name, each.outcome, each.error, each.attempts),
+            )
+
+
+def _shown(controller: str, outcome: str, error: str, attempts: int) -> dict[str, Any]:
+    texts = {"controller": controller, "outcome": outcome, "error": error}
+    return {name: bounded(text, _LONGEST) for name, text in texts.items()} | {"attempts": attempts}

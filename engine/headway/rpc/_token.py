@@ -1,0 +1,100 @@
+"""The token of a client: a text, or a function that returns the current one, such as `token_file`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from headway.base import check_token, read_secret
+from headway.rpc._addresses import TOKEN_HEADER
+
+Token: TypeAlias = str | Callable[[], str]
+"""A token, or a function that returns it. The function is called for each call to the server, and must not block."""
+
+
+class TokenFile:
+    """The token in a file, which is read again when the file changes. Calling it returns the token.
+
+    Something else renews the file, such as Kubernetes for a projected token. While the file cannot be read, the last
+    token is used. Create it with `token_file`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+        self._stamp = _stamp(path)
+        self._token = self._read()
+
+    def __repr__(self) -> str:
+        return f"token_file({os.fspath(self._path)!r})"
+
+    def __call__(self) -> str:
+        """Return the token."""
+        stamp = _stamp(self._path)
+        if stamp is not None and stamp != self._stamp:
+            try:
+                self._token = self._read()
+            except (OSError, ValueError):
+                # It may be written just now. The next call tries again.
+                return self._token
+            self._stamp = stamp
+        return self._token
+
+    def _read(self) -> str:
+        token = read_secret(self._path).strip()
+        if not token:
+            raise ValueError(f"{os.fspath(self._path)} is empty; it must contain a token")
+        check_token(token)
+        return token
+
+
+def token_file(path: str | os.PathLike[str]) -> TokenFile:
+    """Return the token in a file, for the argument ``token`` of a client that outlives its first token.
+
+    A changed file is used from the next call on, and from the next stream. Each call to the server looks at the file's
+    status, which takes microseconds.
+
+    Raises:
+        OSError: the file cannot be read. It is PermissionError if other users can read it.
+        ValueError: it is empty, or not text.
+        InvalidArgument: it does not contain a token.
+    """
+    return TokenFile(path)
+
+
+class TokenMetadata(Mapping[str, str]):
+    """The metadata of a caller, with the token at the time of each call."""
+
+    def __init__(self, token: Token) -> None:
+        self._token = token
+
+    def __getitem__(self, name: str) -> str:
+        if name != TOKEN_HEADER:
+            raise KeyError(name)
+        token = self._token if isinstance(self._token, str) else self._token()
+        check_token(token)
+        return token
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((TOKEN_HEADER,))
+
+    def __len__(self) -> int:
+        return 1
+
+
+def token_metadata(token: Token) -> Mapping[str, str] | None:
+    """Return the metadata of a caller with this token, or None for an empty one."""
+    return TokenMetadata(token) if token else None
+
+
+def _stamp(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """Return a value that changes with the content of a file; None for a pipe, and for a missing file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        # A pipe can be read only once, and opening it again may block.
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
