@@ -247,6 +247,15 @@ class _Reader:
         text = self._scalar(node, path)
         if text is None:
             return None
+        value = float(text) if _SECONDS.match(text) else None
+        for problem in check(text if value is None else value):
+            self._problems.add(node.place, path, problem)
+        return value
+
+    def _count(self, node: Node, path: str, check: Check) -> float | None:
+        text = self._scalar(node, path)
+        if text is None:
+            return None
         # What is not a number stays a text, and the check refuses that.
         value: Any = int(text) if _WHOLE.match(text) else float(text) if _NUMBER.match(text) else text
         problems = list(check(value))
@@ -305,8 +314,8 @@ _READERS = {
     "revoked": "_boolean",
     "categories": "_words",
     "per": "_words",
-    "per_second": "_number",
-    "burst": "_number",
+    "per_second": "_count",
+    "burst": "_count",
     "audiences": "_words",
     "algorithms": "_words",
     "bindings": "_bindings",
