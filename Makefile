@@ -13,6 +13,7 @@ ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
 GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
+GO_CATALOG := .venv/go/catalog-client
 GO_PEER := .venv/go/controller-runtime-peer
 
 # The tests start many processes. Without bytecode each of them compiles all of Headway, and each of pytest's workers
@@ -27,11 +28,11 @@ help: ## show this list
 ##@ Every day
 setup: .venv/ready ## make .venv and install everything into it
 
-.venv/ready: pyproject.toml
+.venv/ready: pyproject.toml examples/catalog/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headway needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --editable examples/catalog --group dev
 	@touch $@
 
 run: .venv/ready ## the main example: keep a fleet of real processes as declared (Ctrl-C stops it, FOR=20 stops it after 20 s)
@@ -132,7 +133,7 @@ any-etcd:
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
 
-go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
+go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) $(GO_CATALOG) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
 
 $(GO_TOOLS): tests/go/tools/go.mod tests/go/tools/go.sum
 	@echo 'building the Go tools for the tests, which takes minutes once'
@@ -157,6 +158,12 @@ $(GO_CLIENT): $(wildcard tests/go/client/*.go) tests/go/client/generate.sh tests
 	@mkdir -p $(@D)
 	tests/go/client/generate.sh $(abspath $(BIN)/python)
 	cd tests/go/client && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
+	@touch $@
+
+# After the other client, because generating empties the folder of both.
+$(GO_CATALOG): $(GO_CLIENT) tests/go/client/catalog/main.go $(shell find examples/catalog/schema -name '*.proto')
+	tests/go/client/generate.sh $(abspath $(BIN)/python)
+	cd tests/go/client && go build -trimpath -ldflags='-s -w' -o $(abspath $@) ./catalog
 	@touch $@
 
 # Without Go, or without its modules, the tests that need a Go program are skipped.

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from benchmarks import (
+    catalog,
+    catalog_dns,
     controllers,
     etcd,
     etcd_fanout,
@@ -52,7 +54,7 @@ SCENARIOS = {
         *(peering, page, governor),
         *(memory, etcd_memory, share, projection, importing),
     )
-} | {each.name: each for each in (*scopes.ROWS, *http.ROWS)}
+} | {each.name: each for each in (*scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS)}
 
 
 QUICK = "--quick"

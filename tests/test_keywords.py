@@ -96,6 +96,6 @@ def test_every_declaring_function_names_a_misspelled_argument(name: str) -> None
 
 def test_signatures_are_unchanged() -> None:
     """`help` and editors show the original signature, and arguments can be passed by name."""
-    assert list(inspect.signature(headway.Hooks).parameters) == ["mutate", "validate"]
+    assert list(inspect.signature(headway.Hooks).parameters) == ["mutate", "validate", "needs"]
     assert list(inspect.signature(headway.sources.every).parameters) == ["seconds", "keys", "jitter"]
     assert sources.every.__name__ == "every"

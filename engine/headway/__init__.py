@@ -98,6 +98,7 @@ from headway.resource import PARTITION as PARTITION
 from headway.resource import Condition as Condition
 from headway.resource import ConditionState as ConditionState
 from headway.resource import Hooks as Hooks
+from headway.resource import Need as Need
 from headway.resource import Position as Position
 from headway.resource import Reference as Reference
 from headway.resource import Resource as Resource

@@ -9,6 +9,7 @@ import pytest
 
 from headway import indexes
 from headway.cache import Applied, IndexTable
+from headway.protobuf import decode
 from headway.resource import Key, Resource, pb
 from tests.helpers.resources import TEAM, Team, key, stored
 
@@ -93,3 +94,74 @@ def test_interrupt_in_an_index_function_is_raised(declare: Any) -> None:
         with pytest.raises(KeyboardInterrupt):
             strike()
     assert failures == []
+
+
+def lengths(resource: Resource[Team]) -> list[str]:
+    return resource.metadata.get("color", "").split()
+
+
+def parents(table: IndexTable, value: Any) -> list[list[Key]]:
+    return [sorted(keys) for keys in table.parents(value)]
+
+
+def test_parents_are_found_after_updates_of_the_values() -> None:
+    """The first lookup counts the lengths of the values, and each update counts them again."""
+    table = IndexTable(indexes.by_many(TEAM, "colors", lengths), lambda *_: None)
+    bob = key("bob")
+    before, other = painted(1, "re red"), stored("bob", 1, metadata={"color": "re"})
+    table.build({ADA: before, bob: other})
+    assert parents(table, "redder") == [[ADA, bob], [ADA]]
+    after = painted(2, "redder r")
+    table.apply([Applied(ADA, before, after, 2)])
+    assert parents(table, "redder") == [[ADA], [bob], [ADA]]
+    table.apply([Applied(bob, other, None, 3)])
+    assert parents(table, "redder") == [[ADA], [ADA]]
+    assert parents(table, "red") == [[ADA]]
+    table.apply([Applied(ADA, after, None, 4), Applied(bob, None, other, 5)])
+    assert parents(table, "redder") == [[bob]]
+    assert parents(table, ("re",)) == []
+
+
+def with_status(of: pb.Resource, version: int) -> pb.Resource:
+    """Return the next state of a resource as a write of its status in the same process makes it."""
+    status = {"test": pb.Status(conditions=[pb.Condition(type="Ready")])}
+    return pb.Resource(
+        id=of.id,
+        owner=of.owner,
+        version=str(version),
+        generation=of.generation,
+        metadata=of.metadata,
+        status=status,
+        data=of.data,
+    )
+
+
+def test_payload_is_decoded_once_for_a_changed_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function is called for the old and the new state. A later change of the payload is decoded again."""
+    decoded: list[bytes] = []
+
+    def noted(cls: type[Any], data: bytes) -> Any:
+        decoded.append(data)
+        return decode(cls, data)
+
+    monkeypatch.setattr("headway.resource._resource.decode", noted)
+    table = IndexTable(indexes.by(TEAM, "name", lambda team: team.data.members[0]), lambda *_: None)
+    before = stored("ada", 1, data=Team(members=["one"]))
+    table.build({ADA: before})
+    after = with_status(before, 2)
+    decoded.clear()
+    table.apply([Applied(ADA, before, after, 2)])
+    assert len(decoded) <= 1
+    assert set(table.keys("one")) == {ADA}
+    table.apply([Applied(ADA, after, stored("ada", 3, data=Team(members=["two"])), 3)])
+    assert (set(table.keys("one")), set(table.keys("two"))) == (set(), {ADA})
+
+
+def test_indexes_of_metadata_and_owner_follow_changes_beside_the_status() -> None:
+    """A changed status alone calls no function of such an index. Other states that look alike do."""
+    table = IndexTable(indexes.by_metadata(TEAM, "color"), lambda *_: None)
+    before = painted(1, "red")
+    table.build({ADA: before})
+    after = with_status(before, 2)
+    table.apply([Applied(ADA, before, after, 2), Applied(ADA, after, painted(3, "blue"), 3)])
+    assert {value: set(table.keys(value)) for value in table.values()} == {"blue": {ADA}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.limits import LIMIT_MUTANTS
 from tests.mutants.logins import LOGIN_MUTANTS
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.needs import NEED_MUTANTS
 from tests.mutants.notifications import NOTIFICATION_MUTANTS
 from tests.mutants.once_survived import ONCE_SURVIVED
 from tests.mutants.over_http import HTTP_MUTANTS
@@ -312,6 +313,7 @@ MUTANTS = (
     *NOTIFICATION_MUTANTS,
     *SCOPE_MUTANTS,
     *PEERING_MUTANTS,
+    *NEED_MUTANTS,
     *LOGIN_MUTANTS,
     *PAUSE_MUTANTS,
     *LIMIT_MUTANTS,

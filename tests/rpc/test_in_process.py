@@ -349,6 +349,35 @@ async def test_calls_create_no_task() -> None:
     assert tasks == [trio.lowlevel.current_task()] * 2
 
 
+async def test_stream_that_is_closed_while_another_task_reads_it_ends_there() -> None:
+    """The reader's cancellation stays a cancellation, the handler is not blamed, and a reader that is woken ends."""
+    woken, ends = trio.Event(), list[str]()
+    for cancels in (True, False):
+        lot = trio.Event()
+        channel, recorder = recorded(lot.wait)
+
+        async def read(items: Any) -> None:
+            try:
+                async for _ in items:
+                    pass
+            except trio.Cancelled:
+                ends.append("canceled")
+                raise
+            ends.append("ended")
+            woken.set()
+
+        async with trio.open_nursery() as nursery:
+            async with channel.stream("/test/stream", REQUEST) as items:
+                nursery.start_soon(read, items)
+                await trio.testing.wait_all_tasks_blocked()
+            assert recorder.log[-2:] == ["GeneratorExit", "ended"]
+            if cancels:
+                nursery.cancel_scope.cancel()
+            else:
+                lot.set()
+    assert ends == ["canceled", "ended"]
+
+
 async def test_stream_stays_ended_after_its_end() -> None:
     """Reading on after the last message or after an error finds no message and no second error."""
     channel = InProcessChannel(

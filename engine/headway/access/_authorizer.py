@@ -14,7 +14,7 @@ from headway.access._content import ANONYMOUS, Access, differing, first_names
 from headway.access._jwt_text import JwtRefused, looks_like_jwt
 from headway.access._limiter import Limiter
 from headway.access._login import Login
-from headway.access._policy import Verb
+from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED, Token
 from headway.base import safe_report
 from headway.errors import DeclarationError, PermissionDenied
@@ -242,6 +242,10 @@ class Identity:
         # Two rules alike in all but their verbs allow the same.
         found = {(rule.type, rule.partition, rule.namespace, rule.name_prefix) for rule in self._rights.reading(type)}
         return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+
+    def reads_everything(self) -> bool:
+        """Return True if a single rule allows reading every resource of every type."""
+        return self._rights.allows("read", TypeName(ANY, ANY, ANY), ANY, ANY, "") and self.is_current()
 
     def is_current(self) -> bool:
         """Return True if the token is still valid and still has the same policies.

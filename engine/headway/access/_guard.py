@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import trio
@@ -19,7 +19,7 @@ from headway.access._tokens import REFUSED
 from headway.base import BoundedReport
 from headway.errors import PermissionDenied
 from headway.events import AuthenticationFailed, CallDenied, CallLimited, LoginRefused, Report, ignore
-from headway.resource import Registry, ResourceId, Scope, TypeName
+from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName
 from headway.rpc import peer_of
 from headway.service import Decision, authorizer_failed, limited
 
@@ -121,7 +121,10 @@ CHANGED = "your permissions have changed: retry"
 
 
 class Caller:
-    """The caller of one request, as seen by a service. Its permissions do not depend on the content of a resource."""
+    """The caller of one request, as seen by a service.
+
+    Its permissions depend on the content of a resource only if the type has a `headway.Hooks.needs`.
+    """
 
     def __init__(self, identity: Identity, method: str, registry: Registry) -> None:
         self._identity = identity
@@ -131,14 +134,32 @@ class Caller:
         self.name_prefix = ""
         """The name prefix of a list request, which is known once the request has been received."""
 
-    def may_read(self, id: ResourceId, resource: object = None) -> Decision:  # noqa: ARG002  # the service's signature
-        """Return ALLOWED if the caller may read this resource, else DENIED."""
-        allowed = self._identity.allows("read", id.type, id.partition, id.namespace, id.name)
-        return Decision.ALLOWED if allowed else Decision.DENIED
+    def may_read(self, id: ResourceId, resource: Resource[Any] | None = None) -> Decision:
+        """Return ALLOWED if the caller may read this resource, else DENIED, or NEEDS_RESOURCE to decide by its data."""
+        if not self._identity.allows("read", id.type, id.partition, id.namespace, id.name):
+            return Decision.DENIED
+        needs = self._needs(id.type)
+        if needs is None or self._identity.reads_everything():
+            return Decision.ALLOWED
+        if resource is None:
+            return Decision.NEEDS_RESOURCE
+        return Decision.ALLOWED if self._has(needs("read", resource)) else Decision.DENIED
 
-    def may_write(self, id: ResourceId, resource: object = None) -> bool:  # noqa: ARG002  # the service's signature
+    def may_write(self, id: ResourceId, resource: Resource[Any] | None = None) -> bool:
         """Return True if the caller may write this resource, or its status, depending on the called method."""
-        return self._identity.allows(self._write_verb, id.type, id.partition, id.namespace, id.name)
+        if not self._identity.allows(self._write_verb, id.type, id.partition, id.namespace, id.name):
+            return False
+        needs = None if resource is None else self._needs(id.type)
+        return needs is None or self._has(needs("write", resource))
+
+    def _needs(self, type: TypeName) -> Callable[[Any, Any], Iterable[Need]] | None:
+        """Return the function that says which other rights the content of a resource asks for, if there is one."""
+        found = self._registry.find(type)
+        return None if found is None else found.hooks.needs
+
+    def _has(self, needs: Iterable[Need]) -> bool:
+        allows = self._identity.allows
+        return all(allows(verb, id.type, id.partition, id.namespace, id.name) for verb, id in needs)
 
     def may_delete(self, id: ResourceId) -> bool:
         """Return True if the caller may delete this resource or mark it for deletion."""
@@ -195,6 +216,9 @@ class Caller:
 
     def rights_to_read(self, type: TypeName) -> str:
         """Return a digest of what the caller may read of the type."""
+        if self._needs(type) is not None:
+            # Which resources are visible depends on the rules about other types, too.
+            return self._identity.rights_digest()
         return self._identity.reading_digest(type)
 
     def may_follow(self, topic: str, subject: str) -> bool:

@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Generic, Protocol, TypeVar
@@ -92,7 +93,19 @@ class Index(Generic[R, V]):
             return lambda message: self._checked(isolation, message)
         if self.raw:
             return function
-        return lambda message: function(view(message))
+        last: list[Any] = []
+
+        def extract(message: pb.Resource) -> Any:
+            # A changed status calls the function for two states with the same payload. It only reads the payload, so
+            # that one decoding serves both.
+            made = view(message)
+            if isinstance(made, Resource):
+                if last:
+                    made.share_payload(last.pop())
+                last.append(made)
+            return function(made)
+
+        return extract
 
     def _checked(self, isolation: Isolation, message: pb.Resource) -> Any:
         function = self.function
@@ -208,6 +221,10 @@ class Table(Protocol):
         """Yield every value of the prefix's class that begins with it, in order, together with its keys."""
         ...
 
+    def parents(self, value: Path) -> Iterator[Collection[Key]]:
+        """Yield the keys of each value that is a prefix of this one or equal to it, the shortest first."""
+        ...
+
 
 class IndexTable:
     """An implementation of `Table` for one index of one run.
@@ -235,6 +252,8 @@ class IndexTable:
         # The texts, and the tuples of texts, among the values, in order. Invariant: an existing list holds exactly
         # those of `_keys`. A list is created at the first lookup of a prefix, so other indexes don't pay for it.
         self._ordered: dict[type, SortedList] = {}
+        # The number of values of each length, likewise for the lookups of parents. Few values differ in length.
+        self._lengths: dict[type, Counter[int]] = {}
 
     def build(self, entries: Mapping[Key, pb.Resource]) -> None:
         """Index all cached resources once."""
@@ -260,7 +279,10 @@ class IndexTable:
 
     def apply(self, applied: Iterable[Applied]) -> None:
         """Apply changes that the store has applied."""
+        raw = self.index.raw
         for key, old, new, _ in applied:
+            if raw and old is not None and new is not None and _differ_in_status(old, new):
+                continue
             if old is not None:
                 self._discard(key, old)
             if new is not None:
@@ -280,6 +302,21 @@ class IndexTable:
             if value[: len(prefix)] != prefix:
                 return
             yield value, self._keys[value]
+
+    def parents(self, value: Path) -> Iterator[Collection[Key]]:
+        """Yield the keys of each prefix. The first call ever counts the lengths of values; later they are kept."""
+        wanted = str if isinstance(value, str) else tuple
+        lengths = self._lengths.get(wanted)
+        if lengths is None:
+            lengths = self._lengths[wanted] = Counter(
+                len(each) for each in self._keys if isinstance(each, str | tuple) and _path_class(each) is wanted
+            )
+        for length in sorted(lengths):
+            if length > len(value):
+                return
+            keys = self._keys.get(value[:length])
+            if keys is not None:
+                yield keys
 
     def values(self) -> Iterable[Hashable]:
         """Return every value that a resource has."""
@@ -306,6 +343,8 @@ class IndexTable:
                     self._keys[value] = {key}
                     if self._ordered and (ordered := self._ordered.get(_path_class(value))) is not None:
                         ordered.add(value)
+                    if self._lengths:
+                        self._count_length(value, 1)
                 else:
                     held.add(key)
         except KeyboardInterrupt:
@@ -335,6 +374,15 @@ class IndexTable:
         del self._keys[value]
         if self._ordered and (ordered := self._ordered.get(_path_class(value))) is not None:
             ordered.remove(value)
+        if self._lengths:
+            self._count_length(value, -1)
+
+    def _count_length(self, value: Hashable, change: int) -> None:
+        lengths = self._lengths.get(_path_class(value))
+        if lengths is not None and isinstance(value, str | tuple):
+            lengths[len(value)] += change
+            if not lengths[len(value)]:
+                del lengths[len(value)]
 
     def _sweep(self, key: Key) -> None:
         for value in [value for value, keys in self._keys.items() if key in keys]:
@@ -350,6 +398,14 @@ class IndexTable:
         if (view := getattr(self.index.type, "view", None)) is not None:
             redact_error(error, [view(resource)])
         self._on_failure(self.index.name, key, error)
+
+
+def _differ_in_status(old: pb.Resource, new: pb.Resource) -> bool:
+    """Return True if two states share their metadata and owner, so that no index of one of these has changed.
+
+    A write of a status in the same process makes such states. Over a network, each state has its own parts.
+    """
+    return old.metadata is new.metadata and old.owner is new.owner
 
 
 def _check_value(value: object) -> None:

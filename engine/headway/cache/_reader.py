@@ -189,7 +189,7 @@ class CacheReader(ABC):
         """
         content, table = self._table(index)
         _check_path(index, value)
-        return _views(index.type, content, (table.keys(value[:length]) for length in range(len(value) + 1)))
+        return _views(index.type, content, table.parents(value))
 
     def owned(self, type: CachedType[R], owner: Resource[Any] | Projected[Any] | ResourceId) -> builtins.list[R]:
         """Return all resources of a watched type that this incarnation owns, in order of key.

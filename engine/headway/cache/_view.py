@@ -150,6 +150,12 @@ class PinnedTable:
         for value, _ in groupby(both, key=itemgetter(0)):
             yield value, self.keys(value)
 
+    def parents(self, value: Path) -> Iterator[Collection[Key]]:
+        """Yield the keys of each value that is a prefix of this one or equal to it, the shortest first."""
+        for length in range(len(value) + 1):
+            if keys := self.keys(value[:length]):
+                yield keys
+
 
 class View(CacheReader):
     """Several types at one revision. Created by `Cache.view`.

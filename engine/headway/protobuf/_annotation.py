@@ -56,6 +56,8 @@ class Annotation:
     element: Element
     key: Element | None = None
     secret: bool = False
+    # The name of the oneof that the field is part of, or empty.
+    oneof: str = ""
 
 
 @dataclass(eq=False, repr=False)

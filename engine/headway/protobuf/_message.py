@@ -38,10 +38,13 @@ class _Field:
     number: Any
     kind: str | None
     secret: Any
+    oneof: Any
     refused: Mapping[str, object]
 
 
-def field(number: int, *, kind: Kind | None = None, secret: bool = False, **refused: Never) -> Any:
+def field(
+    number: int, *, kind: Kind | None = None, secret: bool = False, oneof: str | None = None, **refused: Never
+) -> Any:
     """Return a field of a declared message.
 
     Args:
@@ -49,8 +52,9 @@ def field(number: int, *, kind: Kind | None = None, secret: bool = False, **refu
         kind: the protobuf kind of an int (default int64) or a float (default double), in a list or dict too.
         secret: True for a str or bytes, in a list or dict too, that is shown only to those who ask for it. Logs, tables
             and error messages have ``(redacted)`` in its place.
+        oneof: the name of the oneof that the field, an ``X | None``, is part of. At most one of its fields is set.
     """
-    return _Field(number, kind, secret, refused)
+    return _Field(number, kind, secret, oneof, refused)
 
 
 @overload
@@ -184,7 +188,12 @@ def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Ann
         _check_number(marker, where, taken)
         taken[marker.number] = name
         read = read_annotation(annotation, marker.kind, names, where)
-        fields[name] = dataclasses.replace(read, secret=_is_secret(marker, read, where)) if marker.secret else read
+        if marker.secret:
+            read = dataclasses.replace(read, secret=_is_secret(marker, read, where))
+        if marker.oneof is not None:
+            read = dataclasses.replace(read, oneof=_oneof(marker, read, where))
+        fields[name] = read
+    _check_oneofs(cls, fields)
     for name, value in vars(cls).items():
         if isinstance(value, _Field) and name not in fields:
             raise DeclarationError(
@@ -225,6 +234,25 @@ def _is_secret(marker: _Field, read: Annotation, where: str) -> bool:
     return True
 
 
+def _oneof(marker: _Field, read: Annotation, where: str) -> str:
+    """Return the name of the field's oneof. Only a field that may be absent can be in one."""
+    name: object = marker.oneof
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+        right = f"field({marker.number}, oneof='kind')"
+        raise DeclarationError(f"{where}: oneof={name!r} must be the name of a oneof, such as `{right}`")
+    if read.shape != "optional":
+        raise DeclarationError(f"{where}: a field of a oneof must be `X | None`, because it may be absent")
+    return name
+
+
+def _check_oneofs(cls: type[Any], fields: Mapping[str, Annotation]) -> None:
+    taken = [read.oneof for read in fields.values() if read.oneof in fields]
+    if taken:
+        raise DeclarationError(
+            f"{cls.__qualname__}: oneof={taken[0]!r} is also the name of a field; choose another name for the oneof"
+        )
+
+
 def _check_name(name: str, where: str) -> None:
     if name.startswith("_") or hasattr(betterproto2.Message, name):
         raise DeclarationError(f"{where}: the name {name!r} is reserved in messages; choose another name")
@@ -255,7 +283,7 @@ def _rebuilt(cls: type[Any], fields: dict[str, Annotation], names: dict[int, str
     body = {name: value for name, value in vars(cls).items() if name not in _OF_EVERY_CLASS}
     annotations = _annotations(cls)
     for number, name in names.items():
-        body[name] = dataclass_field(fields[name], number)
+        body[name] = dataclass_field(fields[name], number, fields[name].oneof or None)
     body["__annotations__"] = {name: annotations[name] for name in fields}
     body["__qualname__"] = cls.__qualname__
     plain = (object, betterproto2.Message)

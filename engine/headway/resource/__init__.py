@@ -34,6 +34,10 @@ from headway.resource._event import MOST_EVENTS as MOST_EVENTS
 from headway.resource._event import event_id as event_id
 from headway.resource._event import merged_events as merged_events
 from headway.resource._event import reason_problem as reason_problem
+from headway.resource._hooks import DEFAULT_UNIT as DEFAULT_UNIT
+from headway.resource._hooks import EMPTIED_FINALIZER as EMPTIED_FINALIZER
+from headway.resource._hooks import Hooks as Hooks
+from headway.resource._hooks import Need as Need
 from headway.resource._ids import DEFAULT_TENANCY as DEFAULT_TENANCY
 from headway.resource._ids import MAX_NAME as MAX_NAME
 from headway.resource._ids import Key as Key
@@ -86,9 +90,6 @@ from headway.resource._stream import ScopeConfirmed as ScopeConfirmed
 from headway.resource._stream import SnapshotChunk as SnapshotChunk
 from headway.resource._stream import StreamItem as StreamItem
 from headway.resource._stream import position as position
-from headway.resource._types import DEFAULT_UNIT as DEFAULT_UNIT
-from headway.resource._types import EMPTIED_FINALIZER as EMPTIED_FINALIZER
-from headway.resource._types import Hooks as Hooks
 from headway.resource._types import ResourceType as ResourceType
 from headway.resource._unconverted import is_unconverted as is_unconverted
 from headway.resource._unconverted import unconverted as unconverted

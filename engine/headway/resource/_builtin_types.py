@@ -7,12 +7,13 @@ from typing import Any
 from headway._gen.headway.resource.v1 import Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace, Partition
 from headway.resource._event import EVENT
+from headway.resource._hooks import Hooks
 from headway.resource._ids import Scope
 from headway.resource._pause import PAUSE
 from headway.resource._peering import PEERING
 from headway.resource._quota import QUOTA
 from headway.resource._resource import Resource
-from headway.resource._types import Hooks, ResourceType
+from headway.resource._types import ResourceType
 
 
 def _refuse_by_hand(_: Resource[Any]) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 
 from headway._gen.headway.event.v1 import Entry, Event
 from headway.protobuf import copy_message
+from headway.resource._hooks import Hooks
 from headway.resource._ids import DEFAULT_TENANCY, ResourceId, Scope
 from headway.resource._resource import Resource
-from headway.resource._types import Hooks, ResourceType
+from headway.resource._types import ResourceType
 
 MOST_EVENTS = 20
 """The number of different events that are kept of a resource."""

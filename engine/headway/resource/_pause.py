@@ -6,9 +6,10 @@ import hashlib
 import re
 
 from headway._gen.headway.pause.v1 import Pause
+from headway.resource._hooks import Hooks
 from headway.resource._ids import Scope
 from headway.resource._resource import Resource
-from headway.resource._types import Hooks, ResourceType
+from headway.resource._types import ResourceType
 
 _READABLE = 40
 """The number of characters of a controller's name that are part of the name of its pause."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headway._gen.headway.peering.v1 import Peering
+from headway.resource._hooks import Hooks
 from headway.resource._ids import MAX_NAME, Scope
 from headway.resource._resource import Resource
-from headway.resource._types import Hooks, ResourceType
+from headway.resource._types import ResourceType
 
 COPIES_PREFIX = "peer-"
 """The prefix of the partitions with copies. The rest of the name is that of the peering."""

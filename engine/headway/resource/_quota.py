@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headway._gen.headway.tenancy.v1 import Quota
+from headway.resource._hooks import UNIT_KINDS, Hooks
 from headway.resource._ids import Scope, name_problem
 from headway.resource._resource import Resource
-from headway.resource._types import UNIT_KINDS, Hooks, ResourceType
+from headway.resource._types import ResourceType
 
 _OWN_GROUPS = ("internal", "tenancy", "peering", "pause", "event")
 

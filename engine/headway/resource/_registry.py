@@ -8,8 +8,9 @@ from typing import Any
 from headway.base import did_you_mean
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource._builtin_types import BUILTIN_TYPES, RESERVED_GROUPS
+from headway.resource._hooks import UNIT_KINDS
 from headway.resource._ids import Kind, Scope, TypeName
-from headway.resource._types import UNIT_KINDS, ResourceType
+from headway.resource._types import ResourceType
 from headway.resource._versions import VersionChain, step_of
 
 

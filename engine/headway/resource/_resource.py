@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.base import did_you_mean
-from headway.errors import InvalidArgument, PayloadError
+from headway.errors import PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode
+from headway.resource._given import finalizer_names, owner_id, text_map
+from headway.resource._ids import ResourceId
 from headway.resource._reserved import finalizers, set_finalizers
 from headway.resource._stored import Stored
 from headway.resource._unconverted import is_unconverted, unconverted_error
@@ -28,7 +30,7 @@ class Resource(Stored, Generic[T]):
     """
 
     # Invariant: mutable parts are only handed out as copies, which are kept in `_data`, `_metadata` and `_status`.
-    __slots__ = ("_data", "_metadata", "_status", "type")
+    __slots__ = ("_data", "_metadata", "_owner", "_status", "type")
 
     type: ResourceType[T]
 
@@ -37,6 +39,8 @@ class Resource(Stored, Generic[T]):
         self._message = message
         self._data: T | None = None
         self._metadata: dict[str, str] | None = None
+        # The owner that was assigned.
+        self._owner: ResourceId | None = None
         self._status: dict[str, pb.Status] | None = None
 
     @property
@@ -61,6 +65,24 @@ class Resource(Stored, Generic[T]):
     def data(self, value: T) -> None:
         self.type.check_payload(value)
         self._data = value
+
+    @property
+    def owner(self) -> ResourceId | None:
+        """The owner: this resource is deleted with it. The owner can be set only at creation.
+
+        A mutate hook may assign an owner where there is none. Without a uid it is the incarnation that exists when the
+        write is committed. Assignment raises InvalidArgument for anything but a resource or its id.
+        """
+        return self._owner or super().owner
+
+    @owner.setter
+    def owner(self, owner: Resource[Any] | ResourceId) -> None:
+        self._owner = owner_id(str(self.id), owner)
+
+    def share_payload(self, other: Resource[Any]) -> None:
+        """Share the decoded payload of another resource if it has the same stored payload. For readers only."""
+        if self._message.data is other._message.data and self.type is other.type:
+            self._data = other._data
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -94,24 +116,15 @@ class Resource(Stored, Generic[T]):
 
     @finalizers.setter
     def finalizers(self, names: Iterable[str]) -> None:
-        if isinstance(names, str):
-            raise InvalidArgument(
-                f"{self.id}: finalizers {names!r} must be a list or set of names, such as [{names!r}]"
-            )
-        wanted = list(names)
-        for name in wanted:
-            # The metadata value separates the names by blanks.
-            if name.split() != [name]:
-                raise InvalidArgument(
-                    f"{self.id}: finalizer {name!r} must be a name without blanks, such as 'staff.cleanup'"
-                )
-        set_finalizers(self.metadata, wanted)
+        set_finalizers(self.metadata, finalizer_names(str(self.id), names))
 
     def message(self) -> pb.Resource:
         """Return this resource as a new wire message. It shares no mutable state with the resource."""
         made = copy_message(self._message)
         if self._metadata is not None:
             made.metadata = text_map(self.id, self._metadata)
+        if self._owner is not None:
+            made.owner = self._owner.message()
         if self._data is not None:
             check_fields(self._data)
             made.data = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
@@ -136,21 +149,6 @@ class Resource(Stored, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Resource {self.id} version={self.version or 'new'}>"
-
-
-def text_map(of: object, given: Any) -> dict[str, str]:
-    """Return a copy of metadata. Raises InvalidArgument unless it maps strings to strings."""
-    if not hasattr(given, "keys"):
-        raise InvalidArgument(
-            f"{of}: metadata must map strings to strings, such as metadata={{'rank': 'high'}}, not {given!r:.120}"
-        )
-    for key, value in given.items():
-        if not isinstance(key, str):
-            raise InvalidArgument(f"{of}: metadata key {key!r:.120} must be a string, such as {str(key)!r:.120}")
-        if not isinstance(value, str):
-            example = f"metadata={{{key!r}: {str(value)!r:.120}}}"
-            raise InvalidArgument(f"{of}: metadata[{key!r}] is {value!r:.120}: it must be a string, such as {example}")
-    return dict(given)
 
 
 def check_fields(payload: Any) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -11,22 +10,14 @@ import betterproto2
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.base import check_keywords, plain_problem
+from headway.base import check_keywords
 from headway.errors import DeclarationError, InvalidArgument
-from headway.protobuf import (
-    REDACTED,
-    REDACTED_CHANGED,
-    Payload,
-    bind_name,
-    encode,
-    holds_secrets,
-    module_name,
-    secret_values,
-)
+from headway.protobuf import Payload, bind_name, encode, module_name
 from headway.resource._columns import Columns, columns_problem
+from headway.resource._given import owner_id, text_map
+from headway.resource._hooks import Hooks, with_rules_of_headway
 from headway.resource._ids import (
     DEFAULT_TENANCY,
-    Kind,
     ResourceId,
     Scope,
     TypeName,
@@ -36,104 +27,11 @@ from headway.resource._ids import (
     type_name,
     type_problem,
 )
-from headway.resource._resource import Resource, check_fields, text_map
+from headway.resource._resource import Resource, check_fields
 from headway.resource._scoped import ScopedType
 from headway.resource._within import Within, scope_within
 
 T = TypeVar("T", bound=Payload)
-
-DEFAULT_UNIT = "default"
-"""The name of the partition, and of the namespace in each partition, that exists without a resource."""
-
-EMPTIED_FINALIZER = "headway.tenancy"
-"""The finalizer that keeps a partition or namespace, while it is being deleted, until it is empty."""
-
-UNIT_KINDS: tuple[Kind, ...] = (("tenancy", "Partition"), ("tenancy", "Namespace"))
-"""The kinds of partitions and namespaces."""
-
-_HOOKS_FORM = "headway.Hooks(mutate=fill_in, validate=check), each `def check(team: headway.Resource[Team]) -> None`"
-
-
-@check_keywords
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks(Generic[T]):
-    """Functions that fill in defaults and validate resources of a type. They run on every Write, on a copy.
-
-    Attributes:
-        mutate: fills in defaults, in place.
-        validate: raises ValueError, with a message for the caller, to reject the resource.
-
-    Any other exception from a hook is reported as `HandlerFailed`, and the caller gets an error that the hook failed.
-    """
-
-    mutate: Callable[[Resource[T]], None] | None = None
-    validate: Callable[[Resource[T]], None] | None = None
-
-    def __post_init__(self) -> None:
-        for name, hook in (("mutate", self.mutate), ("validate", self.validate)):
-            problem = None if hook is None else plain_problem(hook, 1, "a resource", why="a write waits for it")
-            if problem:
-                raise DeclarationError(f"the {name} hook {problem}: {_HOOKS_FORM}")
-
-
-def _unit_hooks(hooks: Hooks[T]) -> Hooks[T]:
-    """Return hooks that run the rules of partitions and namespaces, and then the type's own."""
-    return Hooks(mutate=_in_turn(_hold_unit, hooks.mutate), validate=_in_turn(_check_unit, hooks.validate))
-
-
-def _hold_unit(unit: Resource[Any]) -> None:
-    """Add the finalizer to a unit that is not being deleted, and an empty payload to a unit without one."""
-    # Every write adds it, so that a unit is emptied even if it is deleted at once. Only a deletion may remove it.
-    if not unit.is_deleting:
-        unit.finalizers = unit.finalizers | {EMPTIED_FINALIZER}
-    if unit._message.data is None:
-        # Consul stores an empty payload too: its clients cannot decode a missing one.
-        unit.data = unit.type.payload()
-
-
-def _check_unit(unit: Resource[Any]) -> None:
-    """Raise ValueError if a unit has an owner, or the name of the default unit."""
-    kind = unit.type.name.kind.lower()
-    if unit.name == DEFAULT_UNIT:
-        raise ValueError(f"the {kind} 'default' always exists and cannot be written")
-    if unit.owner is not None:
-        raise ValueError(
-            f"owner must be empty: a {kind} cannot have an owner, so that it is only removed by its own deletion"
-        )
-
-
-def _secret_hooks(payload: type[Any], hooks: Hooks[T]) -> Hooks[T]:
-    """Return hooks that also refuse what stands in place of a redacted secret."""
-    try:
-        secrets = holds_secrets(payload)
-    except DeclarationError:
-        # A class that the payload contains is declared later, and may have some.
-        secrets = True
-    return Hooks(mutate=hooks.mutate, validate=_in_turn(_check_secrets, hooks.validate)) if secrets else hooks
-
-
-def _check_secrets(resource: Resource[Any]) -> None:
-    """Raise ValueError if a shown resource is written back, which would destroy its secrets."""
-    for path, value in secret_values(resource.data).items():
-        if value in (REDACTED, REDACTED.encode(), REDACTED_CHANGED, REDACTED_CHANGED.encode()):
-            raise ValueError(
-                f"data.{'.'.join(map(str, path))} is {REDACTED!r}, which stands in place of a secret: give the secret "
-                "itself, as `headway get --show-secrets` shows it"
-            )
-
-
-def _in_turn(
-    first: Callable[[Resource[T]], None], then: Callable[[Resource[T]], object] | None
-) -> Callable[[Resource[T]], Any]:
-    if then is None:
-        return first
-
-    def both(resource: Resource[T]) -> object:
-        first(resource)
-        # The service checks what the program's hook returned.
-        return then(resource)
-
-    return both
 
 
 def _parts_problem(payload: object, scope: object, hooks: object) -> str | None:
@@ -190,9 +88,7 @@ class ResourceType(Generic[T]):
         # The default tenancy units, and the same as a wire message, which is shared too.
         self.default_units = DEFAULT_TENANCY[scope]
         self.tenancy = pb.Tenancy(partition=self.default_units[0], namespace=self.default_units[1])
-        # All versions of a partition or namespace follow the same rules, since they have the same resources.
-        given = (hooks or Hooks()) if self.kind not in UNIT_KINDS else _unit_hooks(hooks or Hooks())
-        self.hooks: Hooks[T] = _secret_hooks(payload, given)
+        self.hooks: Hooks[T] = with_rules_of_headway(self.kind, payload, hooks or Hooks())
         self.type_url = f"type.googleapis.com/{bind_name(payload, str(self.name))}"
         # Earlier releases named the payload after its Python class. Their clients still send this name.
         self.former_name = module_name(payload)
@@ -301,17 +197,11 @@ class ResourceType(Generic[T]):
         payload = self.payload() if data is None else data
         self.check_payload(payload)
         check_fields(payload)
-        owner_id = owner.id if isinstance(owner, Resource) else owner
-        if owner_id is not None and not isinstance(owner_id, ResourceId):
-            example = "owner=team or owner=TEAM.id('core')"
-            raise InvalidArgument(
-                f"{self.name}: owner must be a resource or its id, such as {example}, not {owner!r:.120}"
-            )
         return Resource(
             self,
             pb.Resource(
                 id=self.id(name, partition=partition, namespace=namespace).message(),
-                owner=None if owner_id is None else owner_id.message(),
+                owner=None if owner is None else owner_id(str(self.name), owner).message(),
                 metadata={} if metadata is None else text_map(self.name, metadata),
                 data=AnyMessage(type_url=self.type_url, value=encode(payload)),
             ),

@@ -194,9 +194,14 @@ class _Driven:
             while trap is not _SENT:
                 try:
                     answer = yield trap
-                except BaseException as error:  # noqa: BLE001  # whatever Trio throws in must reach the handler
+                except BaseException as error:  # whatever Trio throws in must reach the handler
+                    if self._coroutine is not coroutine:
+                        raise  # Another task has closed the stream.
                     trap = coroutine.throw(error)
                 else:
+                    if self._coroutine is not coroutine:
+                        answer.unwrap()  # Trio sends a cancellation as the outcome of its trap.
+                        raise StopIteration
                     trap = coroutine.send(answer)
         except BaseException as error:
             self._coroutine = None

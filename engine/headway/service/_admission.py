@@ -25,8 +25,9 @@ from headway.resource import (
     type_name,
 )
 from headway.service._access import AccessChecks
-from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_statuses, check_text
+from headway.service._bounds import check_metadata, check_payload, check_statuses, check_text
 from headway.service._fences import admit_fence
+from headway.service._payload_names import short_name
 from headway.service._peering import GUARDED_KINDS, ORDINARY_PARTITIONS, admit_special
 from headway.service._refusals import failed, invalid
 from headway.storage import Fence
@@ -130,10 +131,7 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
         if key[0] not in ORDINARY_PARTITIONS or type.kind in GUARDED_KINDS:
             admit_special(access, type, key, resource)
         checked_fence = None if fence is None else admit_fence(access, fence)
-        if resource.owner is not None:
-            admit_id(access, resource.owner, "resource.owner", key[:2])
-            # The answer reveals whether the owner exists.
-            access.check_read(resource.owner)
+        _admit_owner(access, resource, key)
         if resource.version:
             check_text("resource.version", resource.version)
         if resource.metadata:
@@ -145,8 +143,8 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             if is_unconverted(resource) and access.registry.chain_with(type) is not None:
                 # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
                 return Admitted(type, key, resource, resource, checked_fence, "", None)
-            name = _short(data.type_url)
-            if name not in (_short(type.type_url), type.former_name):
+            name = short_name(data.type_url)
+            if name not in (short_name(type.type_url), type.former_name):
                 payload_name = name
             # The prefix of a type URL means nothing. It is normalized so that equal payloads compare equal.
             data.type_url = type.type_url
@@ -165,6 +163,8 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             assert resource.id is not None
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
+            if resource.owner != given.owner:
+                _admit_owner(access, resource, key)
         if type.hooks.validate is not None:
             _hooked(type, "validate", type.hooks.validate, resource)
         return Admitted(type, key, resource, given, checked_fence, payload_name, None)
@@ -175,23 +175,11 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
         raise failed("Internal Server Error", error) from error
 
 
-def check_payload_name(access: AccessChecks, type: Type, payload_name: str, stored: pb.Resource | None) -> None:
-    """Refuse a payload whose message name is not its type's.
-
-    The stored payload's name is accepted too, if the caller may read the resource. It is another one after the class
-    was renamed or given a name, and a client writes the payload back as it was read.
-    """
-    if not payload_name:
-        return
-    held = stored.data if stored is not None and access.shows(stored) else None
-    if held is not None and _short(held.type_url) == payload_name:
-        return
-    raise invalid(f"resource.data of {type.name} must be {_short(type.type_url)}, not {payload_name}")
-
-
-def _short(type_url: str) -> str:
-    last = type_url[-MAX_TEXT:].rpartition("/")[2]
-    return last or "(no type)"
+def _admit_owner(access: AccessChecks, resource: pb.Resource, key: Key) -> None:
+    if resource.owner is not None:
+        admit_id(access, resource.owner, "resource.owner", key[:2])
+        # The answer reveals whether the owner exists.
+        access.check_read(resource.owner)
 
 
 def _hooked(type: Type, name: str, hook: Callable[[Resource[Any]], object], resource: pb.Resource) -> pb.Resource:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headway.resource import is_marked, is_unconverted, pb, resource_id
-from headway.service._admission import admit_resource, check_payload_name
+from headway.service._admission import admit_resource
 from headway.service._deletion import check_mark
 from headway.service._handlers import Context
+from headway.service._payload_names import check_payload_name
 from headway.service._refusals import invalid, store_errors_refused
 from headway.service._writing import check_staying, check_units
 

@@ -1,0 +1,147 @@
+"""The meaning of the names below the domain. No I/O, and no reads of the catalog.
+
+    NAME.service[.NAMESPACE.ns][.PARTITION.ap]           a service
+    NAME.workload[.NAMESPACE.ns][.PARTITION.ap]          a workload
+    PORT.NAME.service…, _PORT._tcp.NAME.service…         one port of it
+    HEX.addr                                             an address, which SRV answers point to
+
+A name that only has other names below it, such as ``service``, exists and has no records (RFC 8020).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+SERVICE, WORKLOAD, ADDRESS = "service", "workload", "addr"
+DEFAULT = "default"
+
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?", re.ASCII)
+_REVERSE = {("in-addr", "arpa"): 4, ("ip6", "arpa"): 32}
+
+
+class Node(Enum):
+    """A name without records of the catalog."""
+
+    APEX = "the domain itself"
+    BETWEEN = "a name that only has names below it"
+
+
+class Target(NamedTuple):
+    """A service or a workload, or one port of it.
+
+    Attributes:
+        kind: `SERVICE` or `WORKLOAD`.
+        port: the name of the port in lower case; empty for all ports.
+        between: True for ``_tcp.NAME…``, which has no records.
+    """
+
+    kind: str
+    partition: str
+    namespace: str
+    name: str
+    port: str = ""
+    between: bool = False
+
+
+Meaning = Node | Target | IPAddress
+
+
+def parse(labels: Sequence[str]) -> Meaning | None:
+    """Return the meaning of the labels in front of the domain, in lower case, or None if the name cannot exist."""
+    if not all(map(_LABEL.fullmatch, labels)):
+        return None
+    rest = list(labels)
+    if not rest:
+        return Node.APEX
+    if rest[-1] == ADDRESS:
+        return _address(rest[:-1])
+    partition, between = _unit(rest, "ap")
+    if between:
+        return Node.BETWEEN
+    namespace, between = _unit(rest, "ns")
+    if between or not rest:
+        return Node.BETWEEN
+    kind = rest.pop()
+    if kind not in (SERVICE, WORKLOAD):
+        return None
+    if not rest:
+        return Node.BETWEEN
+    name = rest.pop()
+    match rest:
+        case []:
+            return Target(kind, partition, namespace, name)
+        case ["_tcp"]:
+            return Target(kind, partition, namespace, name, between=True)
+        case [port] if not port.startswith("_"):
+            return Target(kind, partition, namespace, name, port)
+        case [port, "_tcp"] if port.startswith("_") and port != "_":
+            return Target(kind, partition, namespace, name, port[1:])
+    return None
+
+
+def _unit(rest: list[str], mark: str) -> tuple[str, bool]:
+    """Take a unit of tenancy from the end. Return its name, and True if the mark has no name in front of it."""
+    if rest[-1:] != [mark]:
+        return DEFAULT, False
+    rest.pop()
+    return (rest.pop(), False) if rest else ("", True)
+
+
+def _address(rest: Sequence[str]) -> Meaning | None:
+    if not rest:
+        return Node.BETWEEN
+    try:
+        packed = bytes.fromhex(rest[0]) if len(rest) == 1 and len(rest[0]) in (8, 32) else b""
+        return ipaddress.ip_address(packed) if packed else None
+    except ValueError:
+        return None
+
+
+def address_labels(address: IPAddress) -> list[str]:
+    """Return the labels of the name of an address."""
+    return [address.packed.hex(), ADDRESS]
+
+
+def target_labels(target: Target) -> list[str]:
+    """Return the labels of the full name of a service or workload."""
+    return [target.name, target.kind, target.namespace, "ns", target.partition, "ap"]
+
+
+def parse_reverse(labels: Sequence[str]) -> IPAddress | Node | None:
+    """Return the address of a reverse name. ``4.3.2.1.in-addr.arpa`` is 1.2.3.4.
+
+    Return `Node.BETWEEN` for a name that has only reverse names below it, and None for any other name.
+    """
+    size = _REVERSE.get((labels[-2], labels[-1])) if len(labels) >= 2 else None
+    if size is None:
+        return None
+    parts = list(reversed(labels[:-2]))
+    width, most = ("{:d}", 255) if size == 4 else ("{:x}", 15)
+    numbers = [number for part in parts if (number := _number(part, width)) is not None and number <= most]
+    if len(numbers) != len(parts) or len(parts) > size:
+        return None
+    if len(parts) < size:
+        return Node.BETWEEN
+    if size == 4:
+        return ipaddress.IPv4Address(bytes(numbers))
+    return ipaddress.IPv6Address(int("".join(parts), 16))
+
+
+def is_reverse(labels: Sequence[str]) -> bool:
+    """Return True for the names below ``in-addr.arpa`` and ``ip6.arpa``."""
+    return tuple(labels[-2:]) in _REVERSE
+
+
+def _number(text: str, form: str) -> int | None:
+    """Return the number that is written in this way, without leading zeros; None for any other text."""
+    try:
+        number = int(text, 10 if form == "{:d}" else 16)
+    except ValueError:
+        return None
+    return number if form.format(number) == text else None

@@ -1,0 +1,123 @@
+"""The answers that instances make: A, AAAA, CNAME, SRV, PTR and SOA records. No I/O."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import dns.exception
+import dns.name
+import dns.rcode
+from dns.rdatatype import AAAA, ANY, CNAME, PTR, SOA, SRV, A
+
+from catalog.dns import names
+from catalog.dns.answers import Answer, record
+from catalog.dns.instances import Instance
+from catalog.dns.names import IPAddress, Target
+
+_PRIORITY = 1
+_SRV, _SOA = struct.Struct("!HHH"), struct.Struct("!IIIII")
+# The refresh, retry and expire times of the SOA record are for secondary servers. There are no such servers.
+_SERIAL, _REFRESH, _RETRY, _EXPIRE = 1, 3_600, 600, 86_400
+
+
+class Records:
+    """Makes the answers of one domain, whose records resolvers may keep for ``ttl`` seconds."""
+
+    def __init__(self, domain: str, ttl: int) -> None:
+        self.origin = dns.name.from_text(domain)
+        self._ttl = ttl
+
+    def of_instances(self, instances: Iterable[Instance], qtype: int) -> Answer:
+        """Answer a question about instances."""
+        if qtype == SRV:
+            return self._services(instances)
+        hosts: dict[IPAddress | str, int] = {}
+        for each in instances:
+            hosts[each.host] = hosts.get(each.host, 0) + each.weight
+        addresses = {host: weight for host, weight in hosts.items() if not isinstance(host, str)}
+        if not addresses and hosts and qtype in (A, AAAA, CNAME):
+            aliases = [record(CNAME, _wire(_name(str(host))), self._ttl) for host in hosts]
+            return self._positive(aliases, list(hosts.values()), one=True)
+        wanted = {host: weight for host, weight in addresses.items() if qtype in (ANY, _family(host))}
+        return self._positive([self._address(host, None) for host in wanted], list(wanted.values()))
+
+    def of_address(self, address: IPAddress, qtype: int) -> Answer:
+        """Answer a question about the name of an address."""
+        return self.of_instances([Instance(address, (), 1)], qtype)
+
+    def pointers(self, targets: Iterable[Target], zone: Sequence[str]) -> Answer:
+        """Answer a question about a reverse name in a zone of such names."""
+        found = []
+        for each in targets:
+            # A name that is too long for DNS has no reverse name either.
+            with suppress(dns.exception.DNSException, UnicodeEncodeError):
+                found.append(record(PTR, _wire(self._below(names.target_labels(each))), self._ttl))
+        return self._positive(found, [], zone=zone)
+
+    def apex(self, qtype: int) -> Answer:
+        """Answer a question about the domain itself."""
+        return Answer(records=[self._soa(None)]) if qtype in (SOA, ANY) else self.nodata()
+
+    def nodata(self, zone: Sequence[str] = ()) -> Answer:
+        """Answer that the name exists without such a record."""
+        return Answer(authority=self._soa(_name(".".join(zone)) if zone else self.origin))
+
+    def nxdomain(self, zone: Sequence[str] = ()) -> Answer:
+        """Answer that neither the name nor one below it exists."""
+        return Answer(dns.rcode.NXDOMAIN, authority=self._soa(_name(".".join(zone)) if zone else self.origin))
+
+    def _services(self, instances: Iterable[Instance]) -> Answer:
+        records, weights, additional = [], [], []
+        for each in instances:
+            if isinstance(each.host, str):
+                host, more = _name(each.host), b""
+            else:
+                host = self._below(names.address_labels(each.host))
+                more = self._address(each.host, host)
+            for _, number in each.ports:
+                records.append(record(SRV, _SRV.pack(_PRIORITY, each.weight, number) + _wire(host), self._ttl))
+                weights.append(each.weight)
+                additional.append(more)
+        return self._positive(records, weights, additional=additional if any(additional) else ())
+
+    def _address(self, host: IPAddress, owner: dns.name.Name | None) -> bytes:
+        return record(_family(host), host.packed, self._ttl, _wire(owner) if owner is not None else b"")
+
+    def _positive(
+        self,
+        records: Sequence[bytes],
+        weights: Sequence[int],
+        *,
+        additional: Sequence[bytes] = (),
+        one: bool = False,
+        zone: Sequence[str] = (),
+    ) -> Answer:
+        if not records:
+            return self.nodata(zone)
+        differ = len(set(weights)) > 1
+        return Answer(records=records, weights=weights if differ else (), additional=additional, one=one)
+
+    def _soa(self, owner: dns.name.Name | None) -> bytes:
+        """Encode the SOA record, whose last number says how long a negative answer may be kept."""
+        numbers = _SOA.pack(_SERIAL, _REFRESH, _RETRY, _EXPIRE, self._ttl)
+        data = b"".join((_wire(self._below(["ns"])), _wire(self._below(["hostmaster"])), numbers))
+        return record(SOA, data, self._ttl, _wire(owner) if owner is not None else b"")
+
+    def _below(self, labels: Sequence[str]) -> dns.name.Name:
+        return dns.name.Name([*(label.encode("ascii") for label in labels), *self.origin.labels])
+
+
+def _family(host: IPAddress | str) -> int:
+    return A if not isinstance(host, str) and host.version == 4 else AAAA
+
+
+def _name(text: str) -> dns.name.Name:
+    return dns.name.from_text(text, dns.name.root)
+
+
+def _wire(name: dns.name.Name) -> bytes:
+    wire = name.to_wire()
+    assert wire is not None
+    return wire

@@ -1,0 +1,242 @@
+"""A registrar, and the controller of registered workloads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+import headway
+from catalog import app
+from catalog.controllers import registrars
+from catalog.messages import Health, HealthStatus, Workload
+from catalog.registrar import agent, definitions, marks
+from catalog.types import HEALTH_STATUS, WORKLOAD
+from tests.catalog.dns.dns_kit import poll
+from tests.catalog.registrar.registrar_kit import LocalService, local_service, write_file
+
+PATIENCE = 30.0
+PASSING, CRITICAL = Health.HEALTH_PASSING.name, Health.HEALTH_CRITICAL.name
+NAME = "host-1"
+
+
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registrars, "POLL", 0.02)
+
+
+class World:
+    """A catalog, a local service, and the registrar that checks it."""
+
+    def __init__(
+        self, engine: headway.Engine, client: headway.Client, cache: headway.PrimedCache, service: LocalService
+    ) -> None:
+        self.engine = engine
+        self.client = client
+        self.cache = cache
+        self.service = service
+
+    async def run(self, file: Path, ttl: float = 60.0) -> None:
+        """Run a registrar until canceled."""
+        await agent.run(self.client, NAME, definitions.load(file), ttl=ttl)
+
+    def health(self, name: str = "web-1") -> str | None:
+        """Return the health of a workload as its status tells it; None if it does not exist."""
+        workload = self.cache.get(WORKLOAD, name)
+        if workload is None:
+            return None
+        status = workload.status.get("consul.io/workload-health")
+        return status.conditions[0].reason if status is not None else ""
+
+
+@asynccontextmanager
+async def world(path: Path) -> AsyncIterator[tuple[World, trio.Nursery]]:
+    """Run a catalog, and a local service."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(PATIENCE))
+        address = f"unix:{path}/catalog.sock"
+        engine = await stack.enter_async_context(headway.open_engine("memory:", app, listen=[address], insecure=True))
+        client = await stack.enter_async_context(headway.connect(address, app))
+        cache = await stack.enter_async_context(engine.open_cache(watches=[WORKLOAD, HEALTH_STATUS]))
+        service, nursery = await stack.enter_async_context(local_service())
+        yield World(engine, client, cache, service), nursery
+
+
+async def test_workload_follows_its_check_from_the_first_success(tmp_path: Path) -> None:
+    """It is registered when it works, and critical and passing as its check is."""
+    async with world(tmp_path) as (there, nursery):
+        there.service.status = 500
+        file = write_file(tmp_path, there.service.port)
+        nursery.start_soon(there.run, file)
+        await _held(there.client)
+        asked = there.service.asked
+        # Enough for a first result, and for a write that it might lead to.
+        await poll(lambda: there.service.asked >= asked + 8)
+        assert there.health() is None
+        there.service.status = 200
+        await poll(lambda: there.health() == PASSING)
+        workload = there.cache.get(WORKLOAD, "web-1")
+        assert workload is not None
+        assert workload.metadata["rack"] == "r1"
+        assert workload.metadata[marks.REGISTRAR] == NAME
+        there.service.stop()
+        await poll(lambda: there.health() == CRITICAL)
+        await nursery.start(there.service.serve)
+        await poll(lambda: there.health() == PASSING)
+        [check] = there.cache.list(HEALTH_STATUS)
+        assert (check.data.type, check.data.description) == ("http", "alive")
+
+
+async def test_workload_that_is_critical_for_too_long_is_deleted_and_comes_back(tmp_path: Path) -> None:
+    async with world(tmp_path) as (there, nursery):
+        nursery.start_soon(there.run, write_file(tmp_path, there.service.port, after="0.1s"))
+        await poll(lambda: there.health() == PASSING)
+        there.service.status = 503
+        await poll(lambda: there.health() is None)
+        await poll(lambda: not there.cache.list(HEALTH_STATUS))
+        there.service.status = 200
+        await poll(lambda: there.health() == PASSING)
+
+
+async def test_workload_is_critical_without_its_registrar_and_then_deleted(tmp_path: Path) -> None:
+    """Without `deregister_critical_after`, it stays critical. When the registrar is back, it is as its check is."""
+    async with world(tmp_path) as (there, nursery):
+        file = write_file(tmp_path, there.service.port)
+        first = trio.CancelScope()
+        nursery.start_soon(_within, first, there, file)
+        await poll(lambda: there.health() == PASSING)
+        first.cancel()
+        await poll(lambda: there.health() == CRITICAL)
+        assert there.cache.get(HEALTH_STATUS, "web-1-registrar") is not None
+
+        second = trio.CancelScope()
+        nursery.start_soon(_within, second, there, write_file(tmp_path, there.service.port, after="0.3s"))
+        await poll(lambda: there.health() == PASSING)
+        assert there.cache.get(HEALTH_STATUS, "web-1-registrar") is None
+        second.cancel()
+        await poll(lambda: there.health() == CRITICAL)
+        await poll(lambda: there.health() is None)
+
+
+async def test_workload_stays_critical_until_the_registrar_has_checked_it_again(tmp_path: Path) -> None:
+    """The results of an earlier process of the registrar may be out of date."""
+    async with world(tmp_path) as (there, nursery):
+        file = write_file(tmp_path, there.service.port)
+        first = trio.CancelScope()
+        nursery.start_soon(_within, first, there, file)
+        await poll(lambda: there.health() == PASSING)
+        first.cancel()
+        await poll(lambda: there.health() == CRITICAL)
+        there.service.answers = False
+        asked = there.service.asked
+        nursery.start_soon(there.run, file)
+        await poll(lambda: there.service.asked > asked)
+        await _held(there.client)
+        # The controller looks at the lease when the metadata of a workload has changed.
+        await _add_metadata(there.client, {"rack": "r2"})
+        await there.engine.wait_idle()
+        assert there.health() == CRITICAL
+        there.service.answers = True
+
+
+@pytest.mark.wide
+async def test_registrar_that_loses_its_lease_registers_again_in_a_higher_term(tmp_path: Path) -> None:
+    async with world(tmp_path) as (there, nursery):
+        # Short, because a registrar notices when it renews its lease.
+        nursery.start_soon(there.run, write_file(tmp_path, there.service.port), 1.0)
+        await poll(lambda: there.health() == PASSING)
+        answer = await there.client.leases.acquire(marks.LEASES + NAME, NAME, 1.0)
+        assert answer.acquired
+        await poll(lambda: all(int(term) > answer.term for term in _terms(there)))
+        await poll(lambda: there.health() == PASSING)
+
+
+@pytest.mark.wide
+async def test_workload_and_check_that_the_file_no_longer_has_are_deleted(tmp_path: Path) -> None:
+    async with world(tmp_path) as (there, nursery):
+        first = trio.CancelScope()
+        nursery.start_soon(_within, first, there, write_file(tmp_path, there.service.port, name="web-0"))
+        await poll(lambda: there.health("web-0") == PASSING)
+        # A workload of another writer is left alone.
+        stored = there.cache.get(WORKLOAD, "web-0")
+        assert stored is not None
+        await there.client.apply(WORKLOAD.new("web-2", stored.data))
+        first.cancel()
+        nursery.start_soon(there.run, write_file(tmp_path, there.service.port))
+        await poll(lambda: there.health() == PASSING and there.health("web-0") is None)
+        assert there.health("web-2") == PASSING
+
+
+async def test_mark_stays_until_every_check_is_written_under_the_term_of_the_lease(tmp_path: Path) -> None:
+    """A registrar can be killed between the write of a workload and those of its checks."""
+    [registered] = definitions.load(write_file(tmp_path, 1))
+    metadata = {marks.REGISTRAR: NAME, marks.TERM: "1", marks.CHECKS: "1"}
+    with trio.fail_after(PATIENCE):
+        async with headway.open_engine("memory:", app) as engine:
+            client = engine.client
+            await client.create(WORKLOAD.new("web-1", registered.workload.data, metadata=metadata))
+            mark = await headway.until(client, HEALTH_STATUS, marks.gone_name("web-1"), lambda found: found is not None)
+            term = str((await client.leases.acquire(marks.LEASES + NAME, NAME, 60.0)).term)
+            workload = await _add_metadata(client, {marks.TERM: term})
+            await engine.wait_idle()
+            assert mark is not None
+            assert (await client.read(HEALTH_STATUS, mark.name)).uid == mark.uid
+            check = HealthStatus(type="http", status=Health.HEALTH_PASSING)
+            metadata = {marks.REGISTRAR: NAME, marks.TERM: term}
+            await client.create(HEALTH_STATUS.new("web-1-alive", check, owner=workload, metadata=metadata))
+            await headway.until_gone(client, HEALTH_STATUS, mark.name)
+
+
+async def _add_metadata(client: headway.Client, metadata: dict[str, str]) -> headway.Resource[Workload]:
+    """Add metadata to the stored workload, whose status a controller may be writing."""
+    stored = await client.read(WORKLOAD, "web-1")
+    return await client.apply(WORKLOAD.new("web-1", stored.data, metadata={**stored.metadata, **metadata}))
+
+
+async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark from before a restart keeps its time. The workload is deleted after the grace period of the new run."""
+    monkeypatch.setattr(registrars, "GRACE", 1_000.0)
+    store = f"sqlite:{tmp_path}/catalog.db"
+    file = write_file(tmp_path, 1, after="0.05s")
+    [registered] = definitions.load(file)
+    metadata = {marks.REGISTRAR: NAME, marks.DEREGISTER_AFTER: "3600"}
+    mark = marks.gone_name("web-1")
+    with trio.fail_after(PATIENCE):
+        async with headway.open_engine(store, app) as engine:
+            await engine.client.create(WORKLOAD.new("web-1", registered.workload.data, metadata=metadata))
+            await headway.until(engine.client, HEALTH_STATUS, mark, lambda found: found is not None)
+            first = await engine.client.read(HEALTH_STATUS, mark)
+        async with headway.open_engine(store, app) as engine:
+            changed = await headway.until(
+                engine.client, HEALTH_STATUS, mark, lambda found: found is not None and found.version != first.version
+            )
+            assert changed is not None
+            assert changed.metadata["gone-since"] == first.metadata["gone-since"]
+            assert changed.metadata["found-at"] > first.metadata["found-at"]
+            # It has been gone for longer than this now, but this run has not waited for long enough.
+            await _add_metadata(engine.client, {marks.DEREGISTER_AFTER: "0.001"})
+            await engine.wait_idle()
+            assert await engine.client.get(WORKLOAD, "web-1") is not None
+            monkeypatch.setattr(registrars, "GRACE", 0.0)
+            await _add_metadata(engine.client, {"rack": "r2"})
+            await headway.until_gone(engine.client, WORKLOAD, "web-1")
+
+
+async def _within(scope: trio.CancelScope, there: World, file: Path) -> None:
+    with scope:
+        await there.run(file)
+
+
+async def _held(client: headway.Client) -> None:
+    """Wait until the registrar has its lease."""
+    while not await client.leases.list(marks.LEASES):  # noqa: ASYNC110  # only calls tell
+        await trio.sleep(0.01)
+
+
+def _terms(there: World) -> set[str]:
+    return {each.metadata.get(marks.TERM, "") for each in there.cache.list(HEALTH_STATUS)}

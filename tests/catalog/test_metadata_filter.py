@@ -1,0 +1,114 @@
+"""WS-5: the filter of a selector, and W-24, the entries that a resource lacks."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from catalog.metadata_filter import DEEPEST, LONGEST, parse
+
+RED = {"color": "red", "env": "prod-1", "a.b": "dots"}
+
+TRUE = [
+    'metadata.color == "red"',
+    "metadata.color == red",
+    "metadata.color==red",
+    "metadata.color == `red`",
+    'metadata["a.b"] == dots',
+    'metadata["env"] matches "^prod"',
+    'metadata.env matches "[0-9]$"',
+    'metadata.env not matches "^test"',
+    "metadata.color != blue",
+    "metadata.env contains prod",
+    "metadata.env not contains test",
+    '"prod" in metadata.env',
+    '"test" not in metadata.env',
+    "color in metadata",
+    "canary not in metadata",
+    "metadata contains color",
+    "metadata not contains canary",
+    "metadata is not empty",
+    "not metadata is empty",
+    "metadata.color == blue or metadata.color == red",
+    "metadata.color == red and metadata.env != x",
+    "not (metadata.color == blue or metadata.env == x)",
+    "not not metadata.color == red",
+    "metadata.color == blue and metadata.color == blue or metadata.color == red",
+    r'metadata.color == "\u0072\x65d"',
+]
+
+
+@pytest.mark.parametrize("text", TRUE)
+def test_filter_that_holds(text: str) -> None:
+    assert parse(text)(RED)
+    assert not parse(f"not ({text})")(RED)
+
+
+def test_numbers_compare_as_texts() -> None:
+    assert parse("metadata.port == 80")({"port": "80"})
+    assert parse("metadata.load == -1.5")({"load": "-1.5"})
+    assert not parse("metadata.port == 80")({"port": "080"})
+
+
+@pytest.mark.parametrize("operator", ["== x", "contains x", 'matches "x"', 'matches "^$"', "== ``"])
+def test_absent_entry_satisfies_no_positive_operator(operator: str) -> None:
+    assert not parse(f"metadata.canary {operator}")(RED)
+    assert parse(f"not metadata.canary {operator}")(RED)
+
+
+@pytest.mark.parametrize("operator", ["!= x", "not contains x", 'not matches "x"'])
+def test_absent_entry_satisfies_each_negated_operator(operator: str) -> None:
+    assert parse(f"metadata.canary {operator}")(RED)
+
+
+def test_absent_entry_contains_nothing() -> None:
+    assert not parse("x in metadata.canary")(RED)
+    assert parse("x not in metadata.canary")(RED)
+
+
+def test_empty_metadata() -> None:
+    assert parse("metadata is empty")({})
+    assert not parse("metadata is not empty")({})
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "expected a value"),
+        ("service.color == red", "unknown field 'service.color' at character 0: a filter reads only metadata"),
+        ('"x" in service', "expected 'metadata'"),
+        ("metadata == red", "'==' reads one entry, not the whole of metadata"),
+        ('metadata matches "x"', "'matches' reads one entry"),
+        ("metadata.color is empty", "'is empty' reads the whole of metadata"),
+        ("metadata.color", "expected an operator"),
+        ("metadata.color ==", "expected a value"),
+        ("metadata.color == red blue", "expected 'and', 'or' or the end"),
+        ("metadata.color == red and", "expected a value"),
+        ("(metadata.color == red", r"expected '\)'"),
+        ("metadata[color] == red", "expected a quoted key"),
+        ("metadata.color = red", "unexpected '='"),
+        ('metadata.color == "red', "unexpected '\"'"),
+        ('metadata.color matches "("', "is not a pattern of RE2"),
+        (r'metadata.color == "\q"', "unknown escape"),
+        ('metadata.color matches "(?=x)"', "is not a pattern of RE2"),
+        (f"metadata.color == {'x' * LONGEST}", "has 4114 characters"),
+        ("(" * 1000, "nested more than"),
+        ("not " * 1000 + "metadata.color == red", "nested more than"),
+    ],
+)
+def test_text_that_is_no_filter(text: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        parse(text)
+
+
+def test_deepest_filter_is_parsed() -> None:
+    assert parse("(" * DEEPEST + "metadata.color == red" + ")" * DEEPEST)(RED)
+
+
+def test_hostile_pattern_costs_linear_time() -> None:
+    pattern = parse('metadata.text matches "(a*)*b"')
+    began = time.process_time()
+    assert not pattern({"text": "a" * 20_000})
+    # Python's own `re` needs longer than the universe exists.
+    assert time.process_time() - began < 10
