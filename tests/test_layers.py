@@ -32,6 +32,7 @@ PURE = [
     "base/_imported_later.py",
     "base/_joined.py",
     "base/_text.py",
+    "cache/_index_table.py",
     "cache/_indexes.py",
     "cache/_isolation.py",
     "cache/_projection.py",

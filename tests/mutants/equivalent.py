@@ -168,7 +168,7 @@ EQUIVALENT: dict[Equivalent, str] = {
         "return Index(type, name, lambda message: message.owner.uid if message.owner is not None else None, "
         "single=True, raw=False)",
     ): _SPEED,
-    Equivalent("cache/_indexes.py", "IndexTable._fail", "self._left_out.add(key)", "pass"): (
+    Equivalent("cache/_index_table.py", "IndexTable._fail", "self._left_out.add(key)", "pass"): (
         "The function raises for the resource again when it is removed, and a search of all values finds nothing."
     ),
 }

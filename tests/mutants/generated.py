@@ -49,6 +49,14 @@ MODULES = {
         "cache/test_type_store_positions.py",
         "stateful/test_type_store.py",
     ),
+    "cache/_index_table.py": (
+        "cache/test_indexes.py",
+        "cache/test_index_updates.py",
+        "cache/test_ready_indexes.py",
+        "cache/test_reader.py",
+        "cache/test_isolation.py",
+        "controller/test_functions_refused.py",
+    ),
     "cache/_indexes.py": (
         "cache/test_indexes.py",
         "cache/test_index_updates.py",

@@ -58,7 +58,7 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "an index skips an update within a generation",
-        "cache/_indexes.py",
+        "cache/_index_table.py",
         "        for key, old, new, _ in applied:\n",
         "        for key, old, new, _ in applied:\n"
         "            if old is not None and new is not None and old.generation == new.generation:\n"

@@ -7,9 +7,9 @@ This package does not decide what to do about a change. Start with `_type_store.
 from headway.cache._cache import Cache as Cache
 from headway.cache._cache import CacheOfTypes as CacheOfTypes
 from headway.cache._follower import Follower as Follower
+from headway.cache._index_table import IndexTable as IndexTable
+from headway.cache._index_table import OnFailure as OnFailure
 from headway.cache._indexes import Index as Index
-from headway.cache._indexes import IndexTable as IndexTable
-from headway.cache._indexes import OnFailure as OnFailure
 from headway.cache._indexes import by as by
 from headway.cache._indexes import by_bound_references as by_bound_references
 from headway.cache._indexes import by_many as by_many

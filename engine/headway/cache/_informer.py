@@ -14,7 +14,8 @@ from typing import Any
 import trio
 
 from headway.base import BoundedReport
-from headway.cache._indexes import Index, IndexTable, IsUndecodable, OnFailure
+from headway.cache._index_table import IndexTable, IsUndecodable, OnFailure
+from headway.cache._indexes import Index
 from headway.cache._isolation import Isolation
 from headway.cache._projection import UNDECODABLE, CachedType, Projection, range_of
 from headway.cache._type_store import Applied, TypeStore

@@ -25,7 +25,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from headway.cache._indexes import Index, IndexTable, Path, Table
+from headway.cache._index_table import IndexTable
+from headway.cache._indexes import Index, Path, Table
 from headway.cache._projection import CachedType
 from headway.cache._reader import CacheReader, Content, Query, R, not_a_type
 from headway.cache._reading import READING, LookingUp

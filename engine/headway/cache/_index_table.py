@@ -1,0 +1,225 @@
+"""The content of an index, which is updated together with the entries. No I/O.
+
+Rules:
+1. A table holds a key under exactly the values that its function returns for the current entry.
+2. If a function raises for a resource, that resource is left out of this index only. The entry and all other indexes
+   change. The key is listed in ``failed``, and reads of the index report that it is incomplete.
+3. If a function raises for a resource whose payload does not decode, the resource has no values in that index. It is
+   not listed as failed: no function could do better, and one such resource must not make every read fail.
+4. An index belongs to a run and is rebuilt with it; a definition holds no data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any
+
+from sortedcontainers import SortedList
+
+from headway.base import answer_problem
+from headway.cache._indexes import Index, Path
+from headway.cache._isolation import Isolation
+from headway.cache._type_store import Applied
+from headway.resource import Key, pb, redact_error
+
+_NO_ANSWERS = {CoroutineType, GeneratorType, AsyncGeneratorType}
+
+OnFailure = Callable[[str, Key, BaseException], None]
+IsUndecodable = Callable[[Key, pb.Resource], bool]
+
+
+class IndexTable:
+    """An implementation of `Table` for one index of one run.
+
+    Attributes:
+        failed: the keys that are cached but missing here, because the function raised.
+        is_undecodable: returns True for resources whose payload does not decode (rule 3).
+    """
+
+    def __init__(
+        self,
+        index: Index[Any, Any],
+        on_failure: OnFailure,
+        isolation: Isolation | None = None,
+        is_undecodable: IsUndecodable = lambda _, __: False,
+    ) -> None:
+        self.index = index
+        self.failed: set[Key] = set()
+        self.is_undecodable = is_undecodable
+        self._left_out: set[Key] = set()
+        self._single = index.single
+        self._extract = index.extract(isolation)
+        self._on_failure = on_failure
+        self._keys: dict[Hashable, set[Key]] = {}
+        # The texts, and the tuples of texts, among the values, in order. Invariant: an existing list holds exactly
+        # those of `_keys`. A list is created at the first lookup of a prefix, so other indexes don't pay for it.
+        self._ordered: dict[type, SortedList] = {}
+        # The number of values of each length, likewise for the lookups of parents. Few values differ in length.
+        self._lengths: dict[type, Counter[int]] = {}
+
+    def build(self, entries: Mapping[Key, pb.Resource]) -> None:
+        """Index all cached resources once."""
+        if not self._single:
+            for key, resource in entries.items():
+                self._add(key, resource)
+            return
+        extract, keys = self._extract, self._keys
+        for key, resource in entries.items():
+            try:
+                value = extract(resource)
+                if value is not None:
+                    held = keys.get(value)
+                    if held is None:
+                        _check_value(value)
+                        keys[value] = {key}
+                    else:
+                        held.add(key)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  # a user's function may raise anything, or give a list
+                self._fail(key, resource, error)
+
+    def apply(self, applied: Iterable[Applied]) -> None:
+        """Apply changes that the store has applied."""
+        raw = self.index.raw
+        for key, old, new, _ in applied:
+            if raw and old is not None and new is not None and _differ_in_status(old, new):
+                continue
+            if old is not None:
+                self._discard(key, old)
+            if new is not None:
+                self._add(key, new)
+
+    def keys(self, value: Hashable) -> Collection[Key]:
+        """Return the keys under a value, in no particular order."""
+        return self._keys.get(value, ())
+
+    def starting(self, prefix: Path) -> Iterator[tuple[Any, Collection[Key]]]:
+        """Yield the values with this prefix. The first call ever sorts the values; later they are kept in order."""
+        wanted = str if isinstance(prefix, str) else tuple
+        ordered = self._ordered.get(wanted)
+        if ordered is None:
+            ordered = self._ordered[wanted] = SortedList(each for each in self._keys if _path_class(each) is wanted)
+        for value in ordered.irange(prefix):
+            if value[: len(prefix)] != prefix:
+                return
+            yield value, self._keys[value]
+
+    def parents(self, value: Path) -> Iterator[Collection[Key]]:
+        """Yield the keys of each prefix. The first call ever counts the lengths of values; later they are kept."""
+        wanted = str if isinstance(value, str) else tuple
+        lengths = self._lengths.get(wanted)
+        if lengths is None:
+            lengths = self._lengths[wanted] = Counter(
+                len(each) for each in self._keys if isinstance(each, str | tuple) and _path_class(each) is wanted
+            )
+        for length in sorted(lengths):
+            if length > len(value):
+                return
+            keys = self._keys.get(value[:length])
+            if keys is not None:
+                yield keys
+
+    def values(self) -> Iterable[Hashable]:
+        """Return every value that a resource has."""
+        return self._keys.keys()
+
+    def _values(self, resource: pb.Resource) -> Iterable[Hashable]:
+        if self._single:
+            value = self._extract(resource)
+            return () if value is None else (value,)
+        given = self._extract(resource)
+        if type(given) is CoroutineType:
+            _check_value(given)
+        if given is None:
+            raise TypeError("it returned None: return a list of values, which is empty for a resource without any")
+        values: Iterable[Hashable] = set(given)
+        return values
+
+    def _add(self, key: Key, resource: pb.Resource) -> None:
+        try:
+            for value in self._values(resource):
+                held = self._keys.get(value)
+                if held is None:
+                    _check_value(value)
+                    self._keys[value] = {key}
+                    if self._ordered and (ordered := self._ordered.get(_path_class(value))) is not None:
+                        ordered.add(value)
+                    if self._lengths:
+                        self._count_length(value, 1)
+                else:
+                    held.add(key)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # see above
+            # Nothing was added before it raised: `_values` is complete, and each of its values is hashable.
+            self._fail(key, resource, error)
+
+    def _discard(self, key: Key, resource: pb.Resource) -> None:
+        if key in self.failed or key in self._left_out:
+            self.failed.discard(key)
+            self._left_out.discard(key)
+            return
+        try:
+            for value in self._values(resource):
+                keys = self._keys[value]
+                keys.remove(key)
+                if not keys:
+                    self._drop(value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  # see above
+            # The function returned a different result than before, which it must not do. Search every value.
+            self._sweep(key)
+
+    def _drop(self, value: Hashable) -> None:
+        del self._keys[value]
+        if self._ordered and (ordered := self._ordered.get(_path_class(value))) is not None:
+            ordered.remove(value)
+        if self._lengths:
+            self._count_length(value, -1)
+
+    def _count_length(self, value: Hashable, change: int) -> None:
+        lengths = self._lengths.get(_path_class(value))
+        if lengths is not None and isinstance(value, str | tuple):
+            lengths[len(value)] += change
+            if not lengths[len(value)]:
+                del lengths[len(value)]
+
+    def _sweep(self, key: Key) -> None:
+        for value in [value for value, keys in self._keys.items() if key in keys]:
+            self._keys[value].discard(key)
+            if not self._keys[value]:
+                self._drop(value)
+
+    def _fail(self, key: Key, resource: pb.Resource, error: BaseException) -> None:
+        if self.is_undecodable(key, resource):
+            self._left_out.add(key)
+            return
+        self.failed.add(key)
+        if (view := getattr(self.index.type, "view", None)) is not None:
+            redact_error(error, [view(resource)])
+        self._on_failure(self.index.name, key, error)
+
+
+def _differ_in_status(old: pb.Resource, new: pb.Resource) -> bool:
+    """Return True if two states share their metadata and owner, so that no index of one of these has changed.
+
+    A write of a status in the same process makes such states. Over a network, each state has its own parts.
+    """
+    return old.metadata is new.metadata and old.owner is new.owner
+
+
+def _check_value(value: object) -> None:
+    """Raise TypeError for a coroutine or a generator. It is hashable, but no lookup would ever find it."""
+    if type(value) in _NO_ANSWERS:
+        raise TypeError(answer_problem(value))
+
+
+def _path_class(value: object) -> type:
+    """Return `str`, `tuple` for a tuple of texts, and `object` for a value without a common order."""
+    if isinstance(value, str):
+        return str
+    return tuple if isinstance(value, tuple) and all(isinstance(each, str) for each in value) else object
