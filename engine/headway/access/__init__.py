@@ -20,6 +20,7 @@ Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 
 from typing import TYPE_CHECKING
 
+from headway.access._audit import Audit as Audit
 from headway.access._authorizer import LEASE as LEASE
 from headway.access._authorizer import TOPIC as TOPIC
 from headway.access._authorizer import Authorizer as Authorizer
@@ -27,7 +28,6 @@ from headway.access._authorizer import Identity as Identity
 from headway.access._content import ANONYMOUS as ANONYMOUS
 from headway.access._content import Access as Access
 from headway.access._guard import CHANGED as CHANGED
-from headway.access._guard import Audit as Audit
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
 from headway.access._limiter import Refused as Refused

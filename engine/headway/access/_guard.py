@@ -1,107 +1,26 @@
-"""A guard for network services: it serves each request with the permissions of its caller, and reports denied calls."""
+"""A guard for network services: it serves each request with the permissions and within the limits of its caller."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway.access._authorizer import LEASE, TOPIC, Authorizer, Denial, Identity
+from headway.access._audit import Audit, host_of
+from headway.access._authorizer import LEASE, TOPIC, Authorizer, Identity
 from headway.access._counted import category_of, tenancy_of
 from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
-from headway.base import BoundedReport
 from headway.errors import PermissionDenied
-from headway.events import AuthenticationFailed, CallDenied, CallLimited, LoginRefused, Report, ignore
+from headway.events import ignore
 from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName
-from headway.rpc import peer_of
 from headway.service import Decision, authorizer_failed, limited
-
-UNKNOWN = "unknown"
-"""The name of a caller whose token does not exist."""
-
-# The maximum length of the description of a call: it contains the caller's own text.
-_LONGEST = 200
-
-
-class Audit:
-    """Reports failed authentications and denied calls, at a bounded rate.
-
-    Calls with a valid token have a bound of their own. Other callers can't suppress reports about them.
-    """
-
-    def __init__(self, report: Report) -> None:
-        self._strangers = BoundedReport(report)
-        self._known = BoundedReport(report)
-
-    def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
-        """Report a call whose token is not valid."""
-        refusal = authorizer.refusal(stream.metadata)
-        caller, why = refusal.caller or UNKNOWN, refusal.why
-        # A token's name is public, so a caller without a valid token can cause this under any name.
-        self._strangers(AuthenticationFailed, caller=caller, why=why, path=path, peer=_peer(stream))
-        if reason := refusal.reason:
-            # There are few issuers and few reasons, so each is counted for itself.
-            issuer = refusal.issuer
-            self._strangers(LoginRefused, of=(issuer, reason), issuer=issuer, reason=reason)
-
-    def denied(self, identity: Identity, path: str, stream: Any) -> None:
-        """Report a call that no rule of its caller allows."""
-        what = "" if identity.denied is None else _printable(identity.denied)
-        bounded = self._strangers if identity.token is None else self._known
-        bounded(CallDenied, caller=identity.name, what=what, path=path, peer=_peer(stream))
-
-    def limited(self, exceeded: Exceeded, call: Counted, identity: Identity, path: str, stream: Any) -> None:
-        """Report a call that a limit refuses."""
-        name = exceeded.limit.name
-        bounded = self._strangers if identity.token is None else self._known
-        bounded(
-            CallLimited,
-            of=(name, call.category),
-            limit=name,
-            category=call.category,
-            caller=identity.name,
-            path=path,
-            peer=_peer(stream),
-            seconds=exceeded.seconds,
-        )
-
-    async def report_rest(self) -> NoReturn:
-        """Report the events that a burst left unreported, until canceled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._strangers.report_rest)
-            await self._known.report_rest()
-
-
-def _printable(denied: Denial) -> str:
-    where = "/".join(unit for unit in (denied.partition, denied.namespace) if unit)
-    text = f"{denied.verb} of {denied.type}{f' in {where}' if where else ''}"[:_LONGEST]
-    return text if text.isprintable() else ascii(text)
-
-
-def _host(stream: Any) -> str:
-    """Return the host or network that a call came from; empty for a Unix socket and for in-process calls."""
-    peer = getattr(stream, "peer", None)
-    return "" if peer is None else peer_of(peer.addr())
-
-
-def _peer(stream: Any) -> str:
-    """Return the address that a call came from; empty for in-process calls."""
-    peer = getattr(stream, "peer", None)
-    if peer is None:
-        return ""
-    address = peer.addr()
-    if isinstance(address, tuple) and len(address) > 1:
-        host, port = address[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return "unix socket"
-
 
 # A service checks only that the caller may write or list. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -318,7 +237,7 @@ class Guarded:
         if not limiter or category is None:
             return None
         anonymous = identity.token is None
-        call = Counted(category, _host(stream) if anonymous else identity.account, anonymous, identity.policies)
+        call = Counted(category, host_of(stream) if anonymous else identity.account, anonymous, identity.policies)
 
         def refuse(exceeded: Exceeded | None) -> None:
             if exceeded is not None:
