@@ -22,6 +22,7 @@ from benchmarks import (
     etcd_prime,
     fanout,
     flat,
+    governor,
     handles,
     http,
     importing,
@@ -50,7 +51,7 @@ SCENARIOS = {
     for each in (
         *(prime, reconcile, journal, trickle, noop, controllers, flat),
         *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, handles, etcd_fanout, wire, subscribe),
-        *(peering, page),
+        *(peering, page, governor),
         *(memory, etcd_memory, share, projection, importing),
     )
 } | {each.name: each for each in (*scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS)}

@@ -45,6 +45,7 @@ PRINTS = {
     "adds 1; delete some, or raise the quota\nred resources 1 1 1\nred 0 1\n",
     "docs/guides/tracing.md": "headway.commit \nheadway.write core\nsignup \nheadway.deliver core\n"
     "headway.map core\nheadway.wait core\nheadway.commit \nheadway.write ada\nheadway.reconcile core\n",
+    "docs/guides/limits.md": "True True\nNone\nTrue\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/http.md": "True\n",
     "docs/guides/page.md": "True\n",

@@ -1,7 +1,7 @@
-"""Every fact of Consul's streams for programs has a test that is named after it, or a decision that says otherwise.
+"""Every fact of Consul's streams and limits has a test that is named after it, or a decision that says otherwise.
 
 The facts are about its event publisher (M), `agent/cache` (O), its materialized views (P), its subscribe service (Q)
-and its peer streams (R). A fact M-1 has tests named ``test_m1_…``.
+and its peer streams (R), and about the limits of its servers (H-13, N-7). A fact M-1 has tests named ``test_m1_…``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ class Otherwise(NamedTuple):
 
 
 FACTS: dict[str, tuple[str, *tuple[Otherwise, ...]]] = {
+    "H-13": (
+        "the methods of resources are reads or writes of the rate limits",
+        Otherwise("limits.md", "In Consul, WatchList is a read of its rate limiter (H-13)"),
+    ),
     "M-1": (
         "wrong topics are refused: unknown ones, duplicates, and everything without a wildcard",
         Otherwise("subscribe.md", "publishing to the wildcard subject panics (M-1)"),
@@ -55,6 +59,10 @@ FACTS: dict[str, tuple[str, *tuple[Otherwise, ...]]] = {
     "M-9": (
         "what a snapshot contains does not follow it again",
         Otherwise("subscribe.md", "compared only as far as it is buffered when the subscription begins (M-9)"),
+    ),
+    "N-7": (
+        "requests are limited by rate",
+        Otherwise("limits.md", "2,048 streams, 50 MB and a ping in 15 seconds for each connection (N-7)"),
     ),
     "O-1": ("what cannot work is an error at once",),
     "O-2": ("the first value comes at once, then only changes",),

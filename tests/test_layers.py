@@ -21,9 +21,13 @@ MOST_LINES = 400
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_gen" not in path.relative_to(PACKAGE).parts)
 
 PURE = [
+    "access/_counted.py",
+    "access/_limiter.py",
+    "access/_limits.py",
     "access/_policy.py",
     "access/_tokens.py",
     "base/_arguments.py",
+    "base/_buckets.py",
     "base/_declarations.py",
     "base/_imported_later.py",
     "base/_joined.py",
@@ -42,6 +46,7 @@ PURE = [
     "controller/_layers.py",
     "controller/_placed.py",
     "controller/_svg.py",
+    "controller/_write_limit.py",
     "documents/_nodes.py",
     "errors.py",
     "events/*.py",

@@ -60,6 +60,7 @@ from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
 from headway.controller import App as App
 from headway.controller import Graph as Graph
+from headway.controller import WriteLimit as WriteLimit
 from headway.controller import graph as graph
 from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine

@@ -230,6 +230,23 @@ class Unavailable(RemoteError):
     """The call failed before it could have any effect."""
 
 
+class RateLimited(Unavailable):
+    """A limit of the server has refused the call, and it would still do so at the call's timeout. It had no effect.
+
+    A client of Headway waits and repeats a refused call by itself, for as long as the call may take.
+
+    Attributes:
+        retry_after: the seconds after which the server would accept the call.
+    """
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message, retry_after)
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class OutcomeUnknown(RemoteError):
     """A write may or may not have been stored. A controller's run resolves this before it reconciles again."""
 

@@ -168,7 +168,7 @@ def test_all_errors_are_reported_in_the_order_of_the_text() -> None:
     [
         ("", "the file is empty: to deny everything, write {}"),
         ("# later\n", "the file is empty"),
-        ("- 1", "expected a mapping with any of policies, tokens, issuers; got a sequence"),
+        ("- 1", "expected a mapping with any of policies, tokens, issuers, limits; got a sequence"),
         ("policies: [", "expected a value"),
         ("{}\n---\n{}", "a document was already given at line 1, column 1: keep one of them"),
         ("\x07", "the character U+0007 is not allowed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,10 +12,11 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+import headway
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import ResourceId, SnapshotChunk, TypeName, pb, resource_key
-from headway.rpc import Services, open_channel, open_server
+from headway.rpc import Services, open_channel, open_server, timeout_of
 from headway.service import WATCH_LIST, Decision, ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import MemoryBackend, Put
 from tests.helpers.declared import NOTE, NOTE_V2, a_note, an_id, registry
@@ -170,3 +172,12 @@ async def test_list_whose_stream_ends_early_is_an_error() -> None:
     channel.ends = True
     with pytest.raises(Unavailable, match="ended before the whole list had arrived"):
         await Client(channel, registry()).list(NOTE)
+
+
+async def test_list_of_a_connected_client_does_not_wait_for_ever_either() -> None:
+    """The timeout is that of the connection, through whatever wraps it."""
+    app = headway.App("empty")
+    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+        async with headway.connect(engine.addresses, app, timeout=7.0) as client:
+            assert timeout_of(client._channel) == 7.0
+        assert timeout_of(engine.client._channel) == math.inf

@@ -18,7 +18,7 @@ from headway.client import Acknowledged, Client, LeaseClient, client_error
 from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, UnknownTerm
 from headway.protobuf import encode
 from headway.resource import AnyMessage, Key, Position, Resource, ResourceId, ResourceType, pb
-from headway.rpc import Metadata
+from headway.rpc import Limited, Metadata
 from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
@@ -72,6 +72,8 @@ class Failing:
 
 class Heard:
     """An implementation of `Writes` that records its calls."""
+
+    governor: Any = None
 
     def __init__(self, fence: pb.Fence | None = None, store_id: str = "") -> None:
         self.fence = fence
@@ -132,6 +134,34 @@ async def test_every_status_maps_to_a_typed_error(way: str, status: Status) -> N
         assert type(caught.value) is Unavailable
     assert heard.unknowns == ([caught.value] if type(caught.value) is OutcomeUnknown else [])
     assert heard.acknowledgements == []
+
+
+@pytest.mark.parametrize("way", WRITES)
+async def test_write_that_a_limit_refuses_is_certainly_not_stored(way: str) -> None:
+    """No key of its controller is held back for it."""
+    heard = Heard()
+    client = Client(Failing(Limited("too many calls", 7.0)), registry(), heard)
+    with pytest.raises(errors.RateLimited, match="too many calls") as caught:
+        await WRITES[way](client)
+    assert caught.value.retry_after == 7.0
+    assert heard.unknowns == []
+
+
+async def test_write_that_has_waited_for_its_turn_carries_the_fence_of_that_moment() -> None:
+    """The fence may be raised during the wait. With the earlier one, the write would be refused."""
+    heard = Heard(pb.Fence(controller="staff/teams", term=1), "before")
+
+    class Turns:
+        async def wait(self) -> None:
+            heard.fence, heard.store_id = pb.Fence(controller="staff/teams", term=1, number=2), "after"
+
+    heard.governor = Turns()
+    channel = Failing(GRPCError(Status.NOT_FOUND, "why"))
+    client = Client(channel, registry(), heard)
+    for way in WRITES.values():
+        with pytest.raises(errors.NotFound):
+            await way(client)
+    assert {(each.fence.number, each.store_id) for each in channel.requests} == {(2, "after")}
 
 
 @pytest.mark.parametrize("way", ["list", "read", "get", "watch"])

@@ -14,6 +14,7 @@ class CountedWrites:
 
     fence: pb.Fence | None = None
     store_id = ""
+    governor = None
 
     def __init__(self) -> None:
         self.unknowns = 0

@@ -10,7 +10,7 @@ import trio
 from starlette.responses import Response
 
 import headway
-from headway.access import Access, Authorizer, Rule
+from headway.access import Access, Authorizer, Limit, Policy, Rule, new_token
 from headway.errors import DeclarationError
 from headway.http import Endpoint, Exchange, Offered, RequestLimits, Shares
 from headway.resource import Registry
@@ -265,3 +265,24 @@ async def test_token_that_is_revoked_between_two_checks_is_refused() -> None:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         answer = await http.put("/", content=b"{}", headers=bearing(tokens["all"]))
     assert (answer.status_code, answer.json()["code"], failures) == (401, "UNAUTHENTICATED", [])
+
+
+async def test_n7_limited_request_is_429_with_the_time_after_which_to_repeat_it() -> None:
+    """Nothing is done, whatever the request: a write or the opening of a watch."""
+    limit = Limit(name="some", categories=["write", "watch"], per=["caller"], per_second=0.01, burst=1)
+    text, token = new_token(["all"])
+    access = Authorizer(Access([Policy("all", [ALL_TEAMS])], [token], limits=[limit]))
+    async with serving(access) as api:
+        first = await api.http.put(CORE, json={"data": {"note": "a"}}, headers=bearing(text))
+        assert first.status_code in (200, 201)
+        for refused in (
+            await api.http.put(CORE, json={"data": {"note": "b"}}, headers=bearing(text)),
+            await api.http.delete(CORE, headers=bearing(text)),
+            await api.http.get(f"{TEAMS}?watch=true", headers=bearing(text)),
+        ):
+            assert refused.status_code == 429
+            assert 90 <= int(refused.headers["retry-after"]) <= 100
+            body = refused.json()
+            assert (body["code"], body["reason"]) == ("RESOURCE_EXHAUSTED", "LIMITED")
+            assert "limit some allows 0.01 write/watch calls a second" in body["message"]
+        assert (await api.http.get(CORE, headers=bearing(text))).json()["data"]["note"] == "a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.limits import LIMIT_MUTANTS
 from tests.mutants.logins import LOGIN_MUTANTS
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.needs import NEED_MUTANTS
@@ -315,6 +316,7 @@ MUTANTS = (
     *NEED_MUTANTS,
     *LOGIN_MUTANTS,
     *PAUSE_MUTANTS,
+    *LIMIT_MUTANTS,
     *QUOTA_MUTANTS,
     *SIMULATED_PEER_MUTANTS,
     *WHY_MUTANTS,

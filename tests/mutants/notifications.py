@@ -358,8 +358,8 @@ NOTIFICATION_MUTANTS = (
     Mutant(
         "P-6: the delay between streams does not grow",
         "cache/_follower.py",
-        "await trio.sleep(retry_delay(self._failures))",
-        "await trio.sleep(retry_delay(0))",
+        "max(retry_delay(self._failures), self._limited)",
+        "max(retry_delay(0), self._limited)",
         _STREAMS,
         "test_p6",
     ),

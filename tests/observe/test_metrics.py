@@ -19,7 +19,7 @@ from headway.observe import Metrics, log_report, reports
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.queue import QueueStatistics
 from headway.resource import ResourceId, TypeName
-from headway.run import TypeStatus
+from headway.run import Governed, TypeStatus
 from headway.testing import Fault
 from tests.helpers.rig import Rig
 
@@ -124,7 +124,8 @@ async def test_guide_lists_every_metric(autojump_clock: MockClock) -> None:
     """It names each metric with each of its labels, and no metric that does not exist."""
     rig = Measured(autojump_clock)
     async with rig.open() as engine:
-        rig.metrics.watch(lambda: [replace(status, shards=()) for status in engine.status()])
+        governed = Governed(headway.WriteLimit(10))
+        rig.metrics.watch(lambda: [replace(status, shards=(), governed=governed) for status in engine.status()])
         await rig.wait_idle()
         ours, others = {}, set()
         for family in rig.metrics.collect():
@@ -213,7 +214,7 @@ def test_table_of_the_guide_names_existing_metrics_and_events() -> None:
     fields_there = {each.name for kind in (ControllerStatus, TypeStatus) for each in fields(kind)}
     table = GUIDE.split("## Where to look")[1].split("## Health")[0]
     rows = re.findall(r"^\| (?!subject \||---)(.*?) \| (.*?) \| (.*?) \|(.*)\|$", table, re.MULTILINE)
-    assert len(rows) == 21
+    assert len(rows) == 22
     for what, named, lines, status in rows:
         assert set(re.findall(r"`(\w+)`", named)) <= there, what
         assert set(re.findall(r"`(\w+)`", status)) <= fields_there, what
@@ -330,7 +331,8 @@ async def test_restart_is_counted_by_the_cause_that_ended_the_run(autojump_clock
 def test_every_event_is_counted() -> None:
     """An event without a metric was forgotten here."""
     modules = ("headway.events._engine", "headway.events._server")
-    told = {events.Reconciled, events.Primed, events.Priming}
+    # The status of a controller counts the writes that have waited.
+    told = {events.Reconciled, events.Primed, events.Priming, events.WritesHeld}
     there = {each for each in vars(events).values() if isinstance(each, type) and each.__module__ in modules}
     assert there == told | _LABELS.keys()
     assert {name for name, _ in _LABELS.values()} | {"reconcile", "reconcile_timeouts"} == _COUNTERS.keys()

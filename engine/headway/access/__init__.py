@@ -15,10 +15,12 @@ randomness.
 
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together. A login goes through `_jwt_text.py`,
 `_login.py` and `_logins.py`, and `_key_keeper.py` is the task that keeps the keys.
+`_limits.py` declares limits on how often callers may call, and `_limiter.py` keeps them.
 """
 
 from typing import TYPE_CHECKING
 
+from headway.access._audit import Audit as Audit
 from headway.access._authorizer import LEASE as LEASE
 from headway.access._authorizer import TOPIC as TOPIC
 from headway.access._authorizer import Authorizer as Authorizer
@@ -26,9 +28,10 @@ from headway.access._authorizer import Identity as Identity
 from headway.access._content import ANONYMOUS as ANONYMOUS
 from headway.access._content import Access as Access
 from headway.access._guard import CHANGED as CHANGED
-from headway.access._guard import Audit as Audit
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
+from headway.access._limiter import Refused as Refused
+from headway.access._limits import Limit as Limit
 from headway.access._login import Login as Login
 from headway.access._policy import GROUPS as GROUPS
 from headway.access._policy import VERBS as VERBS

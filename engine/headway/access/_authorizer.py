@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from headway.access._content import ANONYMOUS, Access, differing, first_names
 from headway.access._jwt_text import JwtRefused, looks_like_jwt
+from headway.access._limiter import Limiter
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED, Token
@@ -75,21 +76,24 @@ class Authorizer:
 
         self.logins = Logins(access.issuers, access.keys)
         """The logins that are accepted, with the keys of their issuers."""
+        self.limiter = Limiter(access.limits.values())
+        """The limits on calls, which `replace` changes too."""
         self._followed: dict[object, tuple[Identity, Callable[[], None]]] = {}
         self._reports: dict[object, Report] = {}
 
     def replace(self, access: Access) -> None:
-        """Apply new policies, tokens and issuers.
+        """Apply new policies, tokens, issuers and limits.
 
         Identities end unless their token or login is still valid and has the same policies.
         """
         before, self._access = self._access, access
         self.logins.replace(access.issuers, access.keys)
+        self.limiter.replace(access.limits.values())
         count = self.end_outdated()
-        policies, callers = differing(before, access)
-        if policies or callers:
+        policies, callers, limits = map(first_names, differing(before, access))
+        if policies or callers or limits:
             for report in list(self._reports.values()):
-                report(AccessChanged(first_names(policies), first_names(callers), count))
+                report(AccessChanged(policies, callers, count, limits))
 
     def end_outdated(self) -> int:
         """End the streams whose identity has ended, and return their number."""
@@ -222,6 +226,11 @@ class Identity:
     def account(self) -> str:
         """The public name of the token, or of the subject of a login. It is unique; empty without one."""
         return "" if self.token is None else self.token.accessor
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The names of the policies that the caller has."""
+        return tuple(policy.name for policy in self._rights.policies)
 
     def rights_digest(self) -> str:
         """Return a digest of the policies. It is the same in all processes that apply the same ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headway.access._limits import Limit
 from headway.access._login import Login
 from headway.access._policy import Policy, Rights
 from headway.access._tokens import Token, TokenSet
@@ -34,6 +35,7 @@ class Access:
         tokens: the tokens.
         issuers: the issuers of logins.
         keys: the keys of issuers, by name, that are known from the beginning, such as from a ``jwks_file``.
+        limits: the limits on how often callers may call.
 
     Raises:
         InvalidArgument: two policies or two issuers have the same name, or two issuers the same claim ``iss``, or a
@@ -41,7 +43,7 @@ class Access:
         DeclarationError: there are issuers, and the library for them is not installed.
     """
 
-    __slots__ = ("_rights", "issuers", "keys", "policies", "tokens")
+    __slots__ = ("_rights", "issuers", "keys", "limits", "policies", "tokens")
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Access:
         tokens: Iterable[Token] = (),
         issuers: Iterable[Issuer] = (),
         keys: Mapping[str, Keys] | None = None,
+        limits: Iterable[Limit] = (),
     ) -> None:
         self.policies: dict[str, Policy] = {}
         for policy in policies:
@@ -67,6 +70,14 @@ class Access:
             for name in (name for binding in issuer.bindings for name in binding.policies):
                 if problem := policy_problem(name, self.policies):
                     raise InvalidArgument(f"issuer {issuer.name}: {problem}")
+
+        self.limits: dict[str, Limit] = {}
+        for limit in limits:
+            if self.limits.setdefault(limit.name, limit) is not limit:
+                raise InvalidArgument(f"limits: duplicate name {limit.name!r}; keep one of the two, or rename one")
+            for name in limit.policies or ():
+                if problem := policy_problem(name, self.policies):
+                    raise InvalidArgument(f"limit {limit.name}: {problem}")
 
     def rights(self, token: Token | Login | None) -> Rights:
         """Return the rights of one of the tokens, of a login, or of anonymous callers for None."""
@@ -103,8 +114,10 @@ def by_name(issuers: Iterable[Issuer]) -> dict[str, Issuer]:
     return found
 
 
-def differing(before: Access, after: Access) -> tuple[list[str], list[str]]:
-    """Return the names of the policies that differ, and of the callers whose tokens or policies differ."""
+def differing(before: Access, after: Access) -> tuple[list[str], list[str], list[str]]:
+    """Return the names of the policies that differ, of the callers whose tokens or policies differ, and of the limits
+    that differ.
+    """
     names = before.policies.keys() | after.policies.keys()
     policies = {name for name in names if before.policies.get(name) != after.policies.get(name)}
     tokens = {token.accessor: token for access in (before, after) for token in access.tokens}
@@ -120,7 +133,9 @@ def differing(before: Access, after: Access) -> tuple[list[str], list[str]]:
         if before.issuers.get(name) != after.issuers.get(name)
         or any(not policies.isdisjoint(binding.policies) for binding in issuer.bindings)
     ]
-    return sorted(policies), [*([ANONYMOUS] if ANONYMOUS in policies else []), *sorted(callers)]
+    names = before.limits.keys() | after.limits.keys()
+    limits = {name for name in names if before.limits.get(name) != after.limits.get(name)}
+    return sorted(policies), [*([ANONYMOUS] if ANONYMOUS in policies else []), *sorted(callers)], sorted(limits)
 
 
 def first_names(names: Sequence[str]) -> tuple[str, ...]:

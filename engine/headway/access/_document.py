@@ -1,4 +1,6 @@
-"""The format of an access file: policies with rules, tokens and issuers bound to policies; and a token as an entry."""
+"""The format of an access file: policies with rules, tokens and issuers bound to policies, and limits on calls; and a
+token as an entry.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from typing import Any, cast
 from headway.access._content import Access, policy_problem
 from headway.access._issuers import BINDING_CHECKS, ISSUER_CHECKS, Binding, Issuer, Value
 from headway.access._jwks import Keys
+from headway.access._limits import LIMIT_CHECKS, Limit
 from headway.access._policy import POLICY_CHECKS, RULE_CHECKS, Check, Policy, Rule
 from headway.access._tokens import TOKEN_CHECKS, Token, redacted
 from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, below, parse
@@ -24,8 +27,10 @@ _BOOLEANS = {"true": True, "false": False}
 _TIME = "2026-01-01T00:00:00Z"
 _RULE_NEEDS = ("verbs", "type", "partition", "namespace")
 _TOKEN_NEEDS = ("accessor", "hash", "policies")
+_LIMIT_NEEDS = ("name", "categories", "per", "per_second", "burst")
+_WHOLE = re.compile(r"-?[0-9]{1,12}\Z")
+_NUMBER = re.compile(r"-?[0-9]{1,12}\.[0-9]{1,12}\Z")
 _ISSUER_NEEDS = ("name", "issuer", "audiences", "bindings")
-_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?\Z")
 
 _SHAPES = {Scalar: "scalar", Sequence: "sequence", Mapping: "mapping"}
 
@@ -37,7 +42,7 @@ in a file. It raises InvalidArgument for a file that cannot be used, with the na
 
 
 def read_access(text: str, *, source: str = "<text>", keys_in: KeysIn | None = None) -> Access:
-    """Return the policies, tokens and issuers of a YAML text. Raises ManifestError with all problems, in order.
+    """Return the policies, tokens, issuers and limits of a YAML text. Raises ManifestError with all problems, in order.
 
     Without ``keys_in``, the files of issuers are not read.
     """
@@ -53,7 +58,9 @@ def read_access(text: str, *, source: str = "<text>", keys_in: KeysIn | None = N
     for other in documents[1:]:
         problems.add(other.place, "", f"a document was already given at {documents[0].place}: keep one of them")
     problems.raise_if_any()
-    return Access(reader.policies.values(), reader.tokens.values(), reader.issuers.values(), reader.keys)
+    return Access(
+        reader.policies.values(), reader.tokens.values(), reader.issuers.values(), reader.keys, reader.limits.values()
+    )
 
 
 def entry(token: Token) -> str:
@@ -80,11 +87,13 @@ class _Reader:
         self.tokens: dict[str, Token] = {}
         self.issuers: dict[str, Issuer] = {}
         self.keys: dict[str, Keys] = {}
+        self.limits: dict[str, Limit] = {}
 
     def read(self, root: Node) -> None:
-        """Read the policies first, wherever they are in the file, because tokens and bindings refer to them."""
-        fields = self._mapping(root, "", ("policies", "tokens", "issuers"))
-        for name, read in (("policies", self._policy), ("tokens", self._token), ("issuers", self._issuer)):
+        """Read the policies first, wherever they are in the file, because tokens, bindings and limits refer to them."""
+        fields = self._mapping(root, "", ("policies", "tokens", "issuers", "limits"))
+        readers = (self._policy, self._token, self._issuer, self._limit)
+        for name, read in zip(("policies", "tokens", "issuers", "limits"), readers, strict=True):
             if name in fields:
                 for item, where in self._items(fields[name], name):
                     read(item, where)
@@ -113,6 +122,14 @@ class _Reader:
         token = Token(**values)
         if self.tokens.setdefault(token.accessor, token) is not token:
             self._problems.add(node.place, path, f"duplicate token {token.accessor!r}: make a new one, or keep one")
+
+    def _limit(self, node: Node, path: str) -> None:
+        values = self._values(node, path, LIMIT_CHECKS, _LIMIT_NEEDS)
+        if values is None:
+            return
+        limit = Limit(**values)
+        if self.limits.setdefault(limit.name, limit) is not limit:
+            self._problems.add(node.place, path, f"duplicate limit {limit.name!r}: keep one of the two, or rename one")
 
     def _issuer(self, node: Node, path: str) -> None:
         before = len(self._problems)
@@ -173,15 +190,6 @@ class _Reader:
         self._problems.add(node.place, path, f"the value {right}; got {shown}")
         return None
 
-    def _number(self, node: Node, path: str, check: Check) -> float | None:
-        text = self._scalar(node, path)
-        if text is None:
-            return None
-        value = float(text) if _NUMBER.match(text) else None
-        for problem in check(text if value is None else value):
-            self._problems.add(node.place, path, problem)
-        return value
-
     def _values(
         self, node: Node, path: str, checks: Known[str, Check], required: Collection[str]
     ) -> dict[str, Any] | None:
@@ -235,6 +243,26 @@ class _Reader:
             )
         return seconds
 
+    def _number(self, node: Node, path: str, check: Check) -> float | None:
+        text = self._scalar(node, path)
+        if text is None:
+            return None
+        value = float(text) if _SECONDS.match(text) else None
+        for problem in check(text if value is None else value):
+            self._problems.add(node.place, path, problem)
+        return value
+
+    def _count(self, node: Node, path: str, check: Check) -> float | None:
+        text = self._scalar(node, path)
+        if text is None:
+            return None
+        # What is not a number stays a text, and the check refuses that.
+        value: Any = int(text) if _WHOLE.match(text) else float(text) if _NUMBER.match(text) else text
+        problems = list(check(value))
+        for problem in problems:
+            self._problems.add(node.place, path, problem)
+        return None if problems else value
+
     def _boolean(self, node: Node, path: str, check: Check) -> bool | None:
         text = self._scalar(node, path)
         if text is not None and text not in _BOOLEANS:
@@ -284,6 +312,10 @@ _READERS = {
     "policies": "_names",
     "expires_at": "_time",
     "revoked": "_boolean",
+    "categories": "_words",
+    "per": "_words",
+    "per_second": "_count",
+    "burst": "_count",
     "audiences": "_words",
     "algorithms": "_words",
     "bindings": "_bindings",

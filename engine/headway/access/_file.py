@@ -87,7 +87,8 @@ def add_token(path: str | os.PathLike[str], token: Token) -> None:
             after = read_access(joined, source=source)
         except ManifestError:
             continue
-        if (after.policies, after.issuers) == (before.policies, before.issuers) and [*after.tokens] == [
+        kept = (after.policies, after.issuers, after.limits) == (before.policies, before.issuers, before.limits)
+        if kept and [*after.tokens] == [
             *before.tokens,
             token,
         ]:

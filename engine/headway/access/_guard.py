@@ -1,83 +1,26 @@
-"""A guard for network services: it serves each request with the permissions of its caller, and reports denied calls."""
+"""A guard for network services: it serves each request with the permissions and within the limits of its caller."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway.access._authorizer import LEASE, TOPIC, Authorizer, Denial, Identity
+from headway.access._audit import Audit, host_of
+from headway.access._authorizer import LEASE, TOPIC, Authorizer, Identity
+from headway.access._counted import category_of, tenancy_of
+from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
-from headway.base import BoundedReport
 from headway.errors import PermissionDenied
-from headway.events import AuthenticationFailed, CallDenied, LoginRefused, Report, ignore
+from headway.events import ignore
 from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName
-from headway.service import Decision, authorizer_failed
-
-UNKNOWN = "unknown"
-"""The name of a caller whose token does not exist."""
-
-# The maximum length of the description of a call: it contains the caller's own text.
-_LONGEST = 200
-
-
-class Audit:
-    """Reports failed authentications and denied calls, at a bounded rate.
-
-    Calls with a valid token have a bound of their own. Other callers can't suppress reports about them.
-    """
-
-    def __init__(self, report: Report) -> None:
-        self._strangers = BoundedReport(report)
-        self._known = BoundedReport(report)
-
-    def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
-        """Report a call whose token is not valid."""
-        refusal = authorizer.refusal(stream.metadata)
-        caller, why = refusal.caller or UNKNOWN, refusal.why
-        # A token's name is public, so a caller without a valid token can cause this under any name.
-        self._strangers(AuthenticationFailed, caller=caller, why=why, path=path, peer=_peer(stream))
-        if reason := refusal.reason:
-            # There are few issuers and few reasons, so each is counted for itself.
-            issuer = refusal.issuer
-            self._strangers(LoginRefused, of=(issuer, reason), issuer=issuer, reason=reason)
-
-    def denied(self, identity: Identity, path: str, stream: Any) -> None:
-        """Report a call that no rule of its caller allows."""
-        what = "" if identity.denied is None else _printable(identity.denied)
-        bounded = self._strangers if identity.token is None else self._known
-        bounded(CallDenied, caller=identity.name, what=what, path=path, peer=_peer(stream))
-
-    async def report_rest(self) -> NoReturn:
-        """Report the events that a burst left unreported, until canceled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._strangers.report_rest)
-            await self._known.report_rest()
-
-
-def _printable(denied: Denial) -> str:
-    where = "/".join(unit for unit in (denied.partition, denied.namespace) if unit)
-    text = f"{denied.verb} of {denied.type}{f' in {where}' if where else ''}"[:_LONGEST]
-    return text if text.isprintable() else ascii(text)
-
-
-def _peer(stream: Any) -> str:
-    """Return the address that a call came from; empty for in-process calls."""
-    peer = getattr(stream, "peer", None)
-    if peer is None:
-        return ""
-    address = peer.addr()
-    if isinstance(address, tuple) and len(address) > 1:
-        host, port = address[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return "unix socket"
-
+from headway.service import Decision, authorizer_failed, limited
 
 # A service checks only that the caller may write or list. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -238,7 +181,7 @@ class Guarded:
         serve: creates the service for a caller. It is called once per request, so it should do little work.
         authorizer: identifies the callers.
         registry: the types that the service serves.
-        audit: reports failed authentications and denied calls.
+        audit: reports failed authentications, denied calls and limited ones.
     """
 
     def __init__(
@@ -266,7 +209,7 @@ class Guarded:
             identity = await self._admitted(path, stream)
             caller = Caller(identity, method, self._registry)
             check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
-            guarded = _Stream(stream, caller, check)
+            guarded = _Stream(stream, caller, check, self._limit(identity, path, stream))
             function = self._serve(caller).__mapping__()[path].func
             try:
                 if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
@@ -283,6 +226,31 @@ class Guarded:
                 raise GRPCError(error.status, f"{error.message}: {missing}", error.details) from None
 
         return serve
+
+    def _limit(self, identity: Identity, path: str, stream: Any) -> Callable[[Any], None] | None:
+        """Return a function that counts the call when its request is known, or None if no limit can apply.
+
+        Both this method and the function raise the error of a limit that refuses the call. The handler has not begun
+        then, and has not received the request.
+        """
+        limiter, category = self._authorizer.limiter, category_of(path)
+        if not limiter or category is None:
+            return None
+        anonymous = identity.token is None
+        call = Counted(category, host_of(stream) if anonymous else identity.account, anonymous, identity.policies)
+
+        def refuse(exceeded: Exceeded | None) -> None:
+            if exceeded is not None:
+                self._audit.limited(exceeded, call, identity, path, stream)
+                raise limited(exceeded.message(), exceeded.seconds)
+
+        def count(request: Any) -> None:
+            partition, namespace = tenancy_of(request, self._registry)
+            located = call._replace(partition=partition, namespace=namespace)
+            refuse(limiter.spend(located, trio.current_time()))
+
+        refuse(limiter.refuses(call, trio.current_time()))
+        return count
 
     async def _admitted(self, path: str, stream: Any) -> Identity:
         try:
@@ -330,18 +298,25 @@ def _nothing() -> None:
 class _Stream:
     """A handler's stream that sends nothing to a caller whose identity has ended."""
 
-    __slots__ = ("_caller", "_check", "_stream")
+    __slots__ = ("_caller", "_check", "_count", "_stream")
 
-    def __init__(self, stream: Any, caller: Caller, check: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: Any, caller: Caller, check: Callable[[], None], count: Callable[[Any], None] | None = None
+    ) -> None:
         self._stream = stream
         self._caller = caller
         self._check = check
+        # Called with the first request; None if the call is not limited, or has been counted.
+        self._count = count
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     async def recv_message(self) -> Any:
         request = await self._stream.recv_message()
+        if self._count is not None:
+            count, self._count = self._count, None
+            count(request)
         self._caller.name_prefix = getattr(request, "name_prefix", "")
         return request
 

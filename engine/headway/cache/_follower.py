@@ -18,7 +18,7 @@ from headway.cache._stream import FalseBookmark, StreamBroken, StreamMachine
 from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk
-from headway.rpc import Channel, Lagging
+from headway.rpc import Channel, Lagging, Limited, spread
 from headway.service import open_watch_list
 
 _BOOKMARK_INTERVAL_MS = 50
@@ -71,6 +71,7 @@ class Follower:
         self.scope = trio.CancelScope()
         self._closed = False
         self._failures = 0
+        self._limited = 0.0  # the seconds to wait, because a limit of the server has refused the last stream
         self._denied = False  # the last stream was refused because of a missing right
         self._refused = False  # the server refused to resume, so that the next stream begins with a snapshot
 
@@ -104,11 +105,11 @@ class Follower:
         """Follow one store until canceled. Raises StoreChanged or StoreRolledBack; the cached data is then void."""
         self._failures, self._refused = 0, False
         while True:
-            self._denied = False
+            self._denied, self._limited = False, 0.0
             why = await self._one_stream()
             self._report(StreamEnded(self._type.name, why, self._failures))
             self._informer.disconnected(why, denied=self._denied)
-            await trio.sleep(retry_delay(self._failures))
+            await trio.sleep(max(retry_delay(self._failures), self._limited))
             self._failures += 1
 
     async def _one_stream(self) -> str:
@@ -139,6 +140,8 @@ class Follower:
                 # That store never had this position. It may be a copy made earlier.
                 informer.distrusted = True
                 await self._patrol.check_not_rolled_back(self._failures, refused=True)
+            if isinstance(error, Limited):
+                self._limited = spread(error.seconds, self._failures) or 0.0
             self._denied = error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
             return f"{error.status.name}: {error.message}"
         except Lagging as error:

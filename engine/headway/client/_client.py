@@ -25,7 +25,7 @@ from headway.client._arguments import (
 )
 from headway.client._create_apply import create, keep_stored, stored_already
 from headway.client._lease import LeaseClient
-from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
+from headway.client._lists import in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error
 from headway.client._subscribing import Subscribing
 from headway.client._watch import WatchStream
@@ -46,7 +46,6 @@ from headway.resource import (
     resource_key,
 )
 from headway.rpc import Channel, Token, token_metadata
-from headway.service import open_watch_list
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
@@ -67,7 +66,7 @@ class Client(Subscribing):
     Arguments and results are copies, so you may modify both. A failed call raises a `HeadwayError`:
 
     * InvalidArgument, NotFound, Conflict, FailedPrecondition, PermissionDenied or Fenced if it had no effect;
-    * Unavailable if it had no effect and you can try again;
+    * Unavailable if it had no effect and you can try again, or RateLimited if a limit of the server refuses it;
     * OutcomeUnknown if it was a write, and it is unknown whether it was stored.
     """
 
@@ -150,20 +149,13 @@ class Client(Subscribing):
         check_revision(min_revision)
         request = list_request(type, partition, namespace, name_prefix, filter)
         request.min_revision = min_revision
-        if not self._channel.knows_outcomes and (found := await self._snapshot(request)) is not None:
+        found = await read_snapshot(self._channel, request, self._metadata, self._allow)
+        if found is not None:
             check_position(found.position.message(), min_revision)
             return await in_turns(type.view, found.resources)
         reply = await self._call("List", request, pb.ListResponse)
         check_position(reply.position, min_revision)
         return await in_turns(type.view, reply.resources)
-
-    async def _snapshot(self, request: pb.ListRequest) -> Snapshot | None:
-        if self._allow is not None:
-            self._allow("List", request)
-        try:
-            return await read_snapshot(self._channel, request, self._metadata)
-        except GRPCError as error:
-            raise client_error(error) from error
 
     async def pages(
         self,
@@ -338,7 +330,7 @@ class Client(Subscribing):
         )
         if self._allow is not None:
             self._allow("WatchList", request)
-        return WatchStream(type, open_watch_list(self._channel, request, metadata=self._metadata))
+        return WatchStream(type, self._channel, request, self._metadata)
 
     async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
         request = pb.WriteRequest(resource=message)
@@ -374,10 +366,12 @@ class Client(Subscribing):
         if not trio.lowlevel.in_trio_task():
             raise not_on_trio("a client of Headway")
         writes = self._writes if write else None
-        if writes is not None:
-            request.fence, request.store_id = writes.fence, writes.store_id
         if self._allow is not None:
             self._allow(method, request)
+        if writes is not None:
+            if writes.governor is not None:
+                await writes.governor.wait()
+            request.fence, request.store_id = writes.fence, writes.store_id
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:

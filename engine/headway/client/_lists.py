@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,6 +9,8 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.client._refusals import client_error
+from headway.client._writes import Allow
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.resource import (
     EndOfSnapshot,
@@ -24,7 +25,7 @@ from headway.resource import (
     resource_key,
     selector_problem,
 )
-from headway.rpc import Channel
+from headway.rpc import Channel, Limited, LimitedWaits, timeout_of
 from headway.service import WATCH_LIST, metadata_terms
 from headway.storage import in_order
 
@@ -47,17 +48,37 @@ class Snapshot(NamedTuple):
 
 
 async def read_snapshot(
-    channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None
+    channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None, allow: Allow | None = None
 ) -> Snapshot | None:
-    """Return the reply of an unpaged List, or None if the caller can't watch and has to call List.
+    """Return the reply of an unpaged List, or None if the caller has to call List.
 
-    A large list may take as long as it needs.
+    That is so within a process, where a list needs no stream, and if the caller can't watch.
+
+    A large list may take as long as it needs, but not without any data for the channel's timeout. If a limit of the
+    server refuses it, it is repeated until that timeout.
 
     Raises:
-        GRPCError: the call failed. The status is DEADLINE_EXCEEDED if nothing arrived for the channel's timeout.
+        HeadwayError: the call failed, or ``allow`` forbids it.
     """
-    terms = metadata_terms(request.metadata_filter)
-    patience: float = getattr(channel, "timeout", math.inf)
+    if channel.knows_outcomes:
+        return None
+    if allow is not None:
+        allow("List", request)
+    waits = LimitedWaits(timeout_of(channel))
+    while True:
+        try:
+            try:
+                return await _read_once(channel, request, metadata)
+            except Limited as refused:
+                await waits.wait(refused)
+        except GRPCError as error:
+            if error.status in _NO_WATCH:
+                return None
+            raise client_error(error) from error
+
+
+async def _read_once(channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None) -> Snapshot:
+    terms, seconds = metadata_terms(request.metadata_filter), timeout_of(channel)
     watch = pb.WatchListRequest(
         type=request.type, tenancy=request.tenancy, name_prefix=request.name_prefix, snapshot_only=True
     )
@@ -65,26 +86,21 @@ async def read_snapshot(
         # A server that knows the field sends less. The terms are compared in any case.
         watch.metadata_filter = request.metadata_filter
     resources: list[pb.Resource] = []
-    try:
-        async with channel.stream(WATCH_LIST, watch, metadata=metadata) as items:
-            while True:
-                item: object = None
-                with trio.move_on_after(patience) as scope:
-                    item = await anext(items, None)
-                if scope.cancelled_caught:
-                    raise GRPCError(
-                        Status.DEADLINE_EXCEEDED, f"{WATCH_LIST} timed out: no data of the list for {patience} s"
-                    )
-                if isinstance(item, SnapshotChunk):
-                    resources += [each for each in item.resources if all(term(each.metadata) for term in terms)]
-                elif isinstance(item, EndOfSnapshot):
-                    break
-                elif item is None:
-                    raise GRPCError(Status.UNAVAILABLE, f"{WATCH_LIST} ended before the whole list had arrived")
-    except GRPCError as error:
-        if error.status in _NO_WATCH:
-            return None
-        raise
+    async with channel.stream(WATCH_LIST, watch, metadata=metadata) as items:
+        while True:
+            item: object = None
+            with trio.move_on_after(seconds) as scope:
+                item = await anext(items, None)
+            if scope.cancelled_caught:
+                raise GRPCError(
+                    Status.DEADLINE_EXCEEDED, f"{WATCH_LIST} timed out: no data of the list for {seconds} s"
+                )
+            if isinstance(item, SnapshotChunk):
+                resources += [each for each in item.resources if all(term(each.metadata) for term in terms)]
+            elif isinstance(item, EndOfSnapshot):
+                break
+            elif item is None:
+                raise GRPCError(Status.UNAVAILABLE, f"{WATCH_LIST} ended before the whole list had arrived")
     return Snapshot(await in_order(resources, resource_key), item.position)
 
 

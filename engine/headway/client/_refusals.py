@@ -21,6 +21,7 @@ from headway.errors import (
     OutcomeUnknown,
     PermissionDenied,
     QuotaExceeded,
+    RateLimited,
     StoreChanged,
     TooLarge,
     Unavailable,
@@ -79,6 +80,8 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
         )
     if isinstance(error, rpc.TooLarge):
         return TooLarge(message, error.size, error.limit)
+    if isinstance(error, rpc.Limited):
+        return RateLimited(message, error.seconds)
     refusal = refusal_of(error)
     reason = None if refusal is None else refusal.reason
     if refusal is not None and reason is Reason.QUOTA_EXCEEDED and (quota := refusal.quota) is not None:

@@ -25,7 +25,7 @@ from headway.client._subjects import Subject
 from headway.client._watch import Deleted, Upserted
 from headway.errors import Closed, HeadwayError, PayloadError, StoreChanged, Unavailable
 from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
-from headway.rpc import Channel, Lagging, Metadata
+from headway.rpc import Channel, Lagging, Limited, Metadata, spread
 from headway.service import SUBSCRIBE
 from headway.subscription import (
     Commits,
@@ -93,6 +93,8 @@ class Follower:
         # The position of the last batch. Before the first one, the position that the program resumes after.
         self._reached = resume_after
         self._failures = 0
+        # The seconds to wait, because a limit of the server has refused the last stream.
+        self._limited = 0.0
         self.problem: str | None = None
         self.error: HeadwayError | None = None
         # A slow program stops the stream, because nothing is kept in between.
@@ -102,12 +104,13 @@ class Follower:
         """Follow until canceled, or until an error that lasts, which the reader gets."""
         with self._send:
             while True:
+                self._limited = 0.0
                 try:
                     self.problem = await self._one_stream()
                 except HeadwayError as error:
                     self.error = error
                     return
-                await trio.sleep(retry_delay(self._failures, _LONGEST_WAIT))
+                await trio.sleep(max(retry_delay(self._failures, _LONGEST_WAIT), self._limited))
                 self._failures += 1
 
     async def _one_stream(self) -> str:
@@ -118,6 +121,8 @@ class Follower:
             async with self._channel.stream(SUBSCRIBE, self._request, metadata=self._metadata) as items:
                 await self._handed_over(items)
         except GRPCError as error:
+            if isinstance(error, Limited):
+                self._limited = spread(error.seconds, self._failures) or 0.0
             translated = client_error(error)
             # NotHeadway and Closed have statuses that say less.
             passing = isinstance(translated, Unavailable) or error.status is Status.ABORTED

@@ -22,7 +22,10 @@ from headway.resource import (
     ResourceType,
     ScopedType,
     SnapshotChunk,
+    pb,
 )
+from headway.rpc import Channel, Limited, LimitedWaits, Metadata, timeout_of
+from headway.service import open_watch_list
 
 T = TypeVar("T", bound=Payload)
 
@@ -64,27 +67,49 @@ class WatchStream(Generic[T]):
     """A watch, returned by `Client.watch`: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
     Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then.
+
+    A limit of the server may refuse the watch. It is then opened again, until the timeout of the channel.
+
+    Args:
+        channel: opens the stream, with this request and metadata.
     """
 
     def __init__(
-        self, type: ResourceType[T] | ScopedType[T], items: AbstractAsyncContextManager[AsyncIterator[Any]]
+        self,
+        type: ResourceType[T] | ScopedType[T],
+        channel: Channel,
+        request: pb.WatchListRequest,
+        metadata: Metadata | None,
     ) -> None:
         self._type = type
-        self._opened = items
+        self._channel = channel
+        self._request = request
+        self._metadata = metadata
+        # The stream whose block has been entered; None while none is open.
+        self._opened: AbstractAsyncContextManager[AsyncIterator[Any]] | None = None
         self._items: AsyncIterator[Any] | None = None
         self._ready: deque[Event[T]] = deque()
+        # None once something has arrived: from then on, no limit refuses the watch.
+        self._waits: LimitedWaits | None = None
 
     async def __aenter__(self) -> WatchStream[T]:
+        self._waits = LimitedWaits(timeout_of(self._channel))
         try:
-            self._items = await self._opened.__aenter__()
+            await self._enter()
         except GRPCError as error:
             raise client_error(error) from error
         return self
 
+    async def _enter(self) -> None:
+        opened = open_watch_list(self._channel, self._request, metadata=self._metadata)
+        self._items = await opened.__aenter__()
+        self._opened = opened
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._opened.__aexit__(kind, error, traceback)
+        if self._opened is not None:
+            await self._opened.__aexit__(kind, error, traceback)
 
     def __aiter__(self) -> WatchStream[T]:
         return self
@@ -94,10 +119,27 @@ class WatchStream(Generic[T]):
             raise RuntimeError("the watch is not open: read it inside `async with client.watch(...) as events:`")
         while not self._ready:
             try:
-                self._feed(await self._items.__anext__())
+                self._feed(await self._next())
             except GRPCError as error:
                 raise client_error(error) from error
         return self._ready.popleft()
+
+    async def _next(self) -> object:
+        """Return the next item. While a limit of the server refuses the watch, wait and open it again."""
+        while True:
+            assert self._items is not None
+            try:
+                item: object = await self._items.__anext__()
+            except Limited as refused:
+                if self._waits is None or self._opened is None:
+                    raise
+                await self._waits.wait(refused)
+                opened, self._opened = self._opened, None
+                await opened.__aexit__(None, None, None)
+                await self._enter()
+            else:
+                self._waits = None
+                return item
 
     def _feed(self, item: object) -> None:
         view = self._type.view

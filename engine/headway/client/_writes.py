@@ -29,8 +29,21 @@ class Acknowledged(NamedTuple):
     deleted: bool = False
 
 
+class WaitsForTurn(Protocol):
+    """A limit on the rate of writes."""
+
+    async def wait(self) -> None:
+        """Wait until the next write may be made."""
+        ...
+
+
 class Writes(Protocol):
     """The owner of a client's writes. A controller's run fences them and keeps its cache up to date with them (C5)."""
+
+    @property
+    def governor(self) -> WaitsForTurn | None:
+        """The limit on the rate of writes, or None. Nothing of a write has been decided before its turn."""
+        ...
 
     @property
     def fence(self) -> pb.Fence | None:

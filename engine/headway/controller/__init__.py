@@ -30,6 +30,7 @@ from headway.controller._sources import every as every
 from headway.controller._sources import from_channel as from_channel
 from headway.controller._sources import from_iterator as from_iterator
 from headway.controller._sources import process_exits as process_exits
+from headway.controller._write_limit import WriteLimit as WriteLimit
 
 if TYPE_CHECKING:
     from headway.controller._placed import Placed as Placed

@@ -228,6 +228,8 @@ class App:
                 concurrently.
             deadline: the time, in seconds, after which a reconcile is canceled and counts as failed. Default: 300.
             backoff: the delay between attempts of a failing key. Default: 5 ms, doubling up to 1,000 s.
+            write_limit: the rate of the controller's writes in one process, ``headway.WriteLimit(10, burst=50)`` for
+                10 a second. Writes above it wait. Default: no limit.
             placement: where the controller runs if several processes share a store. Use ``"singleton"`` for a single
                 process, ``"every_process"`` for all of them, or ``headway.sharded(shards=16)`` to divide the keys.
             name: the controller's name. Default: the function's name, with hyphens.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headway.base import async_problem, either_problem
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
 from headway.controller._definition import Definition, placement_problem
+from headway.controller._write_limit import WriteLimit
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch, predicate
 from headway.queue import Backoff
@@ -82,6 +83,12 @@ def checked_backoff(name: str, given: object) -> Backoff:
     return given
 
 
+def _checked_write_limit(name: str, given: object) -> WriteLimit:
+    if not isinstance(given, WriteLimit):
+        raise refuse(name, f"write_limit must be a headway.WriteLimit(per_second, burst=...), not {given!r}")
+    return given
+
+
 _FROZEN: dict[str, Callable[[str, Any], object]] = {
     "watches": _frozen_watches,
     "indexes": partial(_frozen_list, "indexes", "[BY_TEAM]"),
@@ -90,6 +97,7 @@ _FROZEN: dict[str, Callable[[str, Any], object]] = {
     "reads": partial(_frozen_types, "reads"),
     "writes": partial(_frozen_types, "writes"),
     "backoff": checked_backoff,
+    "write_limit": _checked_write_limit,
 }
 """A function for each option that may be given as None and is copied or checked when it is declared."""
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from headway.base import check_keywords
 from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
+from headway.controller._write_limit import WriteLimit
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch
 from headway.protobuf import Payload
@@ -91,6 +92,7 @@ class GivenOptions(TypedDict, total=False):
     concurrency: int
     deadline: float
     backoff: Backoff | None
+    write_limit: WriteLimit | None
     name: str
 
 
@@ -122,6 +124,7 @@ class Options:
     deadline: float = 300.0
     backoff: Backoff = field(default_factory=Backoff)
     placement: Placement = "singleton"
+    write_limit: WriteLimit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
 from headway.protobuf import compare_schemas
 from headway.queue import Backoff
 from headway.resource import ResourceType, describe, is_builtin, type_name, types_pb
-from headway.rpc import Channel, ChannelClosed, Metadata, NotBegun, NotGrpc, NotHttp2
+from headway.rpc import Channel, ChannelClosed, Metadata, NotBegun, NotGrpc, NotHttp2, timeout_of
 
 Reply = TypeVar("Reply")
 
@@ -46,6 +46,11 @@ class ComparedChannel:
     def knows_outcomes(self) -> bool:
         """True if the inner channel knows the outcome of every call."""
         return self._inner.knows_outcomes
+
+    @property
+    def timeout(self) -> float:
+        """The timeout of the inner channel's calls."""
+        return timeout_of(self._inner)
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None

@@ -253,7 +253,10 @@ async def open_engine(
                             from headway.page import PageHost
 
                             page = PageHost(
-                                apps, services.observe, registry, backend, writes=http_writes, report=report
+                                *(apps, services.observe, registry, backend),
+                                writes=http_writes,
+                                report=report,
+                                refused=tuple if access is None else access.limiter.refused,
                             )
                             nursery.start_soon(page.follow, name="the numbers of the page")
                             pages = services.for_page(page, access, audit)

@@ -31,6 +31,7 @@ from headway.run import (
     ControllerEvents,
     EventRecorder,
     EveryKey,
+    Governor,
     Leading,
     Owed,
     Ownership,
@@ -96,7 +97,9 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
         )
     events = ControllerEvents(fence_name, placing.events)
     counts = Counter[str]()
-    make = partial(_run, fence_name, growing, placing, journal, events, counts)
+    limit = definition.write_limit
+    governor = None if limit is None else Governor(definition.name, limit, placing.report)
+    make = partial(_run, fence_name, growing, placing, journal, events, counts, governor)
     added = partial(_added, growing)
     return Supervisor(
         definition.name,
@@ -111,6 +114,7 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
         process=process or SERVER,
         events=events,
         counts=counts,
+        governor=governor,
     )
 
 
@@ -136,6 +140,7 @@ def _run(
     journal: ControllerJournal | None,
     events: ControllerEvents,
     counts: Counter[str],
+    governor: Governor | None,
     owed: Owed,
     lease: HeldLease | None,
 ) -> Run:
@@ -166,4 +171,5 @@ def _run(
         new_mapper=placing.tracing.new_mapper,
         record_event=events,
         counts=counts,
+        governor=governor,
     )

@@ -38,6 +38,7 @@ from headway.events._engine import StreamLagging as StreamLagging
 from headway.events._engine import StreamOpened as StreamOpened
 from headway.events._engine import WatchAdded as WatchAdded
 from headway.events._engine import WriteResolved as WriteResolved
+from headway.events._engine import WritesHeld as WritesHeld
 from headway.events._engine import WriteUnknown as WriteUnknown
 from headway.events._record import Record as Record
 from headway.events._record import Report as Report
@@ -46,6 +47,7 @@ from headway.events._record import receives_successes as receives_successes
 from headway.events._server import AccessChanged as AccessChanged
 from headway.events._server import AuthenticationFailed as AuthenticationFailed
 from headway.events._server import CallDenied as CallDenied
+from headway.events._server import CallLimited as CallLimited
 from headway.events._server import CertificateRefused as CertificateRefused
 from headway.events._server import CertificateRenewed as CertificateRenewed
 from headway.events._server import ConnectionEnded as ConnectionEnded

@@ -287,6 +287,19 @@ class CallDelayed(Record):
     retry_after: float
 
 
+class WritesHeld(Record):
+    """A controller's writes wait, because it makes more of them than its ``limit`` allows.
+
+    ``waiting`` is their number. Reported at most every 10 seconds. ``suppressed`` counts the writes that have begun to
+    wait since the last report.
+    """
+
+    controller: str
+    limit: str
+    waiting: int
+    suppressed: int = 0
+
+
 class LeaseAwaited(Record):
     """Another process holds, in this term, a lease that this process wants."""
 

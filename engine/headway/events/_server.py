@@ -70,6 +70,24 @@ class CallDenied(Record):
     suppressed: int = 0
 
 
+class CallLimited(Record):
+    """A call at ``path`` was refused, because its caller calls more often than a ``limit`` allows. It did nothing.
+
+    The caller received RESOURCE_EXHAUSTED, with the ``seconds`` after which to repeat it. ``category`` is ``read``,
+    ``write`` or ``watch``. ``caller`` names the token (its accessor and description), or is ``anonymous``. Reported at
+    most once a second for each limit and category, apart for callers with and without a token. ``suppressed`` counts
+    such calls since the last report.
+    """
+
+    limit: str
+    category: str
+    caller: str
+    path: str
+    peer: str
+    seconds: float
+    suppressed: int = 0
+
+
 class PeerRefused(Record):
     """A ``peer`` presented a secret of a peering that is not valid, or violated the protocol of peerings.
 
@@ -104,15 +122,16 @@ class PeerStoreReplaced(Record):
 
 
 class AccessChanged(Record):
-    """Policies or tokens were replaced.
+    """Policies, tokens or limits were replaced.
 
-    ``policies`` are those that changed, and ``callers`` are those whose rights may have changed. ``ended`` is the
-    number of streams that were closed because of it.
+    ``policies`` and ``limits`` are those that changed, and ``callers`` are those whose rights may have changed.
+    ``ended`` is the number of streams that were closed because of it.
     """
 
     policies: tuple[str, ...]
     callers: tuple[str, ...]
     ended: int
+    limits: tuple[str, ...] = ()
 
 
 class LoginRefused(Record):

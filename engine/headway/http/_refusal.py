@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.rpc import Limited
 from headway.service import Reason, reason_of
 
 CODES: Mapping[Status, int] = {
@@ -74,9 +76,11 @@ def refusal_of(error: GRPCError) -> HttpRefusal:
     reason = reason_of(error)
     # Clients repeat a request after 429, and many after 5xx. That does not help here.
     code = 403 if reason is Reason.QUOTA_EXCEEDED else CODES.get(error.status, 500)
+    headers = {"retry-after": str(math.ceil(error.seconds))} if isinstance(error, Limited) else None
     return HttpRefusal(
         code,
         error.status.name,
         error.message or error.status.name,
         reason=None if reason is None else reason.name,
+        headers=headers,
     )

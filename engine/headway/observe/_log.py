@@ -14,6 +14,7 @@ _WARNINGS = (
     events.AuthenticationFailed,
     events.BookmarkRefused,
     events.CallDenied,
+    events.CallLimited,
     events.CallDelayed,
     events.CallbackFailed,
     events.CertificateRefused,
@@ -44,6 +45,7 @@ _WARNINGS = (
     events.StreamEnded,
     events.StreamLagging,
     events.WriteUnknown,
+    events.WritesHeld,
 )
 _OF_A_RECONCILE = (events.Reconciled, events.ReconcileSlow, events.SelfTriggered)
 _MAY_FAIL = (events.DaemonEnded, events.LeaseEnded, events.Reconciled, events.RunEnded)

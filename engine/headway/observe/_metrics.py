@@ -190,6 +190,10 @@ _COUNTERS = {
     "peers_not_notified": ("Peerings that were removed without notifying the other side.", []),
     "peers_refused": ("Calls with an invalid secret of a peering, and peers that violated the protocol.", []),
     "calls_denied": ("Calls that no rule allows, by whether the caller had a token.", ["caller"]),
+    "calls_limited": (
+        "Calls that a limit has refused, by the limit, the category, and whether the caller had a token.",
+        ["limit", "category", "caller"],
+    ),
     "access_changes": ("Times that policies or tokens were replaced.", []),
     "connections_ended": ("Connections closed because their peer violated the protocol or flooded the server.", []),
     "store_failures": ("Times that the store was found to have a problem.", ["problem"]),
@@ -274,6 +278,7 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.IssuerKeysRead: ("issuer_reads", lambda event: (event.issuer, "read")),
     events.LoginRefused: ("logins_refused", lambda event: (event.issuer, event.reason)),
     events.CallDenied: ("calls_denied", _kind_of_caller),
+    events.CallLimited: ("calls_limited", lambda event: (event.limit, event.category, *_kind_of_caller(event))),
     events.PeerNotNotified: ("peers_not_notified", lambda _: ()),
     events.PeerRefused: ("peers_refused", lambda _: ()),
     events.PeerStoreReplaced: ("peer_stores_replaced", lambda _: ()),

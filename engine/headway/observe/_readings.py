@@ -47,6 +47,12 @@ def readings(controllers: Sequence[ControllerStatus]) -> Iterator[Reading]:
         yield Reading(
             "controller_restarts", "Runs that have ended, except to add a watch.", of, status.restarts, counts=True
         )
+        if (governed := status.governed) is not None:
+            text = "Writes that wait for their turn under the controller's write_limit."
+            yield Reading("writes_waiting", text, of, governed.waiting)
+            yield Reading("writes_held", "Writes that have waited for their turn.", of, governed.held, counts=True)
+            text = "Seconds for which writes have waited for their turn."
+            yield Reading("writes_held_seconds", text, of, governed.held_seconds, counts=True)
         yield Reading("concurrency", "The number of keys that it may reconcile at once.", of, status.concurrency)
         for each in status.types:
             both = of | {"type": str(each.type)}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import trio
 
+from headway.access import Refused
 from headway.base import BoundedReport, wall_time
 from headway.controller import App, Graph, graph
 from headway.errors import HeadwayError
@@ -61,6 +62,7 @@ class PageHost:
         observe: the controllers, and the answers about them.
         writes: True if callers may also change things.
         report: receives the failures of looks, as `HandlerFailed`.
+        refused: returns what the limits on callers have refused.
 
     Attributes:
         graph: the controllers and types of the apps.
@@ -84,6 +86,7 @@ class PageHost:
         *,
         writes: bool = False,
         report: Report = ignore,
+        refused: Callable[[], Sequence[Refused]] = tuple,
     ) -> None:
         self.graph: Graph = graph(*apps)
         self.counts: Mapping[Kind, int] | None = None
@@ -91,6 +94,7 @@ class PageHost:
         self.registry = registry
         self.backend = backend
         self.writes = writes
+        self.refused = refused
         self.ring = Ring()
         self.seen: Mapping[str, Seen] = {}
         self.others = Others(observe)

@@ -60,6 +60,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         # Other callers would learn from the number that there are controllers which they may not see.
         "elsewhereMore": host.others.more if visible.whole else 0,
         "stuck": stuck(host.others.stuck, visible),
+        "refused": [each._asdict() for each in host.refused()] if visible.whole else [],
     }
 
 
@@ -114,6 +115,7 @@ def _elsewhere(other: Other, type: TypeName) -> dict[str, Any]:
         "state": state,
         "ready": now.ready,
         "paused": bounded(now.pause_reason, _LONGEST) if now.paused else None,
+        "writesHeld": bounded(now.writes_held, _LONGEST),
         "problem": bounded(now.cause, _LONGEST),
         "rate": other.rate,
         "failures": other.failures,
@@ -154,6 +156,7 @@ def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict
         "state": state.state,
         "ready": state.ready,
         "paused": status.paused,
+        "writesHeld": status.writes_held,
         # The text of a problem names types.
         "problem": bounded(status.problem if whole else status.cause, _LONGEST),
         "rate": state.rate,

@@ -100,9 +100,11 @@ class Reconciling(KeyAtWork):
         dequeued: the key as it was dequeued, with its attempt and reasons; None before the first.
         reads: what it has read, for the journal (`cache.READING`). All keys of a worker share the list.
         writes: its first acknowledged writes, for the journal.
+        task: the worker's task; None if no worker reconciles the key.
+        scope: the cancel scope with the deadline of the reconcile, in that task.
     """
 
-    __slots__ = ("dequeued", "reads", "writes", "wrote")
+    __slots__ = ("_left", "_stops", "dequeued", "reads", "scope", "task", "writes", "wrote")
 
     def __init__(self, key: Key | None = None) -> None:
         super().__init__(key)
@@ -110,6 +112,25 @@ class Reconciling(KeyAtWork):
         self.dequeued: Dequeued[Key, Reason] | None = None
         self.reads: list[Any] = []
         self.writes: list[Any] = []
+        self.task: Any = None
+        self.scope: Any = None
+        # How many of its tasks have stopped the clock, and the seconds that are left of its deadline then.
+        self._stops, self._left = 0, 0.0
+
+    def stop_clock(self, now: float) -> None:
+        """Let time pass without counting towards the deadline, until as many calls of `start_clock`.
+
+        Both are called in a task of the reconcile, which ends before the reconcile does.
+        """
+        self._stops += 1
+        if self._stops == 1:
+            self._left, self.scope.deadline = self.scope.deadline - now, math.inf
+
+    def start_clock(self, now: float) -> None:
+        """Let time count again."""
+        self._stops -= 1
+        if not self._stops:
+            self.scope.deadline = now + self._left
 
 
 RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)

@@ -30,8 +30,12 @@ from headway.rpc._channel import NotServed as NotServed
 from headway.rpc._channel import Remedy as Remedy
 from headway.rpc._channel import TooLarge as TooLarge
 from headway.rpc._channel import WithMetadata as WithMetadata
+from headway.rpc._channel import timeout_of as timeout_of
 from headway.rpc._in_process import ANSWER as ANSWER
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
+from headway.rpc._limited import Limited as Limited
+from headway.rpc._limited import LimitedWaits as LimitedWaits
+from headway.rpc._limited import spread as spread
 from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate

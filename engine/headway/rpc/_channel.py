@@ -7,6 +7,7 @@ status may come from a proxy, or the reply may have been lost after the server h
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -67,6 +68,12 @@ class Channel(Protocol):
         while. The exception still propagates.
         """
         ...
+
+
+def timeout_of(channel: object) -> float:
+    """Return the timeout of the channel's calls in seconds. Within a process they have none: it is infinity."""
+    seconds: float = getattr(channel, "timeout", math.inf)
+    return seconds
 
 
 class NotBegun(GRPCError):
@@ -178,6 +185,11 @@ class _Wrapper(Channel):
     @override
     def knows_outcomes(self) -> bool:
         return self._inner.knows_outcomes
+
+    @property
+    def timeout(self) -> float:
+        """The timeout of the inner channel's calls."""
+        return timeout_of(self._inner)
 
 
 class WithMetadata(_Wrapper):

@@ -15,6 +15,7 @@ from grpclib.const import Status
 from headway.errors import InvalidArgument
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
 from headway.rpc._channel import Channel, Metadata, NotBegun, Report, ignore_error
+from headway.rpc._limited import Limited, LimitedWaits
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._pool import Avoids, Pool, never
@@ -70,9 +71,10 @@ class RemoteChannel(Channel):
         """Call a unary method and return its reply.
 
         The call ends at the channel's timeout or at the caller's own deadline, whichever is earlier. The server is
-        given that deadline.
+        given that deadline. A call that a limit of the server refuses is repeated until then.
 
         Raises:
+            Limited: a limit of the server refuses the call, and would still do so at the channel's timeout.
             NotBegun: the call failed and certainly had no effect.
             GRPCError: the call failed, and it may have had an effect.
         """
@@ -80,16 +82,21 @@ class RemoteChannel(Channel):
         body = self._codec.encode(request)
         # A request may ask the server to wait before it answers. That time is added to the timeout.
         timeout = self.timeout + getattr(request, "wait_ms", 0) / 1000
-        ends = min(trio.current_time() + timeout, trio.current_effective_deadline())
+        ends = trio.current_time() + timeout
+        attempts, waits = 0, LimitedWaits(timeout)
         with trio.CancelScope(deadline=ends):
-            for attempt in range(1, ATTEMPTS + 1):
+            while True:
                 try:
                     async with self._calls.open_call() as call:
-                        await call.begin(path, body, metadata, ends)
+                        # The caller's deadline may have been moved since an attempt that a limit has refused.
+                        await call.begin(path, body, metadata, min(ends, trio.current_effective_deadline()))
                         return self._reply(path, await call.one_message(), reply_type)
                 except Unsent as error:
-                    if attempt == ATTEMPTS:
+                    attempts += 1
+                    if attempts == ATTEMPTS:
                         raise NotBegun(Status.UNAVAILABLE, str(error)) from error
+                except Limited as refused:
+                    await waits.wait(refused)
         # If the caller's own deadline has passed, this raises Cancelled. Otherwise it was the channel's timeout.
         await trio.lowlevel.checkpoint()
         raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} timed out after {timeout:g} s")

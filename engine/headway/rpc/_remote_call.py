@@ -15,6 +15,7 @@ from h2.exceptions import ProtocolError
 from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Metadata, NotBegun, NotGrpc, NotServed, TooLarge
 from headway.rpc._details import TRAILER, details_in
 from headway.rpc._http2_stream import Http2Stream
+from headway.rpc._limited import limited_in
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed
 
@@ -242,12 +243,13 @@ class RemoteCall:
         message = None if given is None else decode_grpc_message(given)
         if status is Status.UNIMPLEMENTED:
             return NotServed(message, self._host)
+        details = details_in(status, message, trailers.get(TRAILER))
         if NOT_BEGUN not in trailers:
-            return GRPCError(status, message, details_in(status, message, trailers.get(TRAILER)))
+            return GRPCError(status, message, details)
         limit = trailers.get(MESSAGE_LIMIT, "")
         if limit.isascii() and limit.isdigit() and len(limit) <= _LONGEST_LIMIT:
             return TooLarge(self._size, int(limit))
-        return NotBegun(status, message)
+        return limited_in(status, message, trailers, details) or NotBegun(status, message, details)
 
     async def _check_status(self) -> None:
         """Raise the stream's final status as an error, unless it is OK."""

@@ -11,15 +11,16 @@ from grpclib import GRPCError
 from grpclib.const import Handler, Status
 from grpclib.encoding.base import CodecBase
 from grpclib.events import _DispatchServerEvents
-from grpclib.metadata import Deadline
+from grpclib.metadata import Deadline, encode_bin_value, encode_grpc_message
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
 from headway.base import give_way
 from headway.resource import AnyMessage
 from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
-from headway.rpc._details import StatusDetails
+from headway.rpc._details import TRAILER, StatusDetails
 from headway.rpc._http2_stream import Http2Stream
+from headway.rpc._limited import Limited
 from headway.rpc._limits import Budget, Limits
 from headway.rpc._services import Services
 from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, framed
@@ -244,6 +245,8 @@ class ServerStream(Stream[Any, Any]):
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.keepalive_timeout):
             if error is None:
                 await self.send_trailing_metadata()
+            elif isinstance(error, Limited):
+                await self._send_limited(error)
             else:
                 await self.send_trailing_metadata(
                     status=error.status,
@@ -253,6 +256,21 @@ class ServerStream(Stream[Any, Any]):
                 )
         # Anything that the client still sends is useless.
         stream.abandon(ErrorCodes.NO_ERROR)
+
+    async def _send_limited(self, error: Limited) -> None:
+        """Send the trailers of a call that a limit refuses. grpclib sends none whose names begin with ``grpc-``.
+
+        The handler has not received the request. It may have been read, because some limits depend on it.
+        """
+        message = _shortened(error.message) or ""
+        details = encode_bin_value(_DETAILS.encode(error.status, message, error.details or ())).decode("ascii")
+        trailers = {
+            "grpc-status": str(error.status.value),
+            "grpc-message": encode_grpc_message(message),
+            TRAILER: details,
+            **error.trailers(),
+        }
+        await self.send_headers([*([] if self._send_initial_metadata_done else _HEADERS), *trailers.items()], end=True)
 
 
 def _are_messages(details: object) -> bool:

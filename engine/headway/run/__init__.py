@@ -9,6 +9,8 @@ from headway.run._events import EventRecorder as EventRecorder
 from headway.run._events import LostEvents as LostEvents
 from headway.run._fence import Hold as Hold
 from headway.run._fence import RunWrites as RunWrites
+from headway.run._governor import Governed as Governed
+from headway.run._governor import Governor as Governor
 from headway.run._keys import KeyStatus as KeyStatus
 from headway.run._keys import Pending as Pending
 from headway.run._leading import LEASE_TTL as LEASE_TTL

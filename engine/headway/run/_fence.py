@@ -20,6 +20,7 @@ from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteResolved, WriteUnknown
 from headway.reconcile import RECONCILING
 from headway.resource import Key, ResourceId, ResourceType, pb, resource_id
+from headway.run._governor import Governor
 from headway.run._own_writes import OwnWrites
 from headway.run._priming import RunCaches
 
@@ -60,6 +61,7 @@ class RunWrites:
         controller: the controller's name, for reports.
         on_resolved: called when keys are handed out again.
         own: the acknowledged writes of the run, if another part of it already records them.
+        governor: the limit on the rate of the controller's writes; None without one.
 
     Attributes:
         own: the acknowledged writes of the run.
@@ -76,6 +78,7 @@ class RunWrites:
         report: Report,
         on_resolved: Callable[[], None],
         own: OwnWrites | None = None,
+        governor: Governor | None = None,
     ) -> None:
         self._controller = controller
         self._leases = leases
@@ -84,6 +87,7 @@ class RunWrites:
         self._report = report
         self._on_resolved = on_resolved
         self.own = OwnWrites() if own is None else own
+        self.governor = governor
         self.fence: pb.Fence | None = None
         self.store_id = ""
         self.starting_revision = 0

@@ -41,6 +41,7 @@ from headway.rpc import Channel
 from headway.run._callbacks import call_back
 from headway.run._change_mapper import ChangeMapper
 from headway.run._fence import RunWrites
+from headway.run._governor import Governor
 from headway.run._keys import RunKeys
 from headway.run._mapping import Progress, RunMapping
 from headway.run._outcomes import Outcomes
@@ -72,6 +73,7 @@ class Run:
         new_mapper: creates what maps one change, as `ChangeMapper` does.
         record_event: records the events of `Runtime.event`.
         counts: counts the reconciles by outcome.
+        governor: the limit on the rate of its writes.
 
     Attributes:
         began: the time of its creation, on Trio's clock.
@@ -100,6 +102,7 @@ class Run:
         new_mapper: Callable[..., ChangeMapper] = ChangeMapper,
         record_event: RecordEvent = ignore_event,
         counts: Counter[str] | None = None,
+        governor: Governor | None = None,
     ) -> None:
         self.began = self._phase_began = trio.current_time()
         self.answered = self._over = False
@@ -116,8 +119,9 @@ class Run:
         self._leases = LeaseClient(channel)
         self.progress = Progress()
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
+        noted = self.progress.note
         self._writes = RunWrites(
-            definition.name, self._leases, self._caches, ownership.queue, report, self.progress.note
+            definition.name, self._leases, self._caches, ownership.queue, report, noted, governor=governor
         )
         self._cache = Cache(
             definition.name, definition.manages, definition.watches, definition.queries, informers.isolation

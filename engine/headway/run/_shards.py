@@ -23,6 +23,7 @@ from headway.queue import LIVE, Dequeued, Priority, WaitingQueue, WorkQueue
 from headway.reconcile import RECONCILING, Reason
 from headway.resource import Key, ResourceType, pb
 from headway.run._fence import RunWrites
+from headway.run._governor import Governor
 
 
 def shard_of(key: Key, shards: int) -> int:
@@ -224,6 +225,11 @@ class ShardWrites(Writes):
         if reconciling is None or reconciling.key is None:
             return self._own
         return self.by_shard[self._shard_of(reconciling.key)]
+
+    @property
+    @override
+    def governor(self) -> Governor | None:
+        return self._own.governor
 
     @property
     @override

@@ -10,6 +10,7 @@ from typing import Literal
 from headway.cache import Informer, range_of
 from headway.queue import QueueStatistics
 from headway.resource import Key, ResourceId, TypeName
+from headway.run._governor import Governed
 
 CUT_OFF = 10.0
 """The number of seconds without a stream of one of its types before a controller counts as cut off.
@@ -117,6 +118,7 @@ class ControllerStatus:
         paused: why an operator has paused it, which may be empty; None if it is not paused. It is then not reconciling,
             but everything else goes on.
         reconciles: the number of its reconciles in this process, by outcome.
+        governed: the state of its ``write_limit`` in this process; None if it has none.
     """
 
     name: str
@@ -141,6 +143,7 @@ class ControllerStatus:
     added_watches: tuple[str, ...] = ()
     paused: str | None = None
     reconciles: Mapping[str, int] = field(default_factory=dict)
+    governed: Governed | None = None
 
     @property
     def problem(self) -> str:
@@ -165,6 +168,11 @@ class ControllerStatus:
         )
 
     @property
+    def writes_held(self) -> str:
+        """What its ``write_limit`` holds back now, as a sentence without its subject; empty for nothing."""
+        return "" if self.governed is None else self.governed.notice
+
+    @property
     def notice(self) -> str:
         """A state that an operator should know although nothing is wrong with the controller, or an empty text.
 
@@ -177,14 +185,15 @@ class ControllerStatus:
             for each in self.types
             if each.undecodable
         ]
-        return "; ".join(paused + undecodable)
+        return "; ".join([*paused, *filter(None, [self.writes_held]), *undecodable])
 
     @property
     def brief_notice(self) -> str:
         """A short form of `notice` for unauthenticated readers, as `cause` is of `problem`."""
         count = sum(len(each.undecodable) for each in self.types)
         text = f"leaves out {count} {'resource' if count == 1 else 'resources'} that can't be decoded" if count else ""
-        return "; ".join(filter(None, ["is paused" if self.paused is not None else "", text]))
+        held = "holds back writes, because of its write_limit" if self.writes_held else ""
+        return "; ".join(filter(None, ["is paused" if self.paused is not None else "", held, text]))
 
     @property
     def cause(self) -> str:

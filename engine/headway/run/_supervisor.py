@@ -19,6 +19,7 @@ from headway.journal import ControllerJournal
 from headway.reconcile import CONTROLLER
 from headway.resource import Key
 from headway.run._events import ControllerEvents
+from headway.run._governor import Governed, Governor
 from headway.run._keys import KeyStatus, LeftOutOf
 from headway.run._leading import Leading
 from headway.run._mapping_retries import Unmapped
@@ -57,6 +58,7 @@ class Supervisor:
         pauses: the controllers that are paused; None if none ever is.
         growing: the controller's definition, with the watches that its runs have added.
         counts: the number of reconciles of its runs by outcome.
+        governor: the limit on the rate of its writes; None without one.
 
     Attributes:
         journal: the controller's part of the journal; None without one.
@@ -82,6 +84,7 @@ class Supervisor:
         process: str = "",
         events: ControllerEvents | None = None,
         counts: Mapping[str, int] | None = None,
+        governor: Governor | None = None,
     ) -> None:
         self.name = name
         self.fence_name = fence_name or name
@@ -96,6 +99,7 @@ class Supervisor:
         self.events = events
         self.process = process
         self._counts = {} if counts is None else counts
+        self._governor = governor
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
         # True once an engine has answered.
@@ -204,7 +208,11 @@ class Supervisor:
             # Another process may lead by now. This one no longer follows the lease.
             counts = dict(self._counts)
             return ControllerStatus(
-                self.name, "ended", 0.0, restarts=self._restarts, error=self._error, reconciles=counts
+                *(self.name, "ended", 0.0),
+                restarts=self._restarts,
+                error=self._error,
+                reconciles=counts,
+                governed=self._governed(),
             )
         elif leading is not None and leading.leader and not leading.error:
             seconds = trio.current_time() - self._ended_at
@@ -222,6 +230,7 @@ class Supervisor:
             added_watches=added,
             paused=self._paused(),
             reconciles=dict(self._counts),
+            governed=self._governed(),
         )
 
     async def _one_run(self) -> tuple[BaseException | None, Run | None]:
@@ -276,6 +285,9 @@ class Supervisor:
                     f"resume it with `headway resume {self.fence_name}`"
                 )
             await run.progress.wait()
+
+    def _governed(self) -> Governed | None:
+        return None if self._governor is None else self._governor.status()
 
     def _paused(self) -> str | None:
         return None if self._pauses is None else self._pauses.reason(self.fence_name)

@@ -76,7 +76,8 @@ class Worker:
         """Reconcile keys until canceled. If a reconcile is canceled, its key stays in hand and therefore pending."""
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
-        self._tasks[trio.lowlevel.current_task()] = reconciling
+        reconciling.task = trio.lowlevel.current_task()
+        self._tasks[reconciling.task] = reconciling
         if self._secret:
             READING.set(SecretReads(self._find, self._secret))
         self._note_versions(reconciling)
@@ -115,7 +116,7 @@ class Worker:
         own_writes, outcomes = self._self_triggers.writes, self._outcomes
         try:
             with trio.CancelScope() as scope:
-                late = False
+                late, reconciling.scope = False, scope
                 # The end of the last reconcile, if it has just ended: then the next one begins at the same time.
                 ended: float | None = None
                 while dequeued is not None and not late:

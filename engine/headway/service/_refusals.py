@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 
 from grpclib import GRPCError
 from grpclib.const import Status
@@ -24,9 +25,9 @@ from headway.errors import (
     Unavailable,
     WriteRejected,
 )
-from headway.protobuf import decode, encode
+from headway.protobuf import decode, encode, field, message
 from headway.resource import AnyMessage
-from headway.rpc import HandlerFault
+from headway.rpc import HandlerFault, Limited
 from headway.storage import (
     FenceLowered,
     QuotaExceeded,
@@ -60,6 +61,14 @@ STORE_ERRORS = tuple(_WIRE)
 """The errors that a store may raise."""
 
 _URL = "type.googleapis.com/headway.refusal.v1.Refusal"
+_RETRY_URL = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+@message(name="google.rpc.RetryInfo")
+class _RetryInfo:
+    """The time after which to repeat a call, for clients that know only Google's details of a status."""
+
+    retry_delay: timedelta = field(1)
 
 
 def refusal_of(error: GRPCError) -> Refusal | None:
@@ -120,6 +129,12 @@ def failed(message: str, cause: BaseException) -> HandlerFault:
 def authorizer_failed(cause: BaseException) -> HandlerFault:
     """Return an error for an authorizer that has raised ``cause``, before the store was changed."""
     return failed("the authorizer failed", cause)
+
+
+def limited(message: str, seconds: float) -> Limited:
+    """Return an error for a call that a limit refuses before anything is done, to be repeated after ``seconds``."""
+    retry = AnyMessage(type_url=_RETRY_URL, value=encode(_RetryInfo(retry_delay=timedelta(seconds=seconds))))
+    return Limited(message, seconds, (*(_details(Reason.LIMITED) or ()), retry))
 
 
 def refusal(error: Exception, *, write: bool = False) -> GRPCError:

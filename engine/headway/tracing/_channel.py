@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from opentelemetry.trace import SpanKind, Tracer
 
 from headway.resource import Key, pb, type_name
-from headway.rpc import Channel, Metadata
+from headway.rpc import Channel, Metadata, timeout_of
 from headway.service import RESOURCE_SERVICE, TRACES_HEADER, WATCH_LIST
 from headway.tracing._tracing import PREFIX, about, sampled_span, trace_of
 
@@ -39,6 +39,11 @@ class TracedChannel(Channel):
     def knows_outcomes(self) -> bool:
         """True if the inner channel knows the outcome of every call."""
         return self._inner.knows_outcomes
+
+    @property
+    def timeout(self) -> float:
+        """The timeout of the inner channel's calls."""
+        return timeout_of(self._inner)
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None

@@ -238,6 +238,7 @@ class ControllerWhy:
         events_error, events_lost_at: why and when the last one was lost.
         lease: the lease that a controller on standby waits for; None if the asked process does not know it, or the
             caller may not read it.
+        writes_held: what the controller's ``write_limit`` holds back now, as a sentence without its subject.
     """
 
     name: str = ""
@@ -274,6 +275,7 @@ class ControllerWhy:
     restarts: int = 0
     restart_error: str = ""
     lease: LeaseNow | None = None
+    writes_held: str = ""
 
     @property
     def lease_name(self) -> str:

@@ -103,6 +103,7 @@ class ControllerNow:
         reconciles: the number of its reconciles in this process, of which ``failures`` failed.
         failing: the newest failures of each type, those of mappers last.
         mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
+        writes_held: what its ``write_limit`` holds back, as a sentence without its subject; empty for nothing.
     """
 
     name: str = ""
@@ -129,3 +130,4 @@ class ControllerNow:
     oldest: float = 0.0
     failing: tuple[Failing, ...] = ()
     mapping_failed: int = 0
+    writes_held: str = ""

@@ -93,6 +93,7 @@ class _Asked:
             reconciles=past,
             paused=status.paused is not None,
             pause_reason=status.paused or "",
+            writes_held=status.writes_held,
             events_lost=lost.count,
             events_error=lost.error,
             events_lost_at=lost.at,
@@ -300,6 +301,7 @@ def _stuck_of(
         return [], 0
     paused = "" if status.paused is None else f"the controller is paused{status.paused and f' ({status.paused})'}"
     pending = supervisor.run.keys.pending_since(before, STUCK)
+    held = f"the controller {status.writes_held}" if status.writes_held else ""
     items = [
         replace(
             of,
@@ -307,7 +309,7 @@ def _stuck_of(
             state=_state_of(queued.state, not_done is not None and not_done.outcome == "slowed", pending.hold),
             since=wall(queued.since),
             attempt=queued.attempt,
-            error=paused if not_done is None else not_done.error,
+            error=(paused or held) if not_done is None else not_done.error,
         )
         for key, queued, not_done in pending.keys
     ]

@@ -58,6 +58,7 @@ def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
                 oldest=state.oldest,
                 failing=failing,
                 mapping_failed=mapping_failed,
+                writes_held=status.writes_held,
             )
         )
     return found

@@ -134,6 +134,8 @@ def _controller(it: ControllerWhy, why: Why) -> Iterator[str]:
     if it.paused:
         reason = f" ({it.pause_reason})" if it.pause_reason else ""
         yield f"It is paused{reason}, so it reconciles nothing. To end that: `headway resume {it.name}`."
+    if it.writes_held:
+        yield f"It {it.writes_held}."
     yield from _state(it, why)
     if it.restarts and it.restart_error and it.state not in _WITH_ERROR_OF_RUN:
         runs = "1 run" if it.restarts == 1 else f"{it.restarts} runs"

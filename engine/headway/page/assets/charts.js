@@ -51,7 +51,7 @@ export function markAlone(controllers) {
 export function tone(controller) {
   if (controller.gone) return "bad";
   if (controller.answers === false) return "warn";
-  if (controller.paused !== null) return "warn";
+  if (controller.paused !== null || controller.writesHeld) return "warn";
   if (["priming", "starting"].includes(controller.phase)) return "warn";
   if (controller.phase === "standby") return controller.alone ? "warn" : "quiet";
   if (!controller.ready) return "bad";
@@ -61,7 +61,7 @@ export function tone(controller) {
 
 /** Return the state of a controller in words. */
 export function stateText(controller) {
-  return controller.paused !== null ? "paused" : controller.state;
+  return controller.paused !== null ? "paused" : controller.state + (controller.writesHeld ? ", writes held back" : "");
 }
 
 function cut(text, most) {

@@ -5,7 +5,7 @@ import { learn, session } from "./api.js";
 export const POINTS = 180;
 
 export const live = {
-  connected: false, at: 0, stale: null, graph: null, controllers: [], types: [], failing: [], elsewhere: [], elsewhereMore: 0, stuck: { items: [], more: 0, unreachable: [] },
+  connected: false, at: 0, stale: null, graph: null, controllers: [], types: [], failing: [], elsewhere: [], elsewhereMore: 0, stuck: { items: [], more: 0, unreachable: [] }, refused: [],
   history: new Map(), // by controller: the numbers of the last 15 minutes
 };
 

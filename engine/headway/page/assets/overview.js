@@ -19,6 +19,7 @@ export function overview() {
     priming(live.controllers),
     failing(live.failing, everywhere),
     stuck(live.stuck),
+    refused(live.refused),
     live.graph && live.graph.boxes.length > 0 && h("section", { "aria-labelledby": "graph-title" },
       h("h2", { id: "graph-title" }, "Graph"),
       h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "The graph, which scrolls", onscroll: (event) => hint(event.target) }, picture(live.graph, everywhere, live.types)),
@@ -63,6 +64,14 @@ function elsewhere(controllers) {
     table(controllers, false),
     h("p", { class: "meta" }, "They are asked only while somebody watches, so they have no history here. Only their own process can retry what fails in them."),
     live.elsewhereMore > 0 && h("p", { class: "empty" }, `${count(live.elsewhereMore)} more are not shown.`));
+}
+
+/** Return what the limits on callers have refused since the server began, or since they changed. */
+function refused(limits) {
+  if (!limits.length) return null;
+  return h("section", { class: "refused", "aria-labelledby": "refused-title" },
+    h("h2", { id: "refused-title" }, "Refused by limits"),
+    h("ul", null, limits.map((each) => h("li", { key: each.limit }, `${each.limit}: ${count(each.calls)} calls, the last by ${each.caller || "a caller without a token"}`))));
 }
 
 function summary(controllers) {
@@ -200,6 +209,7 @@ export function controllerView(name) {
     stale(),
     h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", ` for ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
     of.problem && h("p", { class: "problem" }, `It ${of.problem}.`),
+    of.writesHeld && h("p", { class: "problem" }, `It ${of.writesHeld}.`),
     of.mappingFailed > 0 && h("p", { class: "problem" }, `${unmappedText(of.mappingFailed)}, because a mapper or predicate raised: it may concern any ${kind(of.manages)}.`),
     h("p", { class: "actions" }, of.manages && h("a", { class: "button", href: typeLink(of.manages) }, "Resources of " + kind(of.manages)), pauseButtons(of)),
     failing(live.failing.filter((each) => each.controller === name), [of, ...others]),

@@ -196,6 +196,11 @@ class ControllerNow(betterproto2.Message):
     How many resources have a change whose mapper raised.
     """
 
+    writes_held: "str" = betterproto2.field(25, betterproto2.TYPE_STRING)
+    """
+    What its write limit holds back now, as a sentence without its subject.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "ControllerNow", ControllerNow)
 
@@ -313,6 +318,11 @@ class ControllerWhy(betterproto2.Message):
     lease: "LeaseNow | None" = betterproto2.field(34, betterproto2.TYPE_MESSAGE, optional=True)
     """
     On standby: the lease that it waits for, as the server knows it.
+    """
+
+    writes_held: "str" = betterproto2.field(35, betterproto2.TYPE_STRING)
+    """
+    What its write limit holds back now, as a sentence without its subject.
     """
 
 

@@ -55,6 +55,13 @@ class Reason(betterproto2.Enum):
     FAILED_PRECONDITION: only a peering writes to the partition of its copies.
     """
 
+    LIMITED = 8
+    """
+    RESOURCE_EXHAUSTED: the caller calls more often than a limit allows. The
+    request has certainly changed nothing. A google.rpc.RetryInfo beside this
+    detail says after which time to repeat it.
+    """
+
     QUOTA_EXCEEDED = 9
     """
     RESOURCE_EXHAUSTED: a quota has no room for the write, which is not stored.
@@ -72,6 +79,7 @@ class Reason(betterproto2.Enum):
             5: "REASON_NOTHING_WRITTEN",
             6: "REASON_WRONG_UID",
             7: "REASON_COPIES",
+            8: "REASON_LIMITED",
             9: "REASON_QUOTA_EXCEEDED",
         }
 
@@ -86,6 +94,7 @@ class Reason(betterproto2.Enum):
             "REASON_NOTHING_WRITTEN": 5,
             "REASON_WRONG_UID": 6,
             "REASON_COPIES": 7,
+            "REASON_LIMITED": 8,
             "REASON_QUOTA_EXCEEDED": 9,
         }
 

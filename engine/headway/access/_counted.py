@@ -1,0 +1,95 @@
+"""The category of a call by its method, and the tenancy that its request names, as limits count them.
+
+Some methods are never limited, because a limit on them would take a lease from its holder, or would keep a process from
+knowing the state of the store. Each of them needs a right, or does a small and fixed amount of work:
+
+- Leases and fences: a lease that is not renewed in time is lost, and with it the work of its holder.
+- The position of the store. A process needs it to detect a store that was rolled back.
+- The streams and answers of workers about the state of their controllers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.access._limits import Category
+from headway.access._policy import ANY
+from headway.errors import InvalidArgument
+from headway.resource import Registry, Scope, pb, type_name
+
+_RESOURCES: Mapping[str, Category | None] = {
+    "Read": "read",
+    "List": "read",
+    "ListByOwner": "read",
+    "MutateAndValidate": "read",
+    "Write": "write",
+    "WriteStatus": "write",
+    "Delete": "write",
+    "WatchList": "watch",
+}
+
+CATEGORIES_OF: Mapping[str, Mapping[str, Category | None]] = {
+    "headway.resource.v1.ResourceService": _RESOURCES,
+    "hashicorp.consul.resource.ResourceService": _RESOURCES,
+    "headway.types.v1.TypesService": {"List": "read"},
+    "headway.subscribe.v1.SubscribeService": {"Subscribe": "watch"},
+    "headway.observe.v1.ObserveService": {"Why": "read", "Stuck": "read", "Attend": None, "Answer": None},
+    "headway.peering.v1.PeeringService": {"GenerateToken": "write", "Establish": "write", "ExchangeSecret": "write"},
+    "headway.migration.v1.MigrationService": {"Migrate": "write"},
+    "headway.store.v1.StoreService": {"Position": None},
+    "headway.quota.v1.QuotaService": {"List": "read"},
+    "headway.lease.v1.LeaseService": dict.fromkeys(
+        ("Acquire", "KeepAlive", "Release", "List", "Raise", "RecordSettled"), None
+    ),
+    "grpc.reflection.v1.ServerReflection": {"ServerReflectionInfo": "watch"},
+    "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": "watch"},
+    "headway.page": {"Session": "read", "Search": "read", "Why": "read", "Retry": "write", "Live": "watch"},
+}
+"""The category of each method that a guard may serve, by service; None for methods that are never limited."""
+
+
+def category_of(path: str) -> Category | None:
+    """Return the category of a method by its path, or None if it is never limited."""
+    service, _, method = path[1:].partition("/")
+    # A method that is not listed is limited like a read. A test holds that every one is listed.
+    return CATEGORIES_OF.get(service, {}).get(method, "read")
+
+
+def tenancy_of(request: Any, registry: Registry) -> tuple[str, str]:
+    """Return the partition and the namespace that a request is about; empty for those that it has none of.
+
+    An empty unit of a request is filled as the service fills it. Nothing of the request has been checked yet.
+    """
+    holder: Any = getattr(request, "resource", None) or request
+    id = getattr(holder, "id", None) or getattr(request, "owner", None)
+    tenancy = getattr(id or request, "tenancy", None)
+    named = getattr(id or request, "type", None)
+    if named is None:
+        return "", ""
+    scope = _scope(named, registry)
+    partition = "" if tenancy is None else tenancy.partition
+    namespace = "" if tenancy is None else tenancy.namespace
+    if scope is Scope.CLUSTER:
+        return "", ""
+    # A watch without a tenancy is one of everything. Other requests have the default tenancy then.
+    default = ANY if tenancy is None and isinstance(request, pb.WatchListRequest) else "default"
+    partition = _short(partition) or default
+    return partition, "" if scope is Scope.PARTITION else _short(namespace) or default
+
+
+def _scope(named: Any, registry: Registry) -> Scope:
+    try:
+        return registry.resolve(type_name(named)).scope
+    except InvalidArgument:
+        # The handler will say so.
+        return Scope.NAMESPACE
+
+
+_LONGEST = 64
+"""One character more than the longest valid name has."""
+
+
+def _short(unit: str) -> str:
+    """Return a unit as it is, or cut to what no valid one is: a caller may send a very long one."""
+    return unit[:_LONGEST]

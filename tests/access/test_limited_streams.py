@@ -1,0 +1,140 @@
+"""Streams and workers under limits: a stream that is refused is opened again when the server accepts it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+from typing_extensions import override
+
+import headway
+from headway import field
+from headway.access import Access, Authorizer, Limit, Policy, Rule, new_token
+from headway.client import Client
+from headway.events import CallLimited, LeaseDelayed, LeaseEnded, Reconciled, StreamEnded
+from headway.rpc import Channel, CopyingChannel, Limited
+from headway.service import SUBSCRIBE, WATCH_LIST
+
+SECONDS = 40.0
+
+
+@headway.message(name="tests.streams.Team")
+class Team:
+    note: str = field(1)
+
+
+def made() -> tuple[headway.App, headway.ResourceType[Team]]:
+    app = headway.App("staff")
+    return app, app.type("staff", "v1", "Team", Team)
+
+
+class Refusing(CopyingChannel):
+    """A channel whose first streams of a method are refused by a limit, after which they work."""
+
+    def __init__(self, inner: Channel, path: str, count: int) -> None:
+        super().__init__(inner, lambda each: each)
+        self._path, self._count = path, count
+        self.opened: list[float] = []
+
+    @override
+    @asynccontextmanager
+    async def stream(self, path: str, request: object, *, metadata: Any = None) -> AsyncIterator[AsyncIterator[Any]]:
+        if path == self._path:
+            self.opened.append(trio.current_time())
+            if len(self.opened) <= self._count:
+                raise Limited("too many calls", SECONDS)
+        async with super().stream(path, request, metadata=metadata) as items:
+            yield items
+
+    def check_waits(self) -> None:
+        """Fail if a stream was opened before the time that the refusal before it said."""
+        assert len(self.opened) > self._count
+        pauses = [after - before for before, after in zip(self.opened, self.opened[1:], strict=False)]
+        assert all(pause >= SECONDS for pause in pauses[: self._count])
+
+
+async def test_n7_cache_of_a_controller_waits_before_it_opens_a_refused_stream_again(autojump_clock: MockClock) -> None:
+    app, type = made()
+    channels: list[Refusing] = []
+    ended: list[str] = []
+
+    @app.controller(manages=type)
+    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        pass
+
+    def through(channel: Channel) -> Channel:
+        channels.append(Refusing(channel, WATCH_LIST, 2))
+        return channels[0]
+
+    def report(event: object) -> None:
+        if isinstance(event, StreamEnded):
+            ended.append(event.why)
+
+    async with headway.open_engine("memory:", app, wrap_channel=through, report=report) as engine:
+        await engine.wait_idle()
+    channels[0].check_waits()
+    assert ended[:2] == ["RESOURCE_EXHAUSTED: too many calls"] * 2
+    assert autojump_clock.current_time() >= 2 * SECONDS
+
+
+async def test_n7_subscription_waits_before_it_opens_a_refused_stream_again(autojump_clock: MockClock) -> None:
+    app, type = made()
+    async with headway.open_engine("memory:", app) as engine:
+        await engine.client.write(type.new("core"))
+        channel = Refusing(engine.client._channel, SUBSCRIBE, 2)
+        async with Client(channel, app.registry).subscribe([type]) as batches:
+            batch = await anext(batches)
+    assert [each.resource.name for each in batch.events if isinstance(each, headway.Upserted)] == ["core"]
+    channel.check_waits()
+    assert autojump_clock.current_time() >= 2 * SECONDS
+
+
+async def test_n7_worker_under_strict_limits_keeps_its_lease_and_does_its_work(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """Its reads, writes and streams wait for their turn, far longer than its lease lasts. Its renewals do not."""
+    app, type = made()
+    server = headway.App("types")
+    server.registry.register(type)
+    done = trio.Event()
+
+    @app.controller(manages=type)
+    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.cache.get(type, request.id)
+        if team is not None and not team.data.note:
+            team.data.note = "seen"
+            await rt.client.write(team)
+        if all(each.data.note for each in rt.cache.list(type)):
+            done.set()
+
+    text, token = new_token(["workers"])
+    rules = [Rule(verbs=["*"], type="*", partition="*", namespace="*")]
+    categories = ("read", "write", "watch")
+    limits = [Limit(name=each, categories=[each], per=["caller"], per_second=0.2, burst=1) for each in categories]
+    access = Authorizer(Access([Policy("workers", rules)], [token], limits=limits))
+    limited: set[str] = set()
+    events: list[object] = []
+
+    def report(event: object) -> None:
+        if isinstance(event, CallLimited):
+            limited.add(event.category)
+
+    async with headway.open_engine(
+        "memory:", server, listen=[f"unix:{tmp_path}/socket"], access=access, report=report
+    ) as engine:
+        for number in range(3):
+            await engine.client.write(type.new(f"team-{number}"))
+        async with headway.open_workers(
+            engine.addresses, app, process="web-1", token=text, report=events.append, lease_ttl=3.0
+        ):
+            with trio.fail_after(600):
+                await done.wait()
+            # No failure: what was refused has been repeated.
+            assert {each.outcome for each in events if isinstance(each, Reconciled)} <= {"done"}
+            assert not [each for each in events if isinstance(each, LeaseEnded | LeaseDelayed)]
+    assert limited >= {"write", "watch"}
+    assert autojump_clock.current_time() > 10

@@ -1,0 +1,138 @@
+"""Mutants of the limits on calls, of the clients that heed them, and of the rate of a controller's writes."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_BUCKETS = "base/test_buckets.py"
+_LIMITS = "access/test_limits.py"
+_CALLS = "access/test_limited_calls.py"
+_STREAMS = "access/test_limited_streams.py"
+_GOVERNOR = "run/test_governor.py"
+
+LIMIT_MUTANTS = (
+    # --- buckets and limits ---
+    Mutant(
+        "a key that gets a bucket of its own begins with a full one",
+        "base/_buckets.py",
+        "self._full_at.get(key, self._shared), now) + self._token_seconds - now",
+        "self._full_at.get(key, 0.0), now) + self._token_seconds - now",
+        _BUCKETS,
+    ),
+    Mutant(
+        "buckets that are full again are kept",
+        "base/_buckets.py",
+        "if self._full_at[key] <= now:",
+        "if self._full_at[key] <= now - 1e9:",
+        _BUCKETS,
+    ),
+    Mutant(
+        "a refused call spends tokens",
+        "access/_limiter.py",
+        "        if exceeded is None:\n",
+        "        if True:\n",
+        _LIMITS,
+    ),
+    Mutant(
+        "callers without a token share buckets with the others",
+        "access/_limiter.py",
+        'return self._anonymous if call.anonymous and "caller" in self._units else self._others',
+        "return self._others",
+        _LIMITS,
+    ),
+    Mutant(
+        "a limit that has not changed gives every caller another burst",
+        "access/_limiter.py",
+        "before.get(each) or _Kept(each)",
+        "_Kept(each)",
+        _LIMITS,
+    ),
+    Mutant(
+        "a limit counts calls on other namespaces",
+        "access/_limiter.py",
+        "and limit.namespace in (ANY, call.namespace)",
+        "",
+        _LIMITS,
+    ),
+    # --- calls ---
+    Mutant(
+        "leases are limited",
+        "access/_counted.py",
+        'return CATEGORIES_OF.get(service, {}).get(method, "read")',
+        'return CATEGORIES_OF.get(service, {}).get(method, "read") or "read"',
+        _CALLS,
+    ),
+    Mutant("no call is counted", "access/_guard.py", "            count(request)\n", "", _CALLS),
+    Mutant(
+        "a refused request is received",
+        "access/_guard.py",
+        "        refuse(limiter.refuses(call, trio.current_time()))\n",
+        "",
+        _CALLS,
+    ),
+    Mutant(
+        "a refusal does not say that nothing was done",
+        "rpc/_limited.py",
+        'return {NOT_BEGUN: "1", PUSHBACK:',
+        "return {PUSHBACK:",
+        _CALLS,
+    ),
+    # --- clients ---
+    Mutant("clients do not wait", "rpc/_remote.py", "await waits.wait(refused)", "raise", _CALLS),
+    Mutant(
+        "refused callers come back at one moment",
+        "rpc/_limited.py",
+        "return seconds + random.uniform(",
+        "return seconds + 0 * random.uniform(",
+        "rpc/test_limited.py",
+    ),
+    Mutant(
+        "caches open refused streams too early",
+        "cache/_follower.py",
+        "max(retry_delay(self._failures), self._limited)",
+        "retry_delay(self._failures)",
+        _STREAMS,
+    ),
+    Mutant(
+        "subscriptions open refused streams too early",
+        "client/_subscribe.py",
+        "max(retry_delay(self._failures, _LONGEST_WAIT), self._limited)",
+        "retry_delay(self._failures, _LONGEST_WAIT)",
+        _STREAMS,
+    ),
+    # --- the rate of a controller ---
+    Mutant("the governor holds nothing back", "run/_governor.py", "await self._wait_for_turn()", "pass", _GOVERNOR),
+    Mutant(
+        "waiting counts towards the deadline",
+        "reconcile/_request.py",
+        "self.scope.deadline - now, math.inf",
+        "self.scope.deadline - now, self.scope.deadline",
+        _GOVERNOR,
+    ),
+    Mutant(
+        "a write elsewhere stops the clock of a reconcile",
+        "run/_governor.py",
+        "        if task.parent_nursery is None:\n            return None",
+        "        if task.parent_nursery is None:\n            return reconciling",
+        _GOVERNOR,
+    ),
+    Mutant(
+        "a held write carries the fence from before its wait",
+        "client/_client.py",
+        "            if writes.governor is not None:\n"
+        "                await writes.governor.wait()\n"
+        "            request.fence, request.store_id = writes.fence, writes.store_id\n",
+        "            request.fence, request.store_id = writes.fence, writes.store_id\n"
+        "            if writes.governor is not None:\n"
+        "                await writes.governor.wait()\n",
+        "client/test_outcomes.py",
+        "turn",
+    ),
+    Mutant(
+        "each run has a rate of its own",
+        "run/_run.py",
+        "ownership.queue, report, noted, governor=governor",
+        'ownership.queue, report, noted, governor=governor and type(governor)("", governor._limit, report)',
+        _GOVERNOR,
+    ),
+)
