@@ -87,9 +87,9 @@ async def test_engine_that_opens_a_store_reads_the_contexts_of_its_history() -> 
 
 @pytest.mark.parametrize(("count", "kept"), [(2, True), (3, False)])
 async def test_commit_without_room_for_its_context_is_made_without_it(count: int, kept: bool) -> None:
-    """A transaction of four operations has room for three resources and the head."""
+    """A transaction of five operations has room for three resources, the head and the look at the quotas."""
     puts = [putting(thing(f"n{number}")) for number in range(count)]
-    async with rigged() as rig, EtcdBackend(rig.url, max_txn_ops=4) as store:
+    async with rigged() as rig, EtcdBackend(rig.url, max_txn_ops=5) as store:
         revision = await commit(store, GOOD, *puts)
         await until(lambda: rig.store.position.revision >= revision)
         assert (rig.store.traces.of(revision) == GOOD) is kept
