@@ -262,7 +262,11 @@ async def test_exit_of_a_hook_fails_that_write_only(
 ) -> None:
     """The caller's error says that the hook failed."""
     app, heard = headway.App("staff"), list[object]()
-    hooks: headway.Hooks[Team] = headway.Hooks(**{name: lambda _: _exit(exit)})
+
+    def hook(_: headway.Resource[Team]) -> None:
+        _exit(exit)
+
+    hooks = headway.Hooks(mutate=hook) if name == "mutate" else headway.Hooks(validate=hook)
     team = app.type("staff", "v1", "Team", Team, hooks=hooks)
     async with headway.open_engine("memory:", app, report=heard.append) as engine:
         with pytest.raises(headway.errors.Unavailable, match="hook of"):

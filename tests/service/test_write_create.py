@@ -201,7 +201,8 @@ def _broken(resource: Resource[Note]) -> None:
 @pytest.mark.parametrize("hook", ["mutate", "validate"])
 async def test_exception_in_a_hook_is_reported_but_not_sent(how: str, hook: str) -> None:
     """The text of an exception is for the operator, unless the exception is a refusal."""
-    broken = ResourceType("tests", "v1", "Broken", Note, hooks=Hooks(**{hook: _broken}))
+    hooks = Hooks(mutate=_broken) if hook == "mutate" else Hooks(validate=_broken)
+    broken = ResourceType("tests", "v1", "Broken", Note, hooks=hooks)
     known = registry()
     known.register(broken)
     async with reached(how, MemoryBackend(), types=known) as calls:
