@@ -31,12 +31,14 @@ class Plain:
         ({"scope": "namespace"}, "scope 'namespace' must be a headway.Scope, such as Scope.NAMESPACE"),
         ({"scope": 3}, "scope 3 must be a headway.Scope"),
         ({"hooks": print}, "must be headway.Hooks(mutate=..., validate=...)"),
+        ({"max_fields": 0}, "max_fields 0 must be a whole number of fields, such as 100000"),
+        ({"max_fields": True}, "max_fields True must be a whole number of fields, such as 100000"),
     ],
 )
 def test_invalid_type_declaration_error_shows_a_valid_form(changes: dict[str, object], said: str) -> None:
     """The declaration fails at once, and the error names the invalid part."""
     parts: dict[str, Any] = {"group": "staff", "version": "v1", "kind": "Team", "payload": Note, **changes}
-    rest = {key: parts.pop(key) for key in ("scope", "hooks") if key in parts}
+    rest = {key: parts.pop(key) for key in ("scope", "hooks", "max_fields") if key in parts}
     with pytest.raises(DeclarationError) as caught:
         ResourceType(*parts.values(), **rest)
     assert said in str(caught.value)

@@ -218,3 +218,16 @@ async def test_number_of_payload_fields_is_bounded(what: str) -> None:
     assert calls.revision == 0
     fits = pb.Resource(id=an_id(type=type), data=AnyMessage(type_url=type.type_url, value=most))
     await calls.write(fits)
+
+
+@pytest.mark.parametrize("limit", [MOST // 2, MOST * 2])
+async def test_type_may_allow_more_or_fewer_fields(limit: int) -> None:
+    type = ResourceType("tests", "v1", "Own", Note, max_fields=limit)
+    known = registry()
+    known.register(type)
+    calls = Calls(MemoryBackend(), known)
+    large = pb.Resource(id=an_id(type=type), data=AnyMessage(type_url=type.type_url, value=b"\x12\x00" * (limit + 1)))
+    message = f"it must have at most {limit} in all, the max_fields of the type"
+    await refused(calls.write(large), Status.INVALID_ARGUMENT, "resource.data", message)
+    fits = pb.Resource(id=an_id(type=type), data=AnyMessage(type_url=type.type_url, value=b"\x12\x00" * limit))
+    await calls.write(fits)

@@ -83,6 +83,7 @@ class App:
         scope: Scope = Scope.NAMESPACE,
         hooks: Hooks[T] | None = None,
         columns: Columns | None = None,
+        max_fields: int = 100_000,
     ) -> ResourceType[T]:
         """Declare and register a type: ``TEAM = app.type("staff", "v1", "Team", Team)``.
 
@@ -93,13 +94,15 @@ class App:
             hooks: functions that fill in defaults and validate the resource on every write.
             columns: additional columns for `headway get` and `headway list`, as a mapping from titles to field names,
                 such as ``{"LEAD": "lead", "ROOMS": "office.rooms"}``.
+            max_fields: the maximum number of fields of a payload, including nested messages. Hooks, indexes and clients
+                decode a payload without a pause.
 
         Raises:
             DeclarationError: an argument is invalid, or the name already exists. The message shows the correct form.
         """
         self._check_closed(f"type {group}.{version}.{kind}")
         declared: ResourceType[T] = ResourceType(
-            group, version, kind, payload, scope=scope, hooks=hooks, columns=columns
+            group, version, kind, payload, scope=scope, hooks=hooks, columns=columns, max_fields=max_fields
         )
         self.registry.register(declared)
         return declared

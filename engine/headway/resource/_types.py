@@ -34,7 +34,11 @@ from headway.resource._within import Within, scope_within
 T = TypeVar("T", bound=Payload)
 
 
-def _parts_problem(payload: object, scope: object, hooks: object) -> str | None:
+MAX_FIELDS = 100_000
+"""The default maximum number of fields of a payload."""
+
+
+def _parts_problem(payload: object, scope: object, hooks: object, max_fields: object) -> str | None:
     if not (isinstance(payload, type) and issubclass(payload, betterproto2.Message)):
         return (
             f"payload {payload!r} must be a message class: "
@@ -44,6 +48,8 @@ def _parts_problem(payload: object, scope: object, hooks: object) -> str | None:
         return f"scope {scope!r} must be a headway.Scope, such as Scope.NAMESPACE"
     if hooks is not None and not isinstance(hooks, Hooks):
         return f"hooks {hooks!r} must be headway.Hooks(mutate=..., validate=...)"
+    if type(max_fields) is not int or max_fields < 1:
+        return f"max_fields {max_fields!r} must be a whole number of fields, such as {MAX_FIELDS}"
     return None
 
 
@@ -56,8 +62,8 @@ class ResourceType(Generic[T]):
     """
 
     __slots__ = (
-        *("_scopes", "columns", "default_units", "former_name", "hooks", "kind", "message"),
-        *("name", "payload", "scope", "tenancy", "type_url"),
+        *("_scopes", "columns", "default_units", "former_name", "hooks", "kind", "max_fields"),
+        *("message", "name", "payload", "scope", "tenancy", "type_url"),
     )
 
     def __init__(
@@ -70,15 +76,17 @@ class ResourceType(Generic[T]):
         scope: Scope = Scope.NAMESPACE,
         hooks: Hooks[T] | None = None,
         columns: Columns | None = None,
+        max_fields: int = MAX_FIELDS,
     ) -> None:
         problem = (
             type_problem(group, version, kind)
-            or _parts_problem(payload, scope, hooks)
+            or _parts_problem(payload, scope, hooks, max_fields)
             or columns_problem(payload, columns or {})
         )
         if problem:
             raise DeclarationError(f"type {group}.{version}.{kind}: {problem}")
         self.columns = dict(columns or {})
+        self.max_fields = max_fields
         self.name = TypeName(group, version, kind)
         self.kind = self.name.unversioned
         # The name as a wire message. All stored resources share it, so it must never be changed.

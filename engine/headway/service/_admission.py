@@ -149,7 +149,7 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             # The prefix of a type URL means nothing. It is normalized so that equal payloads compare equal.
             data.type_url = type.type_url
         if data is not None:
-            check_payload(type.payload, data.value)
+            check_payload(type, data.value)
             problem = payload_problem(type.payload, data.value)
             if problem is not None:
                 # The same payload may already be stored, put there by another writer. Then its finalizers and metadata

@@ -10,7 +10,16 @@ from typing import Any
 
 from headway.errors import PayloadError
 from headway.protobuf import check_field_count
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, MAX_NAME, pb, quoted, selected, selector_problem
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    FINALIZERS,
+    MAX_NAME,
+    ResourceType,
+    pb,
+    quoted,
+    selected,
+    selector_problem,
+)
 from headway.service._refusals import invalid
 
 MAX_TEXT = 255
@@ -41,12 +50,6 @@ that was read can be written back.
 
 MAX_STATUS_SIZE = 64 << 10
 """The maximum length of one status, in characters."""
-
-MAX_PAYLOAD_FIELDS = 100_000
-"""The maximum number of fields of a payload, including nested messages.
-
-Hooks, indexes and clients decode a payload without a checkpoint.
-"""
 
 MAX_FILTER = 4096
 """The maximum length of a metadata filter, in characters."""
@@ -92,15 +95,16 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         raise invalid(f"metadata.{FINALIZERS} has {count} names: it must have at most {MAX_FINALIZERS}")
 
 
-def check_payload(payload: type[Any], data: bytes) -> None:
-    """Refuse a payload with too many fields."""
+def check_payload(type: ResourceType[Any], data: bytes) -> None:
+    """Refuse a payload with more fields than its type allows."""
     # A field takes at least one byte, so most payloads need not be counted.
-    if len(data) <= MAX_PAYLOAD_FIELDS:
+    if len(data) <= type.max_fields:
         return
     try:
-        check_field_count(payload, data, MAX_PAYLOAD_FIELDS)
+        check_field_count(type.payload, data, type.max_fields)
     except PayloadError as error:
-        raise invalid(f"resource.data is {error}: it must have at most {MAX_PAYLOAD_FIELDS} in all") from None
+        most = f"it must have at most {type.max_fields} in all, the max_fields of the type"
+        raise invalid(f"resource.data is {error}: {most}") from None
 
 
 def check_statuses(statuses: Mapping[str, pb.Status]) -> None:

@@ -42,7 +42,7 @@ def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:
                 if name not in (type.type_url.rpartition("/")[2], type.former_name):
                     return f"its payload is {name or '(no type)'}, not {type.type_url.rpartition('/')[2]}"
                 data.type_url = type.type_url
-                check_payload(type.payload, data.value)
+                check_payload(type, data.value)
                 if (problem := payload_problem(type.payload, data.value)) is not None:
                     return f"its payload does not decode here: {problem}"
             if type.hooks.validate is not None:

@@ -45,6 +45,7 @@ SERVICE_ENDPOINTS = app.type(
     "ServiceEndpoints",
     messages.ServiceEndpoints,
     hooks=Hooks(mutate=services.fill_in_endpoints, validate=refusing(services.endpoints)),
+    max_fields=1_000_000,  # some 30 for each workload of the service
 )
 FAILOVER_POLICY = app.type(
     "catalog",
