@@ -53,7 +53,6 @@ async def a_partition_exports_its_services(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-test_services_and_exports_without_faults = simulation.explored(APP, plan="none")(services_and_exports_come_and_go)
 test_services_and_exports_come_and_go_with_a_second_process = explored(
     APP, services_and_exports_come_and_go, processes=2
 )

@@ -45,7 +45,6 @@ async def policy_changes(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-test_services_come_and_go_without_faults = simulation.explored(APP, plan="none")(services_come_and_go)
 test_services_come_and_go_with_a_second_process = explored(APP, services_come_and_go, processes=2)
 test_services_come_and_go = explored(APP, services_come_and_go)
 test_policy_changes = explored(APP, policy_changes)

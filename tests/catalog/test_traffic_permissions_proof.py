@@ -53,7 +53,6 @@ async def tenancies_and_identities_change(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-test_permissions_move_without_faults = simulation.explored(APP, plan="none")(permissions_move_and_come_again)
 test_permissions_move_and_come_again_with_a_second_process = explored(APP, permissions_move_and_come_again, processes=2)
 test_permissions_move_and_come_again = explored(APP, permissions_move_and_come_again)
 test_tenancies_and_identities_change = explored(APP, tenancies_and_identities_change)

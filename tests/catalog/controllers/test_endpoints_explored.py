@@ -79,6 +79,7 @@ SCENARIOS = [
 ]
 
 
+@pytest.mark.wide
 def test_order_and_pace_leave_no_trace() -> None:
     simulation.explore(ALONE, service_comes_back, plan="none")
 

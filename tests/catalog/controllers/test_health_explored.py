@@ -70,6 +70,7 @@ SCENARIOS = [
 ]
 
 
+@pytest.mark.wide
 def test_order_and_pace_leave_no_trace() -> None:
     simulation.explore(OF_BOTH, workload_moves, plan="none")
 

@@ -90,6 +90,7 @@ async def test_workload_follows_its_check_from_the_first_success(tmp_path: Path)
         assert (check.data.type, check.data.description) == ("http", "alive")
 
 
+@pytest.mark.wide
 async def test_workload_that_is_critical_for_too_long_is_deleted_and_comes_back(tmp_path: Path) -> None:
     async with world(tmp_path) as (there, nursery):
         nursery.start_soon(there.run, write_file(tmp_path, there.service.port, after="0.1s"))
