@@ -17,13 +17,15 @@ FEWER = settings(max_examples=max(6, settings().max_examples // 3))
 """A third of the examples of the profile: each one opens an engine."""
 
 
-def explored(app: headway.App, scenario: simulation.Scenario, *, processes: int = 1) -> Callable[[], None]:
-    """Return the test that tries every fault in a scenario: a wide one in one process, a deep one in two.
+def explored(
+    app: headway.App, scenario: simulation.Scenario, *, processes: int = 1, wide: bool = False
+) -> Callable[[], None]:
+    """Return the test that tries every fault in a scenario, a deep one unless it is said to be a wide one.
 
     It takes up to half a minute of processor time in one process, and a minute and a half in two.
     """
     test = simulation.explored(app, processes=processes, seconds=60.0 * processes)(scenario)
-    mark = pytest.mark.wide if processes == 1 else pytest.mark.deep
+    mark = pytest.mark.wide if wide else pytest.mark.deep
     marked: Callable[[], None] = mark(pytest.mark.timeout(300)(test))
     return marked
 

@@ -56,7 +56,7 @@ async def a_partition_exports_its_services(world: simulation.World) -> None:
 test_services_and_exports_come_and_go_with_a_second_process = explored(
     APP, services_and_exports_come_and_go, processes=2
 )
-test_services_and_exports_come_and_go = explored(APP, services_and_exports_come_and_go)
+test_services_and_exports_come_and_go = explored(APP, services_and_exports_come_and_go, wide=True)
 test_a_partition_exports_its_services = explored(APP, a_partition_exports_its_services)
 
 NAMES, SPACES = st.sampled_from(["a", "b"]), st.sampled_from(["default", "app"])

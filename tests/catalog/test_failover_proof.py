@@ -47,7 +47,7 @@ async def policy_changes(world: simulation.World) -> None:
 
 test_services_come_and_go_with_a_second_process = explored(APP, services_come_and_go, processes=2)
 test_services_come_and_go = explored(APP, services_come_and_go)
-test_policy_changes = explored(APP, policy_changes)
+test_policy_changes = explored(APP, policy_changes, wide=True)
 
 NAMES = ("a", "b", "c")
 CONFIGS = st.builds(

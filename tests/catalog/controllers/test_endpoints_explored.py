@@ -84,7 +84,15 @@ def test_order_and_pace_leave_no_trace() -> None:
     simulation.explore(ALONE, service_comes_back, plan="none")
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize(("app", "scenario"), SCENARIOS, ids=[scenario.__name__ for _, scenario in SCENARIOS])
+@pytest.mark.parametrize(
+    ("app", "scenario"),
+    [
+        # Each takes up to half a minute of processor time.
+        pytest.param(
+            *each, id=each[1].__name__, marks=pytest.mark.wide if each[1] is service_comes_back else pytest.mark.deep
+        )
+        for each in SCENARIOS
+    ],
+)
 def test_every_fault_leaves_no_trace(app: simulation.MakeApp, scenario: simulation.Scenario) -> None:
     simulation.explored(app, processes=2)(scenario)()
