@@ -134,3 +134,34 @@ def test_two_keys_with_one_kid_verify_nothing() -> None:
 
     with pytest.raises(PermissionDenied):
         accepting.identify({TOKEN_HEADER: signed({"alg": "ES256", "kid": "e"}, claims(ISS), EC_KEY)})
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [{"kid": "b"}, {"kid": "a"}, {"kid": "c"}],
+        [{"kid": "a", "alg": "RS256"}, {"kid": "a", "alg": "PS256"}],
+        [{"kid": "a", "alg": "PS256"}, {"kid": "a"}, {"kid": "a", "use": "enc"}],
+    ],
+    ids=["by each id", "for each algorithm", "for encryption too"],
+)
+def test_key_that_is_published_more_than_once_is_known_by_every_entry(entries: list[dict[str, str]]) -> None:
+    """WSO2 publishes one key under several ids. Each entry is one more way to name it, and hides no other."""
+    keys = jwks(*({**RSA_JWK, **entry} for entry in entries))
+    accepting = Authorizer(access(keys=keys))
+
+    for header in ({"alg": "RS256", "kid": "a"}, {"alg": "RS256"}):
+        assert accepting.identify({TOKEN_HEADER: signed(header, claims(ISS))}).name == "corp/ada"
+    assert len(read_keys(keys)) == 1
+
+
+def test_login_ends_when_its_key_is_no_longer_for_its_algorithm() -> None:
+    """A stream goes on no longer than a new call with the same token is accepted."""
+    accepting = Authorizer(access())
+    identity = accepting.identify({TOKEN_HEADER: signed({"alg": "RS256", "kid": "a"}, claims(ISS))})
+    ring = accepting.logins.rings["corp"]
+
+    ring.loaded(read_keys(jwks({**RSA_JWK, "alg": "RS256"})), 0)
+    assert identity.is_current()
+    ring.loaded(read_keys(jwks({**RSA_JWK, "alg": "PS256"})), 1)
+    assert not identity.is_current()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.errors import DeclarationError, InvalidArgument
@@ -42,7 +42,7 @@ _SMALL_ORDER = frozenset(
 
 
 class IssuerKey(NamedTuple):
-    """A public key of an issuer.
+    """A public key of an issuer, as one entry of its JWKS has it. Several entries may have the same key.
 
     Attributes:
         kid: its id, which tokens name; empty if it has none.
@@ -63,39 +63,41 @@ class Keys:
         left_out: the keys that are not used, each with the reason.
     """
 
-    __slots__ = ("_by_thumbprint", "left_out")
+    __slots__ = ("_entries", "left_out")
 
-    def __init__(self, keys: Mapping[str, IssuerKey] | None = None, left_out: tuple[str, ...] = ()) -> None:
-        self._by_thumbprint = dict(keys or {})
+    def __init__(self, entries: Iterable[IssuerKey] = (), left_out: tuple[str, ...] = ()) -> None:
+        # A list, because some issuers publish one key under several ids, or once for each of its algorithms.
+        self._entries = tuple(entries)
         self.left_out = left_out
 
     def __len__(self) -> int:
-        return len(self._by_thumbprint)
+        return len({each.thumbprint for each in self._entries})
 
-    def __contains__(self, thumbprint: str) -> bool:
-        return thumbprint in self._by_thumbprint
+    def can_verify(self, thumbprint: str, alg: str) -> bool:
+        """Return True if the key with this thumbprint is one of them, and verifies this algorithm."""
+        return any(each.thumbprint == thumbprint and alg in each.algorithms for each in self._entries)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The ids of the keys, in order. A key without one has its thumbprint."""
-        return tuple(sorted(each.kid or each.thumbprint for each in self._by_thumbprint.values()))
+        return tuple(sorted({each.kid or each.thumbprint for each in self._entries}))
 
     def are(self, other: Keys) -> bool:
         """Return True if the other ones are the same keys, under the same ids and for the same algorithms."""
-        return {each[:3] for each in self._by_thumbprint.values()} == {
-            each[:3] for each in other._by_thumbprint.values()
-        }
+        return {each[:3] for each in self._entries} == {each[:3] for each in other._entries}
 
     def find(self, kid: str | None, alg: str) -> IssuerKey | None:
         """Return the only key that a token with this kid and algorithm can be signed with, or None."""
-        found = [
-            each for each in self._by_thumbprint.values() if alg in each.algorithms and (kid is None or each.kid == kid)
-        ]
-        return found[0] if len(found) == 1 else None
+        found = {
+            each.thumbprint: each
+            for each in self._entries
+            if alg in each.algorithms and (kid is None or each.kid == kid)
+        }
+        return next(iter(found.values())) if len(found) == 1 else None
 
     def has(self, kid: str) -> bool:
         """Return True if there is a key with this id, for whatever algorithm."""
-        return any(each.kid == kid for each in self._by_thumbprint.values())
+        return any(each.kid == kid for each in self._entries)
 
 
 def check_joserfc() -> None:
@@ -120,18 +122,16 @@ def read_keys(text: str | bytes) -> Keys:
         raise InvalidArgument('the JWKS must be an object with a list of keys, such as {"keys": [{"kty": "RSA", ...}]}')
     if len(entries) > MOST_KEYS:
         raise InvalidArgument(f"the JWKS has {len(entries)} keys, and {MOST_KEYS} are allowed")
-    keys: dict[str, IssuerKey] = {}
+    keys: list[IssuerKey] = []
     left_out: list[str] = []
     for number, entry in enumerate(entries):
         name = f"keys[{number}] (kid {str(entry.get('kid', 'missing'))[:100]!r})"
         if any(each in entry for each in _PRIVATE if not (each == "k" and entry.get("kty") != "oct")):
             raise InvalidArgument(f"the JWKS holds a private key or a secret, {name}: publish public keys only")
         try:
-            made = _made(entry)
+            keys.append(_made(entry))
         except _LeftOut as error:
             left_out.append(f"{name}: {error}")
-        else:
-            keys[made.thumbprint] = made
     if not keys:
         why = f": {'; '.join(left_out)[:500]}" if left_out else ""
         raise InvalidArgument(f"the JWKS has no key that can be used{why}")

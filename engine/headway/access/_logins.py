@@ -105,9 +105,9 @@ class Logins:
         return JwtRefused("expired", "it was refused, and is accepted now")
 
     def has_key_of(self, login: Login) -> bool:
-        """Return True if the issuer of a login still has the key that signed it."""
+        """Return True if the issuer of a login still has the key that signed it, for the algorithm that it used."""
         ring = self.rings.get(login.issuer)
-        return ring is not None and login.key in ring.keys
+        return ring is not None and ring.keys.can_verify(login.key, login.alg)
 
     def admits(self, login: Login) -> bool:
         """Return True if a login is still accepted with the same policies, after the issuers were replaced."""
