@@ -45,6 +45,7 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "for HS256": ({**RSA_JWK, "alg": "HS256"}, "does not fit the key"),
     "for encryption by its alg": ({**RSA_JWK, "alg": "RSA-OAEP"}, "does not fit the key"),
     "an alg that is a list": ({**RSA_JWK, "alg": ["RS256"]}, "does not fit the key"),
+    "a kid that no token can name": ({**RSA_JWK, "kid": "a" * 256}, "its kid has 256 characters"),
     "a kid that is a number": ({**RSA_JWK, "kid": 7}, "its kid is not a text"),
     "an unknown kind": ({"kty": "AKP"}, "is not a public key that is supported"),
 }  # fmt: skip

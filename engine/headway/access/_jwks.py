@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headway.access._jwt_text import LONGEST_KID
 from headway.errors import DeclarationError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def _made(entry: Mapping[str, Any]) -> IssuerKey:
     kid = entry.get("kid", "")
     if not isinstance(kid, str):
         raise _LeftOut("its kid is not a text")
+    if len(kid) > LONGEST_KID:
+        raise _LeftOut(f"its kid has {len(kid)} characters, and tokens name at most {LONGEST_KID}")
     kty, crv = entry.get("kty"), entry.get("crv")
     key: RSAKey | ECKey | OKPKey
     try:

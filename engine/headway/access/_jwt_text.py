@@ -18,7 +18,8 @@ from headway.base import plain
 MOST_BYTES = 12_288
 """The length of the longest token. The metadata of a request may have 16 KiB (`headway.rpc.Limits.header_size`)."""
 _MOST_HEADER = 2_048
-_LONGEST_KID = 255
+LONGEST_KID = 255
+"""The length of the longest kid of a token, and so of a key that tokens can name."""
 _TYPES = ("jwt", "at+jwt", "application/jwt", "application/at+jwt", "jose")
 # Parameters that change which key verifies, or what is signed. Other parameters describe and may be ignored.
 _FORBIDDEN = ("jku", "jwk", "x5u", "x5c", "crit", "b64", "zip", "enc", "cty", "epk", "p2c", "p2s")
@@ -77,8 +78,8 @@ def parsed(text: str) -> Presented:
     header = _object(parts[0], "header")
     alg = _alg(header)
     kid = header.get("kid")
-    if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= _LONGEST_KID):
-        raise JwtRefused("malformed", f"its kid must be a text of 1 to {_LONGEST_KID} characters")
+    if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= LONGEST_KID):
+        raise JwtRefused("malformed", f"its kid must be a text of 1 to {LONGEST_KID} characters")
     claims = _object(parts[1], "payload")
     signature = _decoded(parts[2], "signature")
     if not signature:
