@@ -224,6 +224,18 @@ async def test_worker_runs_with_a_login() -> None:
         assert (await served.engine.client.read(TEAM, "seen")).name == "seen"
 
 
+def test_login_notices_nothing_of_bindings_in_another_order() -> None:
+    """It has the same policies, so its streams go on."""
+    bindings = [Binding(claims={"groups": name}, policies=[name]) for name in ("ops", "admins")]
+    accepting = Authorizer(access(issuer(bindings=bindings), policies=("ops", "admins")))
+    identity = accepting.identify({"x-consul-token": good(groups=["ops", "admins"])})
+
+    accepting.replace(access(issuer(bindings=bindings[::-1]), policies=("ops", "admins")))
+    assert identity.is_current()
+    accepting.replace(access(issuer(bindings=bindings[1:]), policies=("ops", "admins")))
+    assert not identity.is_current()
+
+
 def test_policies_of_all_matching_bindings_add_up() -> None:
     """A login has the policies of each binding that its claims match, once each."""
     operators = Policy("operators", [Rule(verbs=["edit"], type="*", partition="*", namespace="*")])
@@ -240,11 +252,12 @@ def test_policies_of_all_matching_bindings_add_up() -> None:
 
     assert Access([operators, readers], issuers=[known]).issuers == {"corp": known}
     assert of(groups=["x", "admins"]) == ("operators", "readers")
-    assert of(realm={"roles": ["viewer"]}, email_verified=True, level=3, scope="view edit") == ("readers", "operators")
+    assert of(realm={"roles": ["viewer"]}, email_verified=True, level=3, scope="view edit") == ("operators", "readers")
     assert of(realm={"roles": ["viewer"]}, email_verified="true", level=3) == ()
     assert of(realm={"roles": ["viewer"]}, email_verified=1, level=3) == ()
     assert of(realm={"roles": ["viewer"]}, email_verified=True, level=3.0) == ()
     assert of(scope="viewedit") == ()
+    assert issuer(bindings=bindings[::-1]).policies_of({"groups": "ops", "scope": "edit"}) == ("operators", "readers")
     assert of(groups="ops") == ("operators", "readers")
     assert of(groups=json.loads("null")) == ()
     assert isinstance(Authorizer(access()).identify({"x-consul-token": good()}).token, Login)

@@ -92,9 +92,11 @@ class Issuer:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def policies_of(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names of the policies of a login with these claims; none if no binding matches."""
-        found = (name for each in self.bindings if each.matches(claims) for name in each.policies)
-        return tuple(dict.fromkeys(found))
+        """Return the names of the policies of a login with these claims; none if no binding matches.
+
+        They are sorted: a login has the same policies in whatever order the bindings are written.
+        """
+        return tuple(sorted({name for each in self.bindings if each.matches(claims) for name in each.policies}))
 
     def has_same_keys(self, other: Issuer) -> bool:
         """Return True if the keys of both come from the same place."""
