@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import cast
@@ -11,7 +12,7 @@ from typing import cast
 import pytest
 import trustme
 
-from headway.access import Access, Authorizer, Binding, Issuer, load_access, new_token, read_access
+from headway.access import Access, Authorizer, Binding, Issuer, load_access, new_token, read_access, read_keys
 from headway.access import add_token as add
 from headway.errors import DeclarationError, InvalidArgument, ManifestError
 from tests.access.logins import ISS, KEYS, issuer
@@ -116,6 +117,12 @@ WRONG = [
     ("level: 3", "level: ~", "issuers[0].bindings[0].claims.level", "true, false or a whole number; write a text that"),
     ("level: 3", "level: {a: b}", "issuers[0].bindings[0].claims.level", "got a mapping"),
     ("level: 3", "level: []", "issuers[0].bindings[0].claims", "level is empty, so that no login would match: give a"),
+    (
+        "level: 3",
+        "7: a, '7': b",
+        "issuers[0].bindings[0].claims.7",
+        "the claim '7' was already given: keep one of them",
+    ),
     ("claims: {}", "claims: []", "issuers[0].bindings[1].claims", "such as {groups: ops}; write {} for every login"),
     ("      - claims: {}\n        policies", "      - policies", "issuers[0].bindings[1]", "claims is required here"),
     ("[operators]", "[operator]", "issuers[0].bindings[0].policies[0]", "policy 'operator' not found; did you mean"),
@@ -173,6 +180,24 @@ def test_files_are_read_beside_the_access_file(tmp_path: Path) -> None:
     assert authorizer.identify({"x-consul-token": text}).name == "corp/ada"
     (tmp_path / "ca.pem").write_bytes(trustme.CA().cert_pem.bytes())
     assert load_access(written(path, TEXT)).issuers["corp"].authority == str(tmp_path / "ca.pem")
+
+
+def test_files_are_found_beside_a_link_when_its_target_is_replaced(tmp_path: Path) -> None:
+    """Kubernetes mounts files as links into a directory of one version, which it removes at the next change."""
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+        written(tmp_path / version / "access.yaml", with_file("jwks_file: keys.json"))
+        written(tmp_path / version / "keys.json", KEYS)
+    (tmp_path / "data").symlink_to("v1")
+    for name in ("access.yaml", "keys.json"):
+        (tmp_path / name).symlink_to(f"data/{name}")
+    path = load_access(tmp_path / "access.yaml").issuers["corp"].jwks_file
+
+    (tmp_path / "data").unlink()
+    (tmp_path / "data").symlink_to("v2")
+    shutil.rmtree(tmp_path / "v1")
+
+    assert read_keys(Path(path).read_text()).names == ("a", "d", "e")
 
 
 FILES = {

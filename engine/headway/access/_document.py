@@ -173,6 +173,9 @@ class _Reader:
         found: dict[str, list[Value]] = {}
         for key, held in node.entries:
             where = below(path, key.text)
+            if key.text in found:
+                # Keys of different kinds, such as `on` and `"on"`. To drop one of them would accept more logins.
+                self._problems.add(key.place, where, f"the claim {key.text!r} was already given: keep one of them")
             items = self._items(held, where) if isinstance(held, Sequence) else [(held, where)]
             values = [self._value(item, at) for item, at in items]
             found[key.text] = [value for value in values if value is not None]

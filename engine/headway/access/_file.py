@@ -27,7 +27,7 @@ _NO_TOKENS = re.compile(r"^tokens:[ \t]*(\[\])?\s*\Z", re.MULTILINE)
 def load_access(path: str | os.PathLike[str]) -> Access:
     """Return the content of an access file. To apply a changed file, load it again and call ``Authorizer.replace``.
 
-    The files that its issuers name are read too. Their paths are relative to the access file.
+    The files that its issuers name are read too. Their paths are relative to the directory of ``path``.
 
     Raises:
         DeclarationError: it has issuers, and the libraries for them are not installed.
@@ -35,7 +35,8 @@ def load_access(path: str | os.PathLike[str]) -> Access:
             could give themselves access), or if it belongs to neither this process's user nor root.
         OSError: the file cannot be read.
     """
-    directory = os.path.dirname(os.path.realpath(path))
+    # Links are not resolved: Kubernetes replaces the directory behind the link of a mounted file at each change.
+    directory = os.path.dirname(os.path.abspath(path))
     return read_access(_content(path), source=os.fspath(path), keys_in=functools.partial(_issuer_files, directory))
 
 
