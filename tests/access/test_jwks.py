@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_set_is_refused(name: str) -> None:
-    """The known keys are then used on."""
+    """See test_key_keeper.py for when known keys are used on."""
     text, why = REFUSED[name]
 
     with pytest.raises(InvalidArgument) as refused:

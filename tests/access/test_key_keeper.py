@@ -19,7 +19,7 @@ from headway.errors import PermissionDenied
 from headway.events import IssuerFailed, IssuerKeysChanged, IssuerKeysRead
 from headway.rpc import TOKEN_HEADER
 from tests.access.logins import ALL
-from tests.helpers.login_issuer import ED_KEY, LoginIssuer, jwks, public_jwk, serving_issuer, signed
+from tests.helpers.login_issuer import ED_KEY, RSA_KEY, LoginIssuer, jwks, public_jwk, serving_issuer, signed
 
 # In frozen time, a report that never comes would be waited for until the timeout of all tests.
 pytestmark = pytest.mark.timeout(30)
@@ -165,6 +165,33 @@ async def test_failing_issuer_keeps_its_keys_until_they_are_stale(tmp_path: Path
 
         del issuer.bodies["/keys"]
         mock_clock.jump(60)
+        await made.reports(IssuerKeysChanged, 3)
+        assert (await made.identify(text)).name == "corp/grace"
+
+
+@pytest.mark.parametrize("name", ["no keys", "keys of no use", "private keys"])
+async def test_keys_end_when_the_issuer_publishes_none_that_can_be_used(
+    name: str, tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """An empty set is an answer: an issuer revokes its only key so. It is asked again soon, as after any failure."""
+    sets = {
+        "no keys": '{"keys": []}',
+        "keys of no use": jwks(public_jwk(RSA_KEY, kid="a", use="enc")),
+        "private keys": jwks(public_jwk(RSA_KEY, kid="a"), {"kty": "oct", "k": "AQAB"}),
+    }
+    async with kept(tmp_path, refresh_interval=60) as (issuer, made):
+        identity, text = await made.identify(issuer.token()), issuer.token(sub="grace")
+        issuer.bodies["/keys"] = 200, {}, sets[name].encode()
+        mock_clock.jump(60)
+        (failed,) = await made.reports(IssuerFailed)
+        assert (failed.keys, failed.seconds) == (0, 0)
+        changed = await made.reports(IssuerKeysChanged, 2)
+        assert changed[-1] == IssuerKeysChanged("corp", (), "all of them are withdrawn", 0)
+        assert not identity.is_current()
+        assert await made.reason(text) == "no_keys"
+
+        del issuer.bodies["/keys"]
+        mock_clock.jump(1)
         await made.reports(IssuerKeysChanged, 3)
         assert (await made.identify(text)).name == "corp/grace"
 

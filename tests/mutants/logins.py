@@ -34,6 +34,27 @@ LOGIN_MUTANTS = (
         _JWKS,
     ),
     Mutant(
+        "a key that is published twice is known by its last entry",
+        "access/_jwks.py",
+        "        self._entries = tuple(entries)",
+        "        self._entries = tuple({each.thumbprint: each for each in entries}.values())",
+        _JWKS,
+    ),
+    Mutant(
+        "keys that the issuer has withdrawn are used on",
+        "access/_key_keeper.py",
+        "isinstance(error, KeysWithdrawn) and ring.drop()",
+        "False",
+        _KEEPER,
+    ),
+    Mutant(
+        "a login's key may be for another algorithm by now",
+        "access/_jwks.py",
+        "each.thumbprint == thumbprint and alg in each.algorithms",
+        "each.thumbprint == thumbprint",
+        _JWKS,
+    ),
+    Mutant(
         "headers that name other keys are ignored",
         "access/_jwt_text.py",
         "        if name in header:\n",
@@ -123,8 +144,8 @@ LOGIN_MUTANTS = (
     Mutant(
         "two keys with one kid verify",
         "access/_jwks.py",
-        "return found[0] if len(found) == 1 else None",
-        "return found[0] if found else None",
+        "return next(iter(found.values())) if len(found) == 1 else None",
+        "return next(iter(found.values())) if found else None",
         _JWKS,
     ),
     Mutant(
@@ -154,8 +175,8 @@ LOGIN_MUTANTS = (
     Mutant(
         "keys never become stale",
         "access/_key_ring.py",
-        "        if now < self._fresh_until or not len(self.keys):",
-        "        if True:",
+        "        return now >= self._fresh_until and self.drop()",
+        "        return False",
         _KEEPER,
         "stale",
     ),

@@ -101,6 +101,10 @@ class Keys:
         return any(each.kid == kid for each in self._entries)
 
 
+class NoKeys(InvalidArgument):
+    """The issuer publishes a JWKS, and none of its keys can be used: keys that were known before are withdrawn."""
+
+
 def check_joserfc() -> None:
     """Raise DeclarationError if the library for JWTs is not installed."""
     try:
@@ -111,7 +115,12 @@ def check_joserfc() -> None:
 
 
 def read_keys(text: str | bytes) -> Keys:
-    """Return the keys of a JWKS. Raises InvalidArgument if none of it can be used, or if it holds a private key."""
+    """Return the keys of a JWKS.
+
+    Raises:
+        InvalidArgument: it is not a JWKS.
+        NoKeys: no key of it can be used, or it holds a private key.
+    """
     if len(text) > MOST_BYTES:
         raise InvalidArgument(f"the JWKS has {len(text)} bytes, and {MOST_BYTES} are allowed")
     try:
@@ -128,14 +137,14 @@ def read_keys(text: str | bytes) -> Keys:
     for number, entry in enumerate(entries):
         name = f"keys[{number}] (kid {str(entry.get('kid', 'missing'))[:100]!r})"
         if any(each in entry for each in _PRIVATE if not (each == "k" and entry.get("kty") != "oct")):
-            raise InvalidArgument(f"the JWKS holds a private key or a secret, {name}: publish public keys only")
+            raise NoKeys(f"the JWKS holds a private key or a secret, {name}: publish public keys only")
         try:
             keys.append(_made(entry))
         except _LeftOut as error:
             left_out.append(f"{name}: {error}")
     if not keys:
         why = f": {'; '.join(left_out)[:500]}" if left_out else ""
-        raise InvalidArgument(f"the JWKS has no key that can be used{why}")
+        raise NoKeys(f"the JWKS has no key that can be used{why}")
     return Keys(keys, tuple(left_out))
 
 

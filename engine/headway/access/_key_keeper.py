@@ -10,7 +10,7 @@ from headway.access._authorizer import Authorizer
 from headway.access._content import first_names
 from headway.access._jwks import Keys
 from headway.access._key_ring import KeyRing
-from headway.access._key_sources import KeysUnavailable, keys_of
+from headway.access._key_sources import KeysUnavailable, KeysWithdrawn, keys_of
 from headway.base import error_text, safe_report
 from headway.events import IssuerFailed, IssuerKeysChanged, IssuerKeysRead, Report
 
@@ -67,7 +67,10 @@ class _Keeper:
         try:
             keys = await keys_of(ring.issuer)
         except KeysUnavailable as error:
+            withdrawn = isinstance(error, KeysWithdrawn) and ring.drop()
             self._failed(ring, str(error))
+            if withdrawn:
+                self._report(IssuerKeysChanged(ring.issuer.name, (), "all of them are withdrawn", self._apply()))
         except Exception as error:  # noqa: BLE001  # no answer of an issuer may end a running server
             self._failed(ring, f"{type(error).__name__}: {error_text(error)[:500]}")
         else:

@@ -77,10 +77,13 @@ class KeyRing:
 
     def drop_if_stale(self, now: float) -> bool:
         """Drop the keys if they have not been read again for too long. Return True if that has dropped any."""
-        if now < self._fresh_until or not len(self.keys):
-            return False
+        return now >= self._fresh_until and self.drop()
+
+    def drop(self) -> bool:
+        """Drop the keys. Return True if there were any."""
+        found = len(self.keys) > 0
         self.keys = Keys()
-        return True
+        return found
 
     def fresh_for(self, now: float) -> float:
         """Return how many more seconds the keys are used if no reading succeeds."""

@@ -12,7 +12,7 @@ import trio
 
 from headway.access._https import GetFailed, get, https_url
 from headway.access._issuers import Issuer
-from headway.access._jwks import MOST_BYTES, Keys, read_keys
+from headway.access._jwks import MOST_BYTES, Keys, NoKeys, read_keys
 from headway.errors import DeclarationError, InvalidArgument
 
 TIMEOUT = 10.0
@@ -24,6 +24,10 @@ _ROOT = 0
 
 class KeysUnavailable(Exception):
     """The keys of an issuer cannot be read. The message says why, and names the file or the URL."""
+
+
+class KeysWithdrawn(KeysUnavailable):
+    """The issuer has answered, and no longer publishes a key that can be used."""
 
 
 async def keys_of(issuer: Issuer) -> Keys:
@@ -38,11 +42,10 @@ async def keys_of(issuer: Issuer) -> Keys:
 def keys_in(path: str) -> Keys:
     """Read the keys in a file. Raises KeysUnavailable."""
     try:
-        return read_keys(trusted_content(path))
+        content = trusted_content(path)
     except OSError as error:
         raise KeysUnavailable(f"{path} cannot be read: {error.strerror or error}") from error
-    except InvalidArgument as error:
-        raise KeysUnavailable(f"{path}: {error}") from None
+    return _keys(content, path)
 
 
 def trusted_content(path: str) -> bytes:
@@ -103,10 +106,16 @@ async def _discovered(issuer: Issuer) -> Keys:
         answer = await get(jwks_uri, context, MOST_BYTES)
     except GetFailed as error:
         raise KeysUnavailable(str(error)) from error
+    return _keys(answer, jwks_uri)
+
+
+def _keys(content: bytes, source: str) -> Keys:
     try:
-        return read_keys(answer)
+        return read_keys(content)
+    except NoKeys as error:
+        raise KeysWithdrawn(f"{source}: {error}") from None
     except InvalidArgument as error:
-        raise KeysUnavailable(f"{jwks_uri}: {error}") from None
+        raise KeysUnavailable(f"{source}: {error}") from None
 
 
 def _object(url: str, body: bytes) -> dict[str, Any]:

@@ -157,9 +157,9 @@ class IssuerKeysRead(Record):
 class IssuerKeysChanged(Record):
     """The keys of an ``issuer`` of logins are other ones than before.
 
-    ``keys`` are their ids. None means that all were dropped, because they could not be read for too long. ``left_out``
-    names the keys that are not used, with the reasons. ``ended`` is the number of streams that were closed, because
-    the key that had signed their token is not there any more.
+    ``keys`` are their ids. None means that all were dropped: the issuer publishes no key that can be used, or they
+    could not be read for too long. ``left_out`` names the keys that are not used, with the reasons. ``ended`` is the
+    number of streams that were closed, because the key that had signed their token is not there any more.
     """
 
     issuer: str
