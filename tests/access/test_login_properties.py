@@ -159,3 +159,15 @@ def test_readings_are_apart_and_keys_are_fresh(steps: list[tuple[str, float]]) -
         assert ring.due() <= now + 60
     assert isinstance(ring.keys, Keys)
     assert len(read_keys(KEYS)) == 3
+
+
+def test_issuer_that_is_back_is_noticed_within_a_minute() -> None:
+    """However long it was away, and however rarely its keys are read otherwise."""
+    ring, now = KeyRing(issuer(refresh_interval=86_400, stale_limit=86_400)), 0.0
+    pauses = []
+    for _ in range(20):
+        ring.begin(now)
+        ring.failed(now)
+        pauses.append(ring.due() - now)
+        now = ring.due()
+    assert pauses == [1, 2, 4, 8, 16, 32, *[60] * 14]

@@ -13,6 +13,8 @@ from headway.access._jwks import IssuerKey, Keys
 SHORTEST_PAUSE = 10.0
 """The shortest time between two readings of an issuer's keys, in seconds, whatever tokens ask for."""
 _FIRST_PAUSE = 1.0
+# A server that started while its issuer was down accepts logins at most this long after the issuer is back.
+_LONGEST_PAUSE = 60.0
 
 
 class KeyRing:
@@ -72,7 +74,7 @@ class KeyRing:
         """Note that a reading failed, and choose the time of the next one: later after each failure."""
         self.reading = False
         self._fresh_until = min(self._fresh_until, now + self.issuer.stale_limit)
-        self._due = now + min(_FIRST_PAUSE * 2.0 ** min(self.failures, 16), self.pause)
+        self._due = now + min(_FIRST_PAUSE * 2.0 ** min(self.failures, 16), self.pause, _LONGEST_PAUSE)
         self.failures += 1
 
     def drop_if_stale(self, now: float) -> bool:
