@@ -235,15 +235,25 @@ async def test_wrong_answer_is_reported_and_gives_no_keys(name: str, tmp_path: P
         assert await made.reason(text) == "no_keys"
 
 
-@pytest.mark.parametrize("uri", ["http://localhost/keys", "file:///etc/keys.json", "https://user@localhost/", 7, None])
+URIS = [
+    "http://localhost/keys",
+    "file:///etc/keys.json",
+    "https://user@localhost/",
+    f"https://localhost/{'a' * 2_000}",
+    7,
+    None,
+]
+
+
+@pytest.mark.parametrize("uri", URIS, ids=lambda uri: str(uri)[:30])
 async def test_keys_come_over_https_alone(uri: object, tmp_path: Path) -> None:
-    """Otherwise a host on the way could replace them."""
+    """Otherwise a host on the way could replace them. No answer of an issuer makes a long line in the log."""
     async with kept(tmp_path) as (issuer, made):
         document = {"issuer": issuer.url, "jwks_uri": uri}
         issuer.bodies[DISCOVERY] = 200, {}, json.dumps(document).encode()
         (failed,) = await made.reports(IssuerFailed)
 
-        assert failed.why == f"{issuer.url}{DISCOVERY}: its jwks_uri {uri!r} must be an https:// URL"
+        assert failed.why == f"{issuer.url}{DISCOVERY}: its jwks_uri {uri!r:.200} must be an https:// URL"
 
 
 async def test_issuer_with_a_certificate_of_another_authority_is_not_believed(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _PORT = 443
 _PIECE = 65_536
+# A longer one would fill the log, because each failure names its URL.
+_LONGEST = 2_000
 _OK = 200
 
 
@@ -34,8 +36,10 @@ class HttpsUrl(NamedTuple):
 
 
 def https_url(text: object) -> HttpsUrl | None:
-    """Return the parts of a URL, or None if it is not one for HTTPS, or has a user, a fragment or odd characters."""
-    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or " " in text:
+    """Return the parts of a URL, or None if it is not one for HTTPS, is too long, or has a user, a fragment or odd
+    characters.
+    """
+    if not isinstance(text, str) or len(text) > _LONGEST or not text.isascii() or not text.isprintable() or " " in text:
         return None
     try:
         parts = urlsplit(text)
