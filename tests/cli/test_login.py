@@ -109,6 +109,22 @@ async def test_check_reads_the_keys_as_a_server_does(file: Path, tmp_path: Path)
 
 
 @pytest.mark.wide
+async def test_check_says_that_an_issuer_does_not_answer(file: Path, tmp_path: Path) -> None:
+    """Otherwise the keys would seem to be missing for no reason."""
+    async with serving_issuer(tmp_path) as issuer:
+        issuer.silent = True
+        text = ACCESS.replace(ISS, issuer.url).replace("jwks_file: keys.json", f"authority: {issuer.authority}")
+        write_secret(file, text)
+        write_secret(tmp_path / "jwt", issuer.token())
+        command = [*HEADWAY, "token", "check", str(tmp_path / "jwt"), "--access", str(file)]
+        done = await trio.run_process(command, capture_stderr=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        "Error: refused: corp: the keys of its issuer are not known; corp has not sent them within 5 s\n"
+    )
+
+
+@pytest.mark.wide
 def test_commands_work_with_a_login_and_sighup_reads_new_bindings(start: Started, file: Path, tmp_path: Path) -> None:
     """A JWT in a file or in the environment is a token like any other. The log says why one is refused."""
     process = start("serve", "tests.cli.served:app", "--access", str(file), "--listen", "127.0.0.1:0")

@@ -87,7 +87,10 @@ def check(file: str, access: str) -> None:
         try:
             identity = authorizer.identify(metadata)
         except PermissionDenied:
-            why = "; ".join([f"refused: {authorizer.refusal(metadata).why}", *problems])
+            refusal = authorizer.refusal(metadata)
+            if refusal.reason == "no_keys" and not problems:
+                problems.append(f"{refusal.issuer} has not sent them within 5 s")
+            why = "; ".join([f"refused: {refusal.why}", *problems])
             fail(Exit.REFUSED, f"Error: {why}")
         _show(identity)
 
