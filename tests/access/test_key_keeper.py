@@ -78,6 +78,7 @@ async def test_first_login_waits_for_the_keys(tmp_path: Path) -> None:
         assert (await made.identify(issuer.token(sub="grace"))).name == "corp/grace"
 
         assert issuer.asked == [DISCOVERY, "/keys"]
+        assert issuer.agents == {"headway"}
         assert made.events == [IssuerKeysRead("corp", 1), IssuerKeysChanged("corp", ("a",), "", 0)]
 
 

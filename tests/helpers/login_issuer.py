@@ -84,6 +84,7 @@ class LoginIssuer:
         keys: the keys that it publishes, by kid.
         bodies: other answers, by path: a status, headers and a body.
         asked: the paths that were asked for, in order.
+        agents: the programs that asked, by their own word; empty for one that gives none.
         silent: while True, requests get no answer.
         open: until it is set, requests wait.
     """
@@ -98,6 +99,7 @@ class LoginIssuer:
         self.keys = dict(keys)
         self.bodies: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.asked: list[str] = []
+        self.agents: set[str] = set()
         self.silent = False
         self.open = trio.Event()
         self.open.set()
@@ -134,6 +136,7 @@ class LoginIssuer:
                 elif isinstance(event, h11.Request):
                     path = event.target.decode()
                     self.asked.append(path)
+                    self.agents.add(dict(event.headers).get(b"user-agent", b"").decode())
                     if self.silent:
                         await trio.sleep_forever()
                     await self.open.wait()

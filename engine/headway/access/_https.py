@@ -77,9 +77,16 @@ async def _body(
 ) -> bytes:
     import h11
 
-    headers = [("host", url.authority), ("connection", "close"), ("accept", "application/json")]
-    # An encoded body could be small and expand without a bound.
-    request = h11.Request(method="GET", target=url.target, headers=[*headers, ("accept-encoding", "identity")])
+    headers = [
+        ("host", url.authority),
+        # Firewalls for web applications often refuse a request without one.
+        ("user-agent", "headway"),
+        ("connection", "close"),
+        ("accept", "application/json"),
+        # An encoded body could be small and expand without a bound.
+        ("accept-encoding", "identity"),
+    ]
+    request = h11.Request(method="GET", target=url.target, headers=headers)
     await stream.send_all((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
     body = bytearray()
     while True:
