@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import os
 import shutil
 import sys
@@ -36,6 +37,23 @@ issuers:
       - claims: {}
         policies: []
 """
+
+
+class Group(str, enum.Enum):  # noqa: UP042  # the older way, in which str() shows the name
+    OPS = "ops"
+
+
+class Level(enum.IntEnum):
+    THREE = 3
+
+
+def test_members_of_enums_are_the_values_that_json_has() -> None:
+    """Otherwise such a binding would be accepted and match nothing."""
+    binding = Binding(claims={"groups": [Group.OPS], "level": Level.THREE, "active": True}, policies=["operators"])
+
+    assert binding.claims == {"groups": ("ops",), "level": (3,), "active": (True,)}
+    assert binding.matches({"groups": ["ops"], "level": 3, "active": True})
+    assert not binding.matches({"groups": ["ops"], "level": 3, "active": 1})
 
 
 def problems_of(text: str) -> list[tuple[int, int, str, str]]:

@@ -43,7 +43,7 @@ class Binding:
 
     def __post_init__(self) -> None:
         check_fields("binding", self, BINDING_CHECKS)
-        claims = {name: _values(value) for name, value in self.claims.items()}
+        claims = {name: tuple(map(_as_json_has_it, _values(value))) for name, value in self.claims.items()}
         object.__setattr__(self, "claims", claims)
         object.__setattr__(self, "policies", tuple(self.policies))
         object.__setattr__(self, "_expected", tuple((_path(name), values) for name, values in claims.items()))
@@ -105,6 +105,13 @@ class Issuer:
 
 def _values(given: Value | Collection[Value]) -> tuple[Value, ...]:
     return (given,) if isinstance(given, str | bool | int) else tuple(given)
+
+
+def _as_json_has_it(value: Value) -> Value:
+    """Return a value in the type that JSON gives it: a member of an enum is a text or a number of another type."""
+    if isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, int) else str.__str__(value)
 
 
 def _path(name: str) -> tuple[str, ...]:
