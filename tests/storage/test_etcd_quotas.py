@@ -54,8 +54,12 @@ async def test_engines_never_exceed_a_quota_together(etcd: EtcdServer, room: int
         assert (made, refusals) == (min(room, tried), max(tried - room, 0))
         found, _ = await second.list(KIND, EVERYTHING)
         assert len(found) == made
+        counted = 0
         for store in stores:
             assert await uses(store) == Use(made, sum(map(stored_size, found)))
+            counted += store.quotas_now()[0].refused
+        # A commit that etcd decides several times is refused once.
+        assert counted == refusals
 
 
 async def test_quota_that_another_engine_declares_holds_at_once(etcd: EtcdServer) -> None:

@@ -42,7 +42,7 @@ from headway.service._writing import (
     needs_units,
     new_id,
 )
-from headway.storage import Operation, Put, Read, StorageError, version_of
+from headway.storage import Operation, Put, QuotaExceeded, Read, StorageError, version_of
 
 
 async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
@@ -52,6 +52,9 @@ async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
     if optimistic is not None:
         try:
             return await admitted.attempt(optimistic)
+        except QuotaExceeded as error:
+            # The store compares what was read before it looks at quotas, so this does not rest on a stale read.
+            raise refusal(error, write=True) from error
         except (GRPCError, StorageError):
             # The refusal may rest on a stale read. Nothing was written, so decide again from the store itself.
             pass

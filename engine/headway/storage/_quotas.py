@@ -210,6 +210,10 @@ class Limits:
         """Return the number of commits refused because of a quota."""
         return self._refused.get(name, 0)
 
+    def count_refusal(self, error: QuotaExceeded) -> None:
+        """Count a commit that has been refused. A store calls it once for each, however often it decides."""
+        self._refused[error.quota] = self.refused(error.quota) + 1
+
     def charged(self, growths: Sequence[Growth], use_of: Callable[[Place], Use]) -> Sequence[tuple[Limit, Use]]:
         """Return the quotas that a commit needs room in, each with what it adds. Raise QuotaExceeded without room.
 
@@ -229,7 +233,7 @@ class Limits:
             size = by[1] if limit.bytes is not None and asked[1] > 0 else 0
             if resources > 0 or size > 0:
                 needs = Use(resources, size)
-                self._check(limit, needs, use_of(limit.place))
+                _check(limit, needs, use_of(limit.place))
                 charged.append((limit, needs))
         return charged
 
@@ -246,14 +250,15 @@ class Limits:
                 sums[limit.name] = (limit, before.plus(by), asked_before.plus(asked))
         return list(sums.values())
 
-    def _check(self, limit: Limit, needs: Use, use: Use) -> None:
-        for what, most, added, used in (
-            ("resources", limit.resources, needs.resources, use.resources),
-            ("bytes", limit.bytes, needs.bytes, use.bytes),
-        ):
-            if most is not None and added > 0 and used + added > most:
-                self._refused[limit.name] = self._refused.get(limit.name, 0) + 1
-                raise QuotaExceeded(limit.name, limit.place, what, most, used, added)
+
+def _check(limit: Limit, needs: Use, use: Use) -> None:
+    """Raise QuotaExceeded if a quota has no room."""
+    for what, most, added, used in (
+        ("resources", limit.resources, needs.resources, use.resources),
+        ("bytes", limit.bytes, needs.bytes, use.bytes),
+    ):
+        if most is not None and added > 0 and used + added > most:
+            raise QuotaExceeded(limit.name, limit.place, what, most, used, added)
 
 
 _NOTHING = Use()

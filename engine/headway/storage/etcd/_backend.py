@@ -17,7 +17,7 @@ from headway.storage._abilities import FiltersMetadata, KeepsQuotas, ListsFences
 from headway.storage._backend import Backend
 from headway.storage._leases import Acquired, CurrentLease
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._quotas import QuotaUse
+from headway.storage._quotas import QuotaExceeded, QuotaUse
 from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._traces import CommitTraces
@@ -177,6 +177,9 @@ class EtcdBackend:
             if quotas is not None and quotas.pending():
                 await count_uses(session.mirror.tables, operations)
             return await _commit.commit(session, operations, fence)
+        except QuotaExceeded as error:
+            session.mirror.tables.count_refusal(error)
+            raise
         finally:
             session.end()
 

@@ -13,7 +13,17 @@ from collections.abc import Sequence
 from headway.errors import StoreUnusable
 from headway.resource import pb
 from headway.storage._operations import Operation, Put, Remove
-from headway.storage._quotas import QUOTA_KIND, Growth, Limits, Place, QuotaUse, Use, is_counted, is_exempt
+from headway.storage._quotas import (
+    QUOTA_KIND,
+    Growth,
+    Limits,
+    Place,
+    QuotaExceeded,
+    QuotaUse,
+    Use,
+    is_counted,
+    is_exempt,
+)
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._rows import resource_from
 
@@ -66,7 +76,11 @@ class FileQuotas:
             if self._limits.covering(operation.kind, operation.key)
         ]
         self._stale = self._stale or bool(growths)
-        self._limits.charged(growths, lambda place: self._use(connection, place))
+        try:
+            self._limits.charged(growths, lambda place: self._use(connection, place))
+        except QuotaExceeded as error:
+            self._limits.count_refusal(error)
+            raise
         for growth in growths:
             for place in {each.place for each in self._limits.covering(growth.kind, growth.key)}:
                 # What is not counted yet will be counted with this change.
