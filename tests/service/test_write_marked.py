@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from grpclib.const import Status
 
+from headway.protobuf import encode
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, AnyMessage, pb
 from tests.helpers.calls import Calls, refused
-from tests.helpers.declared import NOTE, NOTE_V2, a_note, an_id
+from tests.helpers.declared import NOTE, NOTE_V2, Note, a_note, an_id
 
 MARK = "2024-02-02T10:00:00Z"
 
@@ -87,6 +88,17 @@ async def test_reencoded_data_is_no_change_of_a_marked_resource(calls: Calls) ->
     other = a_note(metadata={FINALIZERS: ""})
     other.data = AnyMessage(type_url=NOTE.type_url, value=entries[1] + entries[0])
     assert (await calls.stored(other)).metadata[FINALIZERS] == ""
+
+
+async def test_marked_resource_keeps_its_encoding(calls: Calls) -> None:
+    """Quotas refuse neither a mark nor the removal of a finalizer, so a longer encoding must not come with them."""
+    small = await calls.stored(a_note(metadata={FINALIZERS: "a b c"}))
+    assert small.data is not None
+    for metadata in ({DELETION_TIMESTAMP: MARK, FINALIZERS: "a b c"}, {FINALIZERS: "a b"}, {FINALIZERS: "a"}):
+        padded = a_note(metadata=metadata)
+        # A reader takes the last of several values of a field.
+        padded.data = AnyMessage(type_url=NOTE.type_url, value=encode(Note(text="x" * 10_000)) + b"\n\0")
+        assert (await calls.stored(padded)).data == small.data
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from headway.resource import (
     EVENT,
     FINALIZERS,
     PEERING,
+    AnyMessage,
     Key,
     Kind,
     Position,
@@ -258,10 +259,12 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
         status=stored.status,
         data=resource.data,
     )
-    if is_marked(stored.metadata):
-        check_frozen(type, stored, updated)
-    elif is_marked(updated.metadata):
-        check_marking(type, stored, updated)
+    was_marked = is_marked(stored.metadata)
+    if was_marked or is_marked(updated.metadata):
+        (check_frozen if was_marked else check_marking)(type, stored, updated)
+        if updated.data is not None and stored.data is not None:
+            # The same content may be encoded in many more bytes, which no quota refuses in a marked resource.
+            updated.data = AnyMessage(type_url=updated.data.type_url, value=stored.data.value)
     return updated
 
 
