@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from headway.client import Client, QuotaInfo, list_quotas, until_gone
 from headway.errors import FailedPrecondition, InvalidArgument, PermissionDenied, QuotaExceeded
 from headway.events import ignore
 from headway.observe import Metrics
-from headway.resource import NAMESPACE, QUOTA, Namespace, Quota
-from headway.storage import Backend, MemoryBackend, SqliteBackend, copy_store
+from headway.resource import NAMESPACE, QUOTA, Key, Kind, Namespace, Position, Quota, pb
+from headway.storage import Backend, MemoryBackend, SqliteBackend, Within, copy_store
+from headway.testing.conformance import KIND, put, thing
+from headway.testing.conformance.quotas import quota as kept_quota
 from tests.helpers.etcd_server import EtcdServer
 
 
@@ -222,6 +224,36 @@ async def test_copy_has_what_its_source_has_above_a_lowered_quota(tmp_path: Path
         with pytest.raises(QuotaExceeded):
             await engine.client.write(beast.new("d", Beast()))
         await engine.client.delete(beast.id("a"))
+
+
+class WrittenToDuringTheCopy(MemoryBackend):
+    """A source whose quota is raised, and used, once the copy has read it."""
+
+    written = False
+
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        found = await super().list(kind, within, after=after, limit=limit)
+        if kind == QUOTA.kind and not self.written:
+            self.written = True
+            [stored] = found[0]
+            raised = kept_quota(resources=2)
+            await put(self, raised, stored.version)
+            await put(self, thing("b"))
+        return found
+
+
+async def test_copy_that_continues_is_not_refused_by_the_quotas_it_has_copied() -> None:
+    """The quotas of the first attempt would refuse what the source has under the ones that it has now."""
+    source, target = WrittenToDuringTheCopy(), MemoryBackend()
+    await put(source, kept_quota(resources=1))
+    await put(source, thing("a"))
+    with pytest.raises(FailedPrecondition, match="was written to during the copy"):
+        await copy_store(source, target)
+    copied = await copy_store(source, target)
+    assert copied.resources == {QUOTA.kind: 1, KIND: 2}
+    assert await target.list_quotas() == await source.list_quotas()
 
 
 def rule(type: str, *verbs: str, partition: str = "default", namespace: str = "*") -> Rule:

@@ -75,7 +75,9 @@ async def copy_store(source: Backend, target: Backend, *, progress: OnProgress |
     steps = _Steps(progress, {} if progress is None else await _totals(source, kinds))
     if QUOTA_KIND in kinds and not keeps_quotas(target):
         raise InvalidArgument("the source has quotas, which the target does not keep: it has no list_quotas()")
-    # Quotas come last, so that they do not refuse what the source has.
+    # Quotas come last, so that they do not refuse what the source has. Those that a stopped copy has left may be other
+    # ones than the source has now.
+    copied.written += await _remove_all(target, QUOTA_KIND)
     for kind in sorted(
         {*kinds, *(await target.kinds())} - {UNFINISHED_KIND}, key=lambda kind: (kind == QUOTA_KIND, kind)
     ):
@@ -150,6 +152,15 @@ async def _raise(target: Backend, fence: Fence) -> int:
         # An earlier, stopped copy has already raised it.
         return 0
     return 1
+
+
+async def _remove_all(target: Backend, kind: Kind) -> int:
+    """Remove the resources of a kind from the target. Return their number."""
+    there = list((await _between(target, kind, None, None)).values())
+    for start in range(0, len(there), MOST_OPERATIONS):
+        page = there[start : start + MOST_OPERATIONS]
+        await target.commit([Remove(kind, resource_key(each), _uid(each), each.version) for each in page])
+    return len(there)
 
 
 async def _copy_kind(source: Backend, target: Backend, kind: Kind, steps: _Steps) -> tuple[int, int]:
