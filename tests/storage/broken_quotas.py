@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, pb
+from headway.resource import DELETION_TIMESTAMP, Key, Kind, Position, pb
 from headway.storage import Fence, Limit, Operation, Place, QuotaUse, Use
 from headway.testing.conformance import KIND
 from headway.testing.conformance import quotas as claims
@@ -49,6 +49,11 @@ class RefusesStatuses(KeptMemory):
 class AcceptsAnyStatus(KeptMemory):
     def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:
         return (old is not None and old.generation == new.generation) or super().exempt(old, new)
+
+
+class AcceptsAnyStatusOfMarked(KeptMemory):
+    def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:
+        return DELETION_TIMESTAMP in new.metadata or super().exempt(old, new)
 
 
 class CountsTheWholePartition(KeptMemory):
@@ -118,6 +123,7 @@ BROKEN: Broken = {
     RefusesMarks: [claims.a_deletion_can_always_be_marked_and_ended],
     RefusesStatuses: [claims.a_small_status_is_never_refused],
     AcceptsAnyStatus: [claims.a_small_status_is_never_refused],
+    AcceptsAnyStatusOfMarked: [claims.a_deletion_can_always_be_marked_and_ended],
     CountsTheWholePartition: [claims.a_quota_counts_its_own_part],
     CountsItsOwn: [claims.what_headway_writes_for_itself_is_not_counted],
     KeepsTheFirstLimits: [claims.a_changed_quota_holds_from_its_commit_on],

@@ -125,8 +125,7 @@ class KeptMemory(MemoryBackend):
     def exempt(self, old: pb.Resource | None, new: pb.Resource) -> bool:
         """Return True if a change is never refused."""
         small = len(encode(pb.Resource(status=new.status))) <= STATUS_ROOM
-        same = old is not None and old.generation == new.generation
-        return DELETION_TIMESTAMP in new.metadata or (same and small)
+        return old is not None and small and (DELETION_TIMESTAMP in new.metadata or old.generation == new.generation)
 
     def use(self, place: Place) -> Use:
         """Return the use of the part of a quota."""

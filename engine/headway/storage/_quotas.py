@@ -147,12 +147,11 @@ def is_exempt(old: pb.Resource | None, new: pb.Resource) -> bool:
     """Return True if a change is never refused.
 
     A refused mark or finalizer would keep a resource that is to be deleted. A refused status would hide from users why
-    their resources do not become ready. A migration only encodes the same content in another version.
+    their resources do not become ready. A migration only encodes the same content in another version. A status has room
+    in a marked resource too, but no more, because its caller may keep it marked with a finalizer.
     """
-    if is_marked(new.metadata):
-        return True
-    # Every write of the content gives the resource another generation.
-    if old is None or old.generation != new.generation:
+    # Every write of the content gives the resource another generation. A marked one keeps its content.
+    if old is None or (old.generation != new.generation and not is_marked(new.metadata)):
         return False
     return _status_size(new) <= max(STATUS_ROOM, _status_size(old))
 

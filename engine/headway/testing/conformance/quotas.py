@@ -144,7 +144,9 @@ async def a_replacement_in_one_commit_needs_no_room(backend: Backend) -> None:
 
 @needs(Capability.QUOTAS)
 async def a_deletion_can_always_be_marked_and_ended(backend: Backend) -> None:
-    """Marks for deletion, and writes to marked resources, are never refused: no deletion may depend on a quota."""
+    """Marks for deletion, and writes to marked resources, are never refused: no deletion may depend on a quota.
+    But a large status of a marked resource needs room, or callers could store without limit in one that they hold.
+    """
     held = thing("held")
     held.metadata[FINALIZERS] = "a b"
     await put(backend, held)
@@ -154,9 +156,19 @@ async def a_deletion_can_always_be_marked_and_ended(backend: Backend) -> None:
     await put(backend, marked, await _version(backend, held))
     said = thing("held", uid=uid_of(held))
     said.metadata |= marked.metadata
-    said.status = {"a": pb.Status(conditions=[pb.Condition(type="Ended", message="x" * 2 * STATUS_ROOM)])}
+    said.status = {"a": pb.Status(conditions=[pb.Condition(type="Ended", message="x" * (STATUS_ROOM // 2))])}
     await put(backend, said, await _version(backend, held))
-    await remove(backend, said, await _version(backend, said))
+    saying = thing("held", uid=uid_of(held))
+    saying.metadata |= marked.metadata
+    saying.status = {"a": pb.Status(conditions=[pb.Condition(type="Ended", message="x" * 2 * STATUS_ROOM)])}
+    await refused(
+        QuotaExceeded, put(backend, saying, await _version(backend, held)), "a large status of a marked resource"
+    )
+    released = thing("held", uid=uid_of(held))
+    released.metadata[DELETION_TIMESTAMP] = marked.metadata[DELETION_TIMESTAMP]
+    released.status = said.status
+    await put(backend, released, await _version(backend, held))
+    await remove(backend, released, await _version(backend, released))
     must(await names(backend) == [], "the marked resource is still stored")
 
 
