@@ -12,7 +12,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import headway
-from headway import Condition, Request, ResourceType, Runtime, field
+from headway import Condition, Request, ResourceType, Runtime, Scope, field
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.client import Client, QuotaInfo, list_quotas, until_gone
 from headway.errors import FailedPrecondition, InvalidArgument, PermissionDenied, QuotaExceeded
@@ -37,6 +37,11 @@ class Badge:
 
 @headway.message
 class Beast:
+    text: str = field(1)
+
+
+@headway.message
+class Region:
     text: str = field(1)
 
 
@@ -163,10 +168,27 @@ async def test_metrics_have_the_use_the_limit_and_the_refusals() -> None:
         ({"max_bytes": 1, "partition": "A b"}, "partition 'A b' is not a valid name"),
         ({"max_bytes": 2**63}, "max_bytes must be from 0 to"),
         ({"max_bytes": 1, "group": "event", "kind": "Event"}, "event.Event is Headway's own, which no quota counts"),
+        ({"max_bytes": 1, "group": "staff.v1", "kind": "Team"}, "group 'staff.v1' must be snake_case"),
+        ({"max_bytes": 1, "group": "*", "kind": "*"}, r"group '\*' must be snake_case"),
+        ({"max_bytes": 1, "group": "staff", "kind": "Teem"}, "type staff.Teem is not registered; did you mean"),
+        (
+            {"max_bytes": 1, "group": "staff", "kind": "Region"},
+            "staff.Region is in no partition, so no quota counts it",
+        ),
+        (
+            {"max_bytes": 1, "group": "staff", "kind": "Badge", "namespace": "red"},
+            "staff.Badge is in no namespace: leave namespace empty",
+        ),
+        (
+            {"max_bytes": 1, "group": "tenancy", "kind": "Namespace", "namespace": "red"},
+            "tenancy.Namespace is in no namespace: leave namespace empty",
+        ),
     ],
 )
 async def test_invalid_quota_is_refused(limits: dict[str, object], said: str) -> None:
     app, _ = staff()
+    app.type("staff", "v1", "Badge", Badge, scope=Scope.PARTITION)
+    app.type("staff", "v1", "Region", Region, scope=Scope.CLUSTER)
     async with headway.open_engine("memory:", app, report=ignore) as engine:
         with pytest.raises(InvalidArgument, match=said):
             await engine.client.write(quota(**limits))  # type: ignore[arg-type]  # none is a name

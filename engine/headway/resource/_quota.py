@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway._gen.headway.tenancy.v1 import Quota
 from headway.resource._hooks import UNIT_KINDS, Hooks
-from headway.resource._ids import Scope, name_problem
+from headway.resource._ids import Scope, name_problem, type_problem
 from headway.resource._resource import Resource
 from headway.resource._types import ResourceType
 
@@ -22,6 +22,8 @@ def quota_problem(quota: Quota) -> str | None:
     if bool(quota.group) != bool(quota.kind):
         given, missing = ("group", "kind") if quota.group else ("kind", "group")
         return f"{missing} is required with {given}, as in group: staff, kind: Team; omit both to count every type"
+    if quota.kind and (problem := type_problem(quota.group, "v1", quota.kind)):
+        return problem
     if quota.group in _OWN_GROUPS and (quota.group, quota.kind) != UNIT_KINDS[1]:
         return (
             f"kind {quota.group}.{quota.kind} is Headway's own, which no quota counts; tenancy.Namespace can be limited"

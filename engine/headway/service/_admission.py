@@ -12,6 +12,7 @@ from headway.errors import HeadwayError
 from headway.protobuf import payload_problem
 from headway.resource import (
     MAX_NAME,
+    QUOTA,
     Key,
     Resource,
     ResourceType,
@@ -29,6 +30,7 @@ from headway.service._bounds import check_metadata, check_payload, check_statuse
 from headway.service._fences import admit_fence
 from headway.service._payload_names import short_name
 from headway.service._peering import GUARDED_KINDS, ORDINARY_PARTITIONS, admit_special
+from headway.service._quota_checks import check_limited_type
 from headway.service._refusals import failed, invalid
 from headway.storage import Fence
 
@@ -130,6 +132,8 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             access.check_write(resource.id, resource)
         if key[0] not in ORDINARY_PARTITIONS or type.kind in GUARDED_KINDS:
             admit_special(access, type, key, resource)
+        elif type is QUOTA:
+            check_limited_type(access, resource)
         checked_fence = None if fence is None else admit_fence(access, fence)
         _admit_owner(access, resource, key)
         if resource.version:

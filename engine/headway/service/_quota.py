@@ -9,8 +9,9 @@ from headway.resource import QUOTA, Registry, Within, pb
 from headway.service._access import AccessChecks, Permissions
 from headway.service._handlers import Handlers, unary_handlers
 from headway.service._position import current_position
-from headway.service._refusals import precondition, store_errors_refused
-from headway.storage import Backend, QuotaUse, keeps_quotas
+from headway.service._quota_checks import check_kept
+from headway.service._refusals import store_errors_refused
+from headway.storage import Backend, QuotaUse
 
 QUOTA_SERVICE = "headway.quota.v1.QuotaService"
 
@@ -40,15 +41,6 @@ class QuotaService:
     def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
         return unary_handlers(QUOTA_SERVICE, List=(self.list, quota_pb.ListRequest, quota_pb.ListResponse))
-
-
-def check_kept(backend: Backend) -> None:
-    """Refuse quotas in a store that does not keep them, where they would seem to protect it."""
-    if not keeps_quotas(backend):
-        raise precondition(
-            f"{type(backend).__name__} keeps no quotas: use a store of Headway, or let this one have list_quotas() "
-            "and pass the checks of headway.testing.conformance.quotas"
-        )
 
 
 def _id(name: str) -> pb.Id:

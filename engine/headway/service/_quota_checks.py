@@ -1,0 +1,45 @@
+"""Checks of a quota that is written: one that would limit nothing is refused, because it looks like a protection."""
+
+from __future__ import annotations
+
+from headway.errors import PayloadError
+from headway.protobuf import decode
+from headway.resource import Quota, Scope, did_you_mean, pb, quota_problem
+from headway.service._access import AccessChecks
+from headway.service._refusals import invalid, precondition
+from headway.storage import Backend, keeps_quotas
+
+
+def check_limited_type(access: AccessChecks, resource: pb.Resource) -> None:
+    """Refuse a quota for a type that it would not count.
+
+    Only the types that the caller may know are named.
+    """
+    try:
+        quota = decode(Quota, b"" if resource.data is None else resource.data.value)
+    except PayloadError:
+        # The checks of every payload refuse it.
+        return
+    kind = (quota.group, quota.kind)
+    if quota_problem(quota) or not quota.kind:
+        # The hooks of the type refuse what is wrong in itself.
+        return
+    known = [each for each in access.registry if each.name.group != "internal" and access.knows(each.name)]
+    scope = next((each.scope for each in known if each.kind == kind), None)
+    text = ".".join(kind)
+    if scope is None:
+        hint = did_you_mean(text, {".".join(each.kind) for each in known})
+        raise invalid(f"resource.data.kind: type {text} is not registered{hint}")
+    if scope is Scope.CLUSTER:
+        raise invalid(f"resource.data.kind: a {text} is in no partition, so no quota counts it")
+    if scope is Scope.PARTITION and quota.namespace:
+        raise invalid(f"resource.data.namespace: a {text} is in no namespace: leave namespace empty")
+
+
+def check_kept(backend: Backend) -> None:
+    """Refuse quotas in a store that does not keep them, where they would seem to protect it."""
+    if not keeps_quotas(backend):
+        raise precondition(
+            f"{type(backend).__name__} keeps no quotas: use a store of Headway, or let this one have list_quotas() "
+            "and pass the checks of headway.testing.conformance.quotas"
+        )
