@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -237,3 +238,33 @@ def test_what_is_never_refused(
 
 def _status(length: int) -> dict[str, pb.Status]:
     return {"w": pb.Status(conditions=[pb.Condition(type="Ready", message="x" * length)])} if length else {}
+
+
+def _write_cost(quotas: int) -> float:
+    """Return the processor time of a changed quota and a write, in a store with a quota for each of many namespaces."""
+    tables = ResourceTables()
+
+    def declare(number: int, most: int) -> None:
+        limit = quota(f"q{number}", resources=most, namespace=f"n{number}")
+        tables.put(QUOTA_KIND, resource_key(limit), limit)
+
+    for number in range(quotas):
+        declare(number, 10)
+    counted = tables.quotas
+    assert counted is not None
+    started = time.process_time()
+    for number in range(20):
+        declare(number, 20)
+        key = ("default", f"n{number}", "a")
+        made = _made(KIND, key, "x")
+        while pending := counted.pending([(KIND, key)]):
+            pending[0].step()
+        [(limit, _)] = counted.charged([(KIND, key, None, made)])
+        assert limit.resources == 20
+        tables.put(KIND, key, made)
+    return time.process_time() - started
+
+
+def test_a_write_costs_the_same_however_many_other_namespaces_have_quotas() -> None:
+    few, many = (min(_write_cost(quotas) for _ in range(3)) for quotas in (100, 1600))
+    assert many < 4 * few, f"{many / few:.1f} times as much with 16 times as many quotas"

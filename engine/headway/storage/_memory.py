@@ -109,7 +109,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         if len(operations) > 1:
             refuse_repeated_keys(operations)
-        if self._tables.quotas is not None and self._tables.quotas.pending():
+        if self._tables.quotas is not None and self._tables.quotas.is_counting:
             await count_uses(self._tables, operations)
         # This is the only checkpoint. A cancellation cannot interrupt the commit that follows.
         await trio.lowlevel.checkpoint()

@@ -113,8 +113,8 @@ class TableQuotas:
         self.limits = Limits()
         self._tables = tables
         self._tallies: dict[Place, Tally] = {}
-        # False if every count is complete.
-        self._counting = False
+        # Those that are not known to be complete.
+        self._incomplete: dict[Place, Tally] = {}
         # The sizes of the resources that were written or examined last, by the ids of the objects, which it keeps
         # alive. So no write encodes a resource twice, and the next one does not encode what it replaces.
         self._sizes: dict[int, tuple[pb.Resource, int]] = {}
@@ -122,10 +122,12 @@ class TableQuotas:
     def change(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
         """Follow a change that the tables have made."""
         if kind == QUOTA_KIND:
-            self.limits.declare(key[2], new)
-            places = {each.place for each in self.limits}
-            self._tallies = {place: self._tallies.get(place) or Tally(place, self._tables) for place in places}
-            self._counting = True
+            for place in self.limits.declare(key[2], new):
+                if not self.limits.has(place):
+                    del self._tallies[place]
+                    self._incomplete.pop(place, None)
+                elif place not in self._tallies:
+                    self._tallies[place] = self._incomplete[place] = Tally(place, self._tables)
         covering = self.limits.covering(kind, key)
         if not covering:
             return
@@ -138,16 +140,25 @@ class TableQuotas:
         if old is not None:
             self._sizes.pop(id(old), None)
 
+    @property
+    def is_counting(self) -> bool:
+        """True unless every count is known to be complete."""
+        return bool(self._incomplete)
+
     def pending(self, growing: Sequence[tuple[Kind, Key]] | None = None) -> Sequence[Tally]:
         """Return the incomplete counts of the quotas of these resources, or of all quotas."""
-        if not self._counting:
-            return ()
-        incomplete = [each for each in self._tallies.values() if not each.complete]
-        self._counting = bool(incomplete)
-        if growing is None:
-            return incomplete
-        tallies = [self._tallies[each.place] for place in growing for each in self.limits.covering(*place)]
-        return [each for each in tallies if not each.complete]
+        places = self._incomplete if growing is None else self._places(growing)
+        found: list[Tally] = []
+        for place in [each for each in places if each in self._incomplete]:
+            tally = self._incomplete[place]
+            if tally.complete:
+                del self._incomplete[place]
+            else:
+                found.append(tally)
+        return found
+
+    def _places(self, growing: Sequence[tuple[Kind, Key]]) -> set[Place]:
+        return {each.place for where in growing for each in self.limits.covering(*where)}
 
     def use_of(self, place: Place) -> Use:
         """Return the use of the part of a quota. Count what is not counted yet."""

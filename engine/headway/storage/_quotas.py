@@ -176,19 +176,26 @@ class Limits:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Limit] = {}
-        # The quotas that count the resources of a kind in a partition and namespace, as far as they were looked up.
-        self._covering: dict[tuple[Kind, str, str], Sequence[Limit]] = {}
+        # Invariant: the same quotas, by what they limit. There may be one for each of thousands of namespaces.
+        self._by_place: dict[tuple[str, str, Kind | None], list[Limit]] = {}
         # The number of refused commits by quota. It outlives the quota, like any counter.
         self._refused: dict[str, int] = {}
 
-    def declare(self, name: str, resource: pb.Resource | None) -> None:
-        """Take a stored quota, or forget a deleted one."""
+    def declare(self, name: str, resource: pb.Resource | None) -> Sequence[Place]:
+        """Take a stored quota, or forget a deleted one. Return the parts that had a quota of this name, or have it."""
+        changed: list[Place] = []
+        former = self._by_name.pop(name, None)
+        if former is not None:
+            changed.append(former.place)
+            left = [each for each in self._by_place.pop(former.place) if each is not former]
+            if left:
+                self._by_place[former.place] = left
         limit = None if resource is None else limit_of(name, resource)
-        if limit is None:
-            self._by_name.pop(name, None)
-        else:
+        if limit is not None:
+            changed.append(limit.place)
             self._by_name[name] = limit
-        self._covering.clear()
+            self._by_place[limit.place] = sorted([*self._by_place.get(limit.place, ()), limit])
+        return changed
 
     def __iter__(self) -> Iterator[Limit]:
         return iter([self._by_name[name] for name in sorted(self._by_name)])
@@ -196,13 +203,25 @@ class Limits:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def find(self, name: str) -> Limit | None:
+        """Return the quota with this name, or None."""
+        return self._by_name.get(name)
+
+    def has(self, place: Place) -> bool:
+        """Return True if a quota limits exactly this part."""
+        return place in self._by_place
+
     def covering(self, kind: Kind, key: Key) -> Sequence[Limit]:
         """Return the quotas that count a resource, in order of name."""
-        found = self._covering.get((kind, key[0], key[1]))
-        if found is None:
-            if len(self._covering) >= _LOOKED_UP:
-                self._covering.clear()
-            found = self._covering[kind, key[0], key[1]] = [each for each in self if each.place.covers(kind, key)]
+        partition, namespace, _ = key
+        if not partition or not is_counted(kind):
+            return ()
+        get, found = self._by_place.get, list[Limit]()
+        for unit in ("", namespace) if namespace else ("",):
+            found += get((partition, unit, None), ())
+            found += get((partition, unit, kind), ())
+        if len(found) > 1:
+            found.sort()
         return found
 
     def refused(self, name: str) -> int:
@@ -261,4 +280,3 @@ def _check(limit: Limit, needs: Use, use: Use) -> None:
 
 
 _NOTHING = Use()
-_LOOKED_UP = 10_000

@@ -174,7 +174,7 @@ class EtcdBackend:
         session.begin()
         try:
             quotas = session.mirror.tables.quotas
-            if quotas is not None and quotas.pending():
+            if quotas is not None and quotas.is_counting:
                 await count_uses(session.mirror.tables, operations)
             return await _commit.commit(session, operations, fence)
         except QuotaExceeded as error:
