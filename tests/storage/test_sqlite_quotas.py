@@ -118,3 +118,29 @@ async def test_damaged_quota_limits_nothing_and_can_be_replaced(tmp_path: Path) 
         await put(backend, thing("a"))
         await put(backend, quota(resources=0), "1")
         await refused(QuotaExceeded, put(backend, thing("b")), "a creation above the quota")
+
+
+async def _steps_of_counts(path: Path, others: int) -> int:
+    """Return the steps that SQLite makes for first writes in namespaces with quotas, beside others in the store."""
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    async with open_sqlite(path) as backend:
+        made = [putting(quota(f"q{number}", resources=9, namespace=f"n{number}")) for number in range(5)]
+        made += [putting(thing(f"a{number}", namespace="other")) for number in range(others)]
+        await backend.commit(made)
+        assert backend._opened is not None
+        backend._opened.file.writer.set_progress_handler(step, 10)
+        for number in range(5):
+            await put(backend, thing("a", namespace=f"n{number}"))
+        backend._opened.file.writer.set_progress_handler(None, 0)
+    return steps
+
+
+async def test_count_looks_only_at_its_own_part(tmp_path: Path) -> None:
+    """Resources of other namespaces make it no slower."""
+    few, many = [await _steps_of_counts(tmp_path / f"{others}.db", others) for others in (10, 500)]
+    assert many < 2 * few, f"{many} steps beside 500 resources, {few} beside 10"

@@ -25,6 +25,7 @@ from headway.storage._quotas import (
     is_exempt,
 )
 from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._reader import read_kinds
 from headway.storage.sqlite._rows import resource_from
 
 Changed = tuple[Put | Remove, bytes | None]
@@ -144,15 +145,13 @@ def _growth(connection: sqlite3.Connection, operation: Put | Remove, body: bytes
 
 
 def _count(connection: sqlite3.Connection, place: Place) -> Use:
-    statement, arguments = sql.COUNT_PARTITION, [place.partition]
+    """Count what a part of the file holds. It reads only that: each kind by the beginning of the primary key."""
+    statement, unit = sql.COUNT_WITHIN, [place.partition]
     if place.namespace:
         statement += " AND namespace = ?"
-        arguments.append(place.namespace)
-    if place.kind is not None:
-        statement += " AND type_group = ? AND kind = ?"
-        arguments += place.kind
+        unit.append(place.namespace)
     counted = Use()
-    for group, kind, resources, size in connection.execute(f"{statement} GROUP BY type_group, kind", arguments):
-        if is_counted((group, kind)):
-            counted = counted.plus(Use(resources, size))
+    for kind in read_kinds(connection) if place.kind is None else (place.kind,):
+        if is_counted(kind):
+            counted = counted.plus(Use(*connection.execute(statement, (*kind, *unit)).fetchone()))
     return counted

@@ -128,10 +128,19 @@ PUT_RESOURCE = """
 """
 DELETE_RESOURCE = f"DELETE FROM resources WHERE {_WHERE_KEY}"
 READ_RESOURCE = f"SELECT revision, seal, body FROM resources WHERE {_WHERE_KEY}"
-COUNT_PARTITION = "SELECT type_group, kind, count(*), sum(length(body)) FROM resources WHERE partition = ?"
+COUNT_WITHIN = (
+    "SELECT count(*), coalesce(sum(length(body)), 0) FROM resources WHERE type_group = ? AND kind = ? AND partition = ?"
+)
 LIST_RESOURCES = "SELECT revision, seal, body FROM resources WHERE type_group = ? AND kind = ?"
 COUNT_KINDS = "SELECT type_group, kind, count(*) FROM resources GROUP BY type_group, kind ORDER BY type_group, kind"
-NEXT_KIND = "SELECT type_group, kind FROM resources WHERE (type_group, kind) > (?, ?) ORDER BY type_group, kind LIMIT 1"
+# A comparison of the pair (type_group, kind) would step through all rows of the kind.
+NEXT_KIND = """
+    SELECT * FROM (
+        SELECT type_group, kind FROM resources WHERE type_group = ?1 AND kind > ?2 ORDER BY kind LIMIT 1)
+    UNION ALL SELECT * FROM (
+        SELECT type_group, kind FROM resources WHERE type_group > ?1 ORDER BY type_group, kind LIMIT 1)
+    LIMIT 1
+"""
 NEXT_PARTITION = """
     SELECT partition FROM resources WHERE type_group = ? AND kind = ? AND partition > ? ORDER BY partition LIMIT 1
 """

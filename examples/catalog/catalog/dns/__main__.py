@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -22,7 +23,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m catalog.dns", description=__doc__)
     parser.add_argument("--server", default="127.0.0.1:7070", help="the addresses of the catalog, separated by commas")
     parser.add_argument("--token-file", type=Path, help="a file with the token that the catalog wants")
-    parser.add_argument("--listen", default="127.0.0.1:8600", help="the IP address and port for UDP and TCP")
+    parser.add_argument(
+        "--listen", type=_address, default="127.0.0.1:8600", help="the IP address and port for UDP and TCP"
+    )
     parser.add_argument("--domain", default="consul", help="the domain whose names are answered")
     parser.add_argument("--ttl", type=int, default=0, help="the seconds for which resolvers may keep an answer")
     parser.add_argument(
@@ -34,17 +37,28 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    try:
+        return str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))), int(port)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an IP address and a port: write '127.0.0.1:8600' or '[::1]:8600'"
+        ) from None
+
+
 async def serve(options: argparse.Namespace) -> None:
     """Answer queries until canceled: with SERVFAIL until the catalog is primed."""
     servers = options.server.split(",")
     token = options.token_file.read_text().strip() if options.token_file is not None else ""
     source = Source(options.domain, ttl=options.ttl, stale_limit=options.stale_limit)
-    host, _, port = options.listen.rpartition(":")
+    host, port = options.listen
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(headway.connect(servers, app, token=token))
         nursery = await stack.enter_async_context(trio.open_nursery())
-        listening = await nursery.start(DNSServer(Responder(source.zone)).run, host.strip("[]"), int(port))
-        print(f"listening on {host}:{listening.port}", flush=True)
+        listening = await nursery.start(DNSServer(Responder(source.zone)).run, host, port)
+        shown = f"[{host}]" if ":" in host else host
+        print(f"listening on {shown}:{listening.port}", flush=True)
         opening = headway.open_cache(
             servers, app, watches=WATCHES, indexes=INDEXES, token=token, lag_limit=options.stale_limit
         )

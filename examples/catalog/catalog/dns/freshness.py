@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 import trio
 
 import headway
+from catalog.dns.records import Records
 from catalog.dns.zone import Zone
 
 _RECHECK = 0.02
@@ -23,15 +24,19 @@ class Source:
     """The catalog from which a DNS server answers.
 
     Args:
+        domain: the domain whose names are answered, such as ``consul``.
+        ttl: the time in seconds that a resolver may keep an answer.
         stale_limit: the time in seconds for which a catalog that cannot be reached is still good enough.
+
+    Raises:
+        ValueError: the domain, the ttl or the limit cannot be used.
     """
 
     def __init__(self, domain: str, *, ttl: int = 0, stale_limit: float = 10.0) -> None:
         if not (0 < stale_limit < math.inf):
             raise ValueError(f"stale_limit is {stale_limit}: it must be a number of seconds above 0, such as 10")
-        self.domain = domain
         self.stale_limit = stale_limit
-        self._ttl = ttl
+        self._records = Records(domain, ttl)
         self._cache: headway.PrimedCache | None = None
         self._zone: Zone | None = None
         self._answered_at = -math.inf
@@ -61,7 +66,7 @@ class Source:
             ask: makes a call that the server must answer.
         """
         async with opening as cache:
-            self._zone = Zone(cache, self.domain, self._ttl)
+            self._zone = Zone(cache, self._records)
             self._cache = cache
             try:
                 await self._ask_again_and_again(ask)

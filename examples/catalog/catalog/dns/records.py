@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from catalog.dns import names
 from catalog.dns.answers import Answer, record
 from catalog.dns.instances import Instance
 from catalog.dns.names import IPAddress, Target
+from headway.resource import quoted
 
 _PRIORITY = 1
 _SRV, _SOA = struct.Struct("!HHH"), struct.Struct("!IIIII")
@@ -22,12 +24,29 @@ _SRV, _SOA = struct.Struct("!HHH"), struct.Struct("!IIIII")
 _SERIAL, _REFRESH, _RETRY, _EXPIRE = 1, 3_600, 600, 86_400
 
 
+LONGEST_TTL = 2**31 - 1
+"""The most seconds for which a resolver may keep a record (RFC 2181)."""
+
+
 class Records:
-    """Makes the answers of one domain, whose records resolvers may keep for ``ttl`` seconds."""
+    """Makes the answers of one domain, whose records resolvers may keep for ``ttl`` seconds.
+
+    Raises:
+        ValueError: no records can be made for this domain, or with this ttl.
+    """
 
     def __init__(self, domain: str, ttl: int) -> None:
-        self.origin = dns.name.from_text(domain)
+        if not 0 <= ttl <= LONGEST_TTL:
+            raise ValueError(f"ttl is {ttl}: it must be a number of seconds from 0 to {LONGEST_TTL}, such as 5")
         self._ttl = ttl
+        try:
+            self.origin = dns.name.from_text(domain)
+            # The longest names in records that every query can ask for.
+            self._below(names.address_labels(ipaddress.IPv6Address(0)))
+        except dns.exception.DNSException as error:
+            raise ValueError(f"domain {quoted(domain)} is not usable: {error} Use one such as 'consul'") from None
+        if self.origin == dns.name.root:
+            raise ValueError(f"domain {domain!r} would be all names: use one such as 'consul'")
 
     def of_instances(self, instances: Iterable[Instance], qtype: int) -> Answer:
         """Answer a question about instances."""
@@ -37,7 +56,8 @@ class Records:
         for each in instances:
             hosts[each.host] = hosts.get(each.host, 0) + each.weight
         addresses = {host: weight for host, weight in hosts.items() if not isinstance(host, str)}
-        if not addresses and hosts and qtype in (A, AAAA, CNAME):
+        if not addresses and hosts:
+            # An alias stands for records of every type (RFC 1034, 3.6.2).
             aliases = [record(CNAME, _wire(_name(str(host))), self._ttl) for host in hosts]
             return self._positive(aliases, list(hosts.values()), one=True)
         wanted = {host: weight for host, weight in addresses.items() if qtype in (ANY, _family(host))}

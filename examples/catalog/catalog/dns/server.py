@@ -52,7 +52,7 @@ class DNSServer:
             port: the port; 0 for a free one.
 
         Raises:
-            ValueError: the host is not an IP address.
+            ValueError: the host is not an IP address, or the port is not from 0 to 65535.
             OSError: the address cannot be bound.
         """
         listener, udp = await _bind(host, port)
@@ -150,6 +150,9 @@ async def _read_query(stream: trio.SocketStream, received: bytearray) -> bytes |
 
 async def _bind(host: str, port: int) -> tuple[trio.SocketListener, socket.socket]:
     """Bind one port for TCP and UDP."""
+    # The system would bind another port, without a word.
+    if not 0 <= port <= 65_535:
+        raise ValueError(f"port {port} does not exist: use one from 1 to 65535, or 0 for a free one")
     for left in reversed(range(_TRIES)):
         [listener] = await trio.open_tcp_listeners(port, host=str(ipaddress.ip_address(host)))
         udp = socket.socket(listener.socket.family, socket.SOCK_DGRAM)

@@ -41,13 +41,12 @@ class Zone:
 
     Args:
         cache: has `WATCHES` and `INDEXES`.
-        domain: the domain, such as ``consul``.
-        ttl: the time in seconds that a resolver may keep an answer.
+        records: makes the answers of the domain.
     """
 
-    def __init__(self, cache: headway.CacheReader, domain: str, ttl: int) -> None:
+    def __init__(self, cache: headway.CacheReader, records: Records) -> None:
         self._cache = cache
-        self._records = Records(domain, ttl)
+        self._records = records
         self._domain = tuple(label.decode().lower() for label in self._records.origin.labels[:-1])
         # The answers about services and workloads, each with the versions of its resources.
         self._kept: dict[tuple[Target, int], _Kept] = {}
