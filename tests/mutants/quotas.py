@@ -86,7 +86,7 @@ QUOTA_MUTANTS = (
         "storage/etcd/_commit.py",
         "        charged = () if quotas is None else quotas.charged(applied)\n",
         "        try:\n            charged = () if quotas is None else quotas.charged(applied)\n"
-        "        except StorageError as error:\n            mirror.tables.count_refusal(error)\n            raise\n",
+        "        except StorageError as error:\n            quotas.limits.count_refusal(error)\n            raise\n",
         _ETCD,
     ),
     Mutant(

@@ -18,7 +18,7 @@ from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
 from headway.storage._log import NO_FORMERS, CommitLog, Formers, LogChange
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._quotas import QuotaExceeded, QuotaUse
+from headway.storage._quotas import QuotaUse
 from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._tables import Effect, ResourceTables, changes_of, decide
@@ -118,11 +118,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         applied = [entry for operation in operations if (entry := decide(self._tables, operation)) is not None]
         if applied:
             if self._tables.quotas is not None:
-                try:
-                    self._tables.quotas.charged(applied)
-                except QuotaExceeded as error:
-                    self._tables.count_refusal(error)
-                    raise
+                self._tables.quotas.charge(applied)
             self._publish(applied)
         return self._position
 

@@ -17,6 +17,7 @@ from headway.storage._quotas import (
     Limit,
     Limits,
     Place,
+    QuotaExceeded,
     QuotaUse,
     Use,
     is_exempt,
@@ -166,6 +167,14 @@ class TableQuotas:
         while not tally.complete:
             tally.step()
         return tally.use
+
+    def charge(self, changes: Sequence[Effect]) -> None:
+        """Raise QuotaExceeded if a commit of these changes has no room, and count the refusal."""
+        try:
+            self.charged(changes)
+        except QuotaExceeded as error:
+            self.limits.count_refusal(error)
+            raise
 
     def charged(self, changes: Sequence[Effect]) -> Sequence[tuple[Limit, Use]]:
         """Return the quotas that a commit of these changes needs room in. Raise QuotaExceeded without room."""

@@ -20,7 +20,7 @@ from headway.storage._operations import (
 )
 from headway.storage._quota_tally import Effect as Effect
 from headway.storage._quota_tally import TableQuotas
-from headway.storage._quotas import QUOTA_KIND, QuotaExceeded
+from headway.storage._quotas import QUOTA_KIND
 from headway.storage._sorted_keys import Cut, Part, SortedKeys
 
 K = TypeVar("K", bound=tuple[Any, ...])
@@ -140,11 +140,6 @@ class ResourceTables:
         if self.quotas is None:
             self.quotas = TableQuotas(self)
         self.quotas.change(kind, key, old, new)
-
-    def count_refusal(self, error: QuotaExceeded) -> None:
-        """Count a commit that a quota has refused."""
-        if self.quotas is not None:
-            self.quotas.limits.count_refusal(error)
 
     def scan(
         self, kind: Kind, within: Within, *, after: Key | None, limit: int, most: int

@@ -178,7 +178,8 @@ class EtcdBackend:
                 await count_uses(session.mirror.tables, operations)
             return await _commit.commit(session, operations, fence)
         except QuotaExceeded as error:
-            session.mirror.tables.count_refusal(error)
+            if (counted := session.mirror.tables.quotas) is not None:
+                counted.limits.count_refusal(error)
             raise
         finally:
             session.end()
