@@ -10,8 +10,10 @@ from grpclib.const import Handler
 
 import headway
 from headway import field
-from headway.access._counted import CATEGORIES_OF, category_of, tenancy_of
+from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.access._counted import CATEGORIES_OF, category_of, places_of
 from headway.access._guard import Guarded
+from headway.page._search import Search
 from headway.resource import Scope, pb
 
 RESOURCES = ("headway.resource.v1.ResourceService", "hashicorp.consul.resource.ResourceService")
@@ -116,4 +118,37 @@ HOME = ("default", "default")
 )
 def test_tenancy_is_what_the_service_takes_the_request_to_mean(request_: Any, expected: tuple[str, str]) -> None:
     """An invalid request has one too, of bounded length: the caller may send anything."""
-    assert tenancy_of(request_, app.registry) == expected
+    assert places_of(request_, app.registry) == (expected,)
+
+
+def subject(part: Any = None, type: Any = TEAM) -> Any:
+    return subscribe_pb.Subject(type=type.name.message(), **(part or {"everything": subscribe_pb.Everything()}))
+
+
+@pytest.mark.parametrize(
+    ("subjects", "expected"),
+    [
+        ([subject()], (ALL,)),
+        ([subject(type=SITE)], (("", ""),)),
+        ([subject({"within": subscribe_pb.Within()})], (ALL,)),
+        ([subject({"within": subscribe_pb.Within(tenancy=tenancy("sales"))})], (("sales", "default"),)),
+        ([subject({"named": subscribe_pb.Named(name="core")})], (HOME,)),
+        ([subscribe_pb.Subject(topic="rates", named=subscribe_pb.Named(name="EUR"))], (("", ""),)),
+        (
+            [
+                subject({"named": subscribe_pb.Named(name="core", tenancy=tenancy("sales", "east"))}),
+                subject(),
+                subject({"within": subscribe_pb.Within(tenancy=tenancy("sales", "east"))}),
+            ],
+            (("sales", "east"), ALL),
+        ),
+    ],
+    ids=str,
+)
+def test_subscription_is_about_each_place_of_its_subjects(subjects: Any, expected: Any) -> None:
+    assert places_of(subscribe_pb.SubscribeRequest(subjects=subjects), app.registry) == expected
+
+
+def test_search_of_the_page_is_about_what_it_looks_through() -> None:
+    searched = Search(TEAM.name.message(), "sales", "", "core", "", "", "", 10)
+    assert places_of(searched, app.registry) == (("sales", "*"),)

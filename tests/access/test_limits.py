@@ -40,7 +40,7 @@ def made(**fields: Any) -> Limit:
 
 
 def accepted(limiter: Limiter, calls: Sequence[Counted], now: float = 0.0) -> list[bool]:
-    return [limiter.spend(call, now) is None for call in calls]
+    return [limiter.spend([call], now) is None for call in calls]
 
 
 def test_file_contains_limits() -> None:
@@ -132,10 +132,10 @@ def test_n7_each_caller_has_a_bucket_of_its_own() -> None:
     limiter = Limiter([READS])
     other = CALL._replace(caller="other")
     assert accepted(limiter, [CALL, CALL, CALL, other, other, other]) == [True, True, False, True, True, False]
-    exceeded = limiter.spend(CALL, 0.25)
+    exceeded = limiter.spend([CALL], 0.25)
     assert exceeded is not None
     assert exceeded.seconds == 0.75
-    assert limiter.spend(CALL, 1.0) is None
+    assert limiter.spend([CALL], 1.0) is None
 
 
 def test_caller_without_a_token_shares_no_bucket_with_one_that_has_its_name() -> None:
@@ -188,17 +188,29 @@ def test_call_takes_a_token_of_each_limit_or_of_none() -> None:
     """A caller that one limit refuses does not use up another one."""
     limiter = Limiter([made(per=[], burst=3), made(name="narrow", burst=1, per_second=0.1)])
     assert accepted(limiter, [CALL, CALL, CALL, CALL]) == [True, False, False, False]
-    exceeded = limiter.spend(CALL, 0.0)
+    exceeded = limiter.spend([CALL], 0.0)
     assert exceeded is not None
     assert (exceeded.limit.name, exceeded.seconds) == ("narrow", 10.0)
     others = [CALL._replace(caller=name) for name in "abc"]
     assert accepted(limiter, others) == [True, True, False]
 
 
+def test_call_on_several_places_takes_a_token_of_each_or_of_none() -> None:
+    """A subscription cannot evade the limit of a place by naming another one, too. A shared bucket counts it once."""
+    west = CALL._replace(namespace="west")
+    limiter = Limiter([made(per=["namespace"], burst=1), made(name="all", per=[], burst=3)])
+    assert limiter.spend([west], 0.0) is None
+    assert limiter.spend([CALL, west], 0.0) is not None
+    assert limiter.spend([CALL], 0.0) is None
+    assert limiter.spend([CALL, west], 1.0) is None
+    assert accepted(limiter, [CALL, west], 1.0) == [False, False]
+    assert limiter.spend([CALL._replace(namespace="north")], 1.0) is None
+
+
 def test_call_is_refused_before_its_request_arrives_unless_the_limit_depends_on_it() -> None:
     for fields, early in (({}, True), ({"partition": "sales"}, False), ({"per": ["namespace"]}, False)):
         limiter = Limiter([made(**fields, burst=1)])
-        limiter.spend(CALL, 0.0)
+        limiter.spend([CALL], 0.0)
         unknown = CALL._replace(partition="", namespace="")
         assert (limiter.refuses(unknown, 0.0) is not None) is early
         assert limiter.refuses(unknown, 1.0) is None
@@ -219,8 +231,8 @@ def test_limit_that_stays_the_same_keeps_its_buckets() -> None:
 
 def test_refusal_says_which_limit_what_it_allows_and_when_to_repeat() -> None:
     limiter = Limiter([made(burst=1, per_second=0.5)])
-    limiter.spend(CALL, 0.0)
-    exceeded = limiter.spend(CALL, 0.5)
+    limiter.spend([CALL], 0.0)
+    exceeded = limiter.spend([CALL], 0.5)
     assert exceeded is not None
     assert exceeded.message() == (
         "too many calls: limit reads allows 0.5 read calls a second with a burst of 1, which each caller has; "

@@ -85,6 +85,21 @@ def test_buckets_that_are_full_again_make_room_for_others() -> None:
     assert buckets.wait("e", 1.5) == 0.0, "the buckets of a and b are full again, so d and e have their own"
 
 
+def test_few_buckets_that_fill_slowly_do_not_keep_the_others_from_making_room() -> None:
+    """A key that has been quiet for longest may have spent its whole burst, so that its bucket is not full for long."""
+    buckets: Buckets[int] = Buckets(0.01, 10, capacity=100)
+    for heavy in range(20):
+        for _ in range(10):
+            buckets.spend(heavy, 0.0)
+    for light in range(20, 100):
+        buckets.spend(light, 0.0)
+    for new in range(100, 150):
+        for _ in range(9):
+            assert buckets.wait(new, 200.0) == 0.0, "it has a bucket of its own"
+            buckets.spend(new, 200.0)
+    assert [buckets.wait(heavy, 50.0) for heavy in range(20)] == [50.0] * 20
+
+
 def test_caller_that_waits_as_long_as_it_is_told_is_not_refused_again() -> None:
     """Whatever the rounding errors of the time and of the rate."""
     for per_second in (0.3, 3.0, 7.0, 333.3):

@@ -27,6 +27,13 @@ LIMIT_MUTANTS = (
         _BUCKETS,
     ),
     Mutant(
+        "buckets that fill slowly keep others from making room",
+        "base/_buckets.py",
+        "                    self._full_at.move_to_end(key)\n",
+        "                    pass\n",
+        _BUCKETS,
+    ),
+    Mutant(
         "a refused call spends tokens",
         "access/_limiter.py",
         "        if exceeded is None:\n",
@@ -53,6 +60,13 @@ LIMIT_MUTANTS = (
         "and limit.namespace in (ANY, call.namespace)",
         "",
         _LIMITS,
+    ),
+    Mutant(
+        "a subscription counts only in the place of its first subject",
+        "access/_counted.py",
+        "for subject in subjects[:MAX_SUBJECTS])",
+        "for subject in subjects[:1])",
+        "access/test_counted.py",
     ),
     # --- calls ---
     Mutant(

@@ -1,4 +1,4 @@
-"""The category of a call by its method, and the tenancy that its request names, as limits count them.
+"""The category of a call by its method, and the places that its request names, as limits count them.
 
 Some methods are never limited, because a limit on them would take a lease from its holder, or would keep a process from
 knowing the state of the store. Each of them needs a right, or does a small and fixed amount of work:
@@ -10,13 +10,14 @@ knowing the state of the store. Each of them needs a right, or does a small and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.access._limits import Category
 from headway.access._policy import ANY
 from headway.errors import InvalidArgument
 from headway.resource import Registry, Scope, pb, type_name
+from headway.service import MAX_SUBJECTS
 
 _RESOURCES: Mapping[str, Category | None] = {
     "Read": "read",
@@ -56,24 +57,37 @@ def category_of(path: str) -> Category | None:
     return CATEGORIES_OF.get(service, {}).get(method, "read")
 
 
-def tenancy_of(request: Any, registry: Registry) -> tuple[str, str]:
-    """Return the partition and the namespace that a request is about; empty for those that it has none of.
+def places_of(request: Any, registry: Registry) -> Sequence[tuple[str, str]]:
+    """Return the partition and the namespace of each place that a request is about, at least one.
 
-    An empty unit of a request is filled as the service fills it. Nothing of the request has been checked yet.
+    They are empty for what a request has none of, and filled as the service fills them. Only a subscription may be
+    about several places. Nothing of the request has been checked yet.
     """
+    subjects = getattr(request, "subjects", None)
+    if subjects:
+        # The service refuses a subscription with more subjects.
+        found = (_of_subject(subject, registry) for subject in subjects[:MAX_SUBJECTS])
+        return tuple(dict.fromkeys(found))
     holder: Any = getattr(request, "resource", None) or request
     id = getattr(holder, "id", None) or getattr(request, "owner", None)
-    tenancy = getattr(id or request, "tenancy", None)
-    named = getattr(id or request, "type", None)
-    if named is None:
-        return "", ""
-    scope = _scope(named, registry)
-    partition = "" if tenancy is None else tenancy.partition
-    namespace = "" if tenancy is None else tenancy.namespace
+    about = id or request
+    everywhere = isinstance(request, pb.WatchListRequest)
+    return (_place(getattr(about, "type", None), getattr(about, "tenancy", None), registry, everywhere=everywhere),)
+
+
+def _of_subject(subject: Any, registry: Registry) -> tuple[str, str]:
+    tenancy = getattr(subject.named or subject.within, "tenancy", None)
+    return _place(subject.type, tenancy, registry, everywhere=subject.named is None)
+
+
+def _place(named: Any, tenancy: Any, registry: Registry, *, everywhere: bool) -> tuple[str, str]:
+    """Return one place. Without a tenancy it is every place if ``everywhere`` is true, and otherwise the default."""
+    scope = Scope.CLUSTER if named is None else _scope(named, registry)
     if scope is Scope.CLUSTER:
         return "", ""
-    # A watch without a tenancy is one of everything. Other requests have the default tenancy then.
-    default = ANY if tenancy is None and isinstance(request, pb.WatchListRequest) else "default"
+    default = ANY if tenancy is None and everywhere else "default"
+    partition = "" if tenancy is None else tenancy.partition
+    namespace = "" if tenancy is None else tenancy.namespace
     partition = _short(partition) or default
     return partition, "" if scope is Scope.PARTITION else _short(namespace) or default
 

@@ -12,7 +12,7 @@ from grpclib.const import Handler, Status
 
 from headway.access._audit import Audit, host_of
 from headway.access._authorizer import LEASE, TOPIC, Authorizer, Identity
-from headway.access._counted import category_of, tenancy_of
+from headway.access._counted import category_of, places_of
 from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
@@ -245,8 +245,8 @@ class Guarded:
                 raise limited(exceeded.message(), exceeded.seconds)
 
         def count(request: Any) -> None:
-            partition, namespace = tenancy_of(request, self._registry)
-            located = call._replace(partition=partition, namespace=namespace)
+            places = places_of(request, self._registry)
+            located = [call._replace(partition=partition, namespace=namespace) for partition, namespace in places]
             refuse(limiter.spend(located, trio.current_time()))
 
         refuse(limiter.refuses(call, trio.current_time()))

@@ -91,14 +91,19 @@ class Limiter:
 
         A server asks this before it receives the request.
         """
-        return _longest(call, now, [each for each in self._kept if not each.by_tenancy and each.applies(call)])
+        return _longest(now, [(each, call) for each in self._kept if not each.by_tenancy and each.applies(call)])
 
-    def spend(self, call: Counted, now: float) -> Exceeded | None:
-        """Take a token from each limit that applies, or return the limit that refuses the call."""
-        applying = [each for each in self._kept if each.applies(call)]
-        exceeded = _longest(call, now, applying)
+    def spend(self, calls: Sequence[Counted], now: float) -> Exceeded | None:
+        """Take a token from each limit that applies to a call, or return the limit that refuses it.
+
+        Args:
+            calls: the call, once for each place that it is about. It takes one token from each bucket of these places.
+        """
+        applying = [(each, call) for each in self._kept for call in calls if each.applies(call)]
+        exceeded = _longest(now, applying)
         if exceeded is None:
-            for each in applying:
+            spent = {(id(each), each.key(call)): (each, call) for each, call in applying}
+            for each, call in spent.values():
                 each.buckets(call).spend(each.key(call), now)
         return exceeded
 
@@ -136,11 +141,11 @@ class _Kept:
         return tuple(parts)
 
 
-def _longest(call: Counted, now: float, applying: Iterable[_Kept]) -> Exceeded | None:
+def _longest(now: float, applying: Iterable[tuple[_Kept, Counted]]) -> Exceeded | None:
     """Return the limit with the longest wait, which refuses the call; None if none has to be waited for."""
-    waits = [(each.buckets(call).wait(each.key(call), now), each) for each in applying]
-    seconds, longest = max(waits, key=lambda each: each[0], default=(0.0, None))
-    if longest is None or not seconds:
+    waits = ((each.buckets(call).wait(each.key(call), now), each, call) for each, call in applying)
+    seconds, longest, call = max(waits, key=lambda each: each[0], default=(0.0, None, None))
+    if longest is None or call is None or not seconds:
         return None
     longest.count, longest.caller = longest.count + 1, call.caller
     return Exceeded(longest.limit, seconds)

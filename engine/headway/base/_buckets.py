@@ -37,7 +37,8 @@ class Buckets(Generic[K]):
         self._token_seconds = 1 / per_second
         self._burst_seconds = burst / per_second
         self._capacity = capacity
-        # In the order of their last use. Those that have not been used for longest are the likeliest to be full.
+        # In the order of their last use, or of the last search for full ones. Those that come first are the likeliest
+        # to be full.
         self._full_at: OrderedDict[K, float] = OrderedDict()
         self._shared = -math.inf
 
@@ -61,10 +62,13 @@ class Buckets(Generic[K]):
         self._full_at[key] = full_at
 
     def _has_room(self, now: float) -> bool:
-        """Return True if another key can have a bucket, after dropping the oldest ones, as far as they are full."""
+        """Return True if another key can have a bucket, after dropping the first ones, as far as they are full."""
         if len(self._full_at) >= self._capacity:
-            oldest = [key for key, _ in zip(self._full_at, range(_SEARCHED), strict=False)]
-            for key in oldest:
+            first = [key for key, _ in zip(self._full_at, range(_SEARCHED), strict=False)]
+            for key in first:
                 if self._full_at[key] <= now:
                     del self._full_at[key]
+                else:
+                    # A bucket that has been emptied takes long to fill. It must not keep the next search from the rest.
+                    self._full_at.move_to_end(key)
         return len(self._full_at) < self._capacity

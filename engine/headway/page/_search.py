@@ -41,6 +41,11 @@ class Search(NamedTuple):
     rows: int
     failing: bool = False
 
+    @property
+    def tenancy(self) -> pb.Tenancy:
+        """The tenancy to search. A unit that is left out is any."""
+        return pb.Tenancy(partition=self.partition or "*", namespace=self.namespace or "*")
+
 
 class Cursors:
     """The places where searches go on. They stay here, because a key may be none that its caller may know."""

@@ -105,8 +105,7 @@ class PageService:
         """Answer with some resources of a type."""
         access = self._access
         type = resolve(access, message.type, "type")
-        any_unit = pb.Tenancy(partition=message.partition or "*", namespace=message.namespace or "*")
-        within = admit_within(type, any_unit, "", absent_is_any=False)
+        within = admit_within(type, message.tenancy, "", absent_is_any=False)
         access.check_list(type.name, within)
         for field in ("text", "condition", "state"):
             check_text(field, getattr(message, field))
