@@ -28,6 +28,7 @@ from headway.rpc import InProcessChannel, Limited, open_channel, open_forwarder
 from headway.service import Reason, ResourceService, reason_of
 from headway.storage import MemoryBackend
 from tests.access.test_audit import Server as AuditServer
+from tests.client.test_outcomes import Heard
 
 READ = "/headway.resource.v1.ResourceService/Read"
 NEVER = 0.0001
@@ -170,6 +171,29 @@ async def test_deadline_of_the_caller_ends_the_wait(autojump_clock: MockClock, t
         for _ in range(3):
             with trio.fail_after(10.5):
                 await client.get(TEAM, "core")
+
+
+async def test_n7_canceled_wait_of_a_refused_write_leaves_no_doubt_about_it(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    tmp_path: Path,
+) -> None:
+    """Its controller need not find out whether the write was stored. It does if the write was on its way."""
+    server, heard = Server(limit("write", per_second=SOON)), Heard()
+    async with (
+        server.client(where=f"unix:{tmp_path}/socket") as client,
+        open_channel(server.engine.addresses) as channel,
+    ):
+        writer = Client(channel, app.registry, heard, token=server.text)
+        await client.write(TEAM.new("core"))
+        with trio.move_on_after(5) as scope:
+            await writer.write(TEAM.new("other"))
+        assert scope.cancelled_caught
+        assert heard.unknowns == []
+        scope = trio.CancelScope()
+        scope.cancel()
+        with scope:
+            await writer.write(TEAM.new("other"))
+        assert heard.unknowns == [None]
 
 
 async def test_calls_in_the_process_of_the_engine_are_never_limited() -> None:

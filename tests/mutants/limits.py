@@ -94,6 +94,13 @@ LIMIT_MUTANTS = (
     # --- clients ---
     Mutant("clients do not wait", "rpc/_remote.py", "await waits.wait(refused)", "raise", _CALLS),
     Mutant(
+        "a write that was canceled between two attempts is in doubt",
+        "client/_client.py",
+        " or ended_a_wait(error))",
+        ")",
+        _CALLS,
+    ),
+    Mutant(
         "refused callers come back at one moment",
         "rpc/_limited.py",
         "return seconds + random.uniform(",

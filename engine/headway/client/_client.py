@@ -45,7 +45,7 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.rpc import Channel, Token, token_metadata
+from headway.rpc import Channel, Token, ended_a_wait, token_metadata
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
@@ -383,6 +383,7 @@ class Client(Subscribing):
             raise translated from error
         except BaseException as error:
             # A channel raises only GRPCErrors, or Cancelled. After any other exception the outcome is unknown.
-            if writes is not None and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):
+            known = isinstance(error, trio.Cancelled) and (self._channel.knows_outcomes or ended_a_wait(error))
+            if writes is not None and not known:
                 writes.unknown(None, request)
             raise

@@ -35,6 +35,7 @@ from headway.rpc._in_process import ANSWER as ANSWER
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limited import Limited as Limited
 from headway.rpc._limited import LimitedWaits as LimitedWaits
+from headway.rpc._limited import ended_a_wait as ended_a_wait
 from headway.rpc._limited import spread as spread
 from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import OpenStreams as OpenStreams

@@ -84,6 +84,15 @@ class LimitedWaits:
         await trio.sleep(delay)
 
 
+def ended_a_wait(error: BaseException) -> bool:
+    """Return True if the error, such as a cancellation, has ended a call while it waited to be repeated.
+
+    Every attempt so far was refused, so the call had no effect.
+    """
+    # The wait is in the block that handles the refusal, so Python sets this.
+    return isinstance(error.__context__, Limited)
+
+
 def spread(seconds: float, repeats: int, left: float = math.inf, own: float = math.inf) -> float | None:
     """Return the time to wait before a call is repeated, or None if ``left`` seconds are too few.
 
