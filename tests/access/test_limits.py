@@ -207,6 +207,17 @@ def test_call_on_several_places_takes_a_token_of_each_or_of_none() -> None:
     assert limiter.spend([CALL._replace(namespace="north")], 1.0) is None
 
 
+def test_call_on_several_places_that_share_a_bucket_leaves_no_debt_in_it() -> None:
+    """There are more places than buckets. The next caller waits for one token, and not for one of each place."""
+    limiter = Limiter([made(per=["namespace"], burst=1)])
+    assert all(accepted(limiter, [CALL._replace(namespace=f"n-{number}") for number in range(10_000)]))
+    further = [CALL._replace(namespace=name) for name in ("east", "west", "north")]
+    assert limiter.spend(further[:2], 0.0) is None
+    exceeded = limiter.spend(further[2:], 0.0)
+    assert exceeded is not None
+    assert exceeded.seconds == 1.0
+
+
 def test_call_is_refused_before_its_request_arrives_unless_the_limit_depends_on_it() -> None:
     for fields, early in (({}, True), ({"partition": "sales"}, False), ({"per": ["namespace"]}, False)):
         limiter = Limiter([made(**fields, burst=1)])

@@ -104,7 +104,10 @@ class Limiter:
         if exceeded is None:
             spent = {(id(each), each.key(call)): (each, call) for each, call in applying}
             for each, call in spent.values():
-                each.buckets(call).spend(each.key(call), now)
+                buckets, key = each.buckets(call), each.key(call)
+                # Two places may share a bucket without a token for each. One token is enough then.
+                if not buckets.wait(key, now):
+                    buckets.spend(key, now)
         return exceeded
 
 

@@ -32,7 +32,7 @@ _ERRORS = {
     410: "A watch cannot resume after the position: begin again without it.",
     413: "The body is too large.",
     415: "The content type of a patch, or a content encoding, is not supported.",
-    429: "The caller has too many watches open, or sends too much at once.",
+    429: "A limit on calls refuses the call, or the caller has too many watches open, or sends too much at once.",
     500: "The outcome is unknown, or the program has failed.",
     503: "The store cannot be used now, or the server is stopping.",
     504: "The server did not answer in time.",
