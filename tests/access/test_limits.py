@@ -218,6 +218,15 @@ def test_call_on_several_places_that_share_a_bucket_leaves_no_debt_in_it() -> No
     assert exceeded.seconds == 1.0
 
 
+def test_caller_that_names_many_places_holds_no_other_caller_back() -> None:
+    """It needs no right in them, and they need not exist. Those without a bucket share one of this caller."""
+    limiter = Limiter([made(per=["caller", "namespace"], burst=1)])
+    many = [CALL._replace(namespace=f"n-{number}") for number in range(10_002)]
+    assert accepted(limiter, many)[-2:] == [True, False]
+    other = CALL._replace(caller="other")
+    assert accepted(limiter, [other, other]) == [True, False]
+
+
 def test_call_is_refused_before_its_request_arrives_unless_the_limit_depends_on_it() -> None:
     for fields, early in (({}, True), ({"partition": "sales"}, False), ({"per": ["namespace"]}, False)):
         limiter = Limiter([made(**fields, burst=1)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,12 +50,13 @@ def test_n7_buckets_do_what_the_model_does(per_second: Fraction, burst: int, cal
             model.spend(key, now)
 
 
-@given(rates, st.integers(1, 5), st.integers(1, 4), calls)
+@pytest.mark.parametrize("group", [None, "abc".__contains__], ids=["one group", "two groups"])
+@given(per_second=rates, burst=st.integers(1, 5), capacity=st.integers(1, 4), calls=calls)
 def test_n7_no_key_ever_spends_more_than_its_own_bucket_would_allow(
-    per_second: Fraction, burst: int, capacity: int, calls: list[tuple[int, str]]
+    per_second: Fraction, burst: int, capacity: int, calls: list[tuple[int, str]], group: Any
 ) -> None:
     """However few buckets there are. A key that has to share one waits at least as long, and never for ever."""
-    buckets: Buckets[str] = Buckets(float(per_second), burst, capacity)
+    buckets: Buckets[str] = Buckets(float(per_second), burst, capacity, group=group)
     model, now = Model(per_second, burst), Fraction(1000)
     for ticks, key in calls:
         now += ticks * TICK
@@ -83,6 +85,15 @@ def test_buckets_that_are_full_again_make_room_for_others() -> None:
     assert buckets.wait("d", 1.5) == 0.0
     buckets.spend("d", 1.5)
     assert buckets.wait("e", 1.5) == 0.0, "the buckets of a and b are full again, so d and e have their own"
+
+
+def test_keys_without_a_bucket_share_one_of_their_group() -> None:
+    buckets: Buckets[str] = Buckets(1.0, 1, capacity=1, group=lambda key: key[0])
+    for key, wait in (("a1", 0.0), ("a2", 0.0), ("a3", 1.0), ("b1", 0.0), ("b2", 1.0)):
+        assert buckets.wait(key, 0.0) == wait
+        if not wait:
+            buckets.spend(key, 0.0)
+    assert [buckets.wait(key, 1.0) for key in ("a1", "a2", "a3", "b1")] == [0.0] * 4
 
 
 def test_few_buckets_that_fill_slowly_do_not_keep_the_others_from_making_room() -> None:

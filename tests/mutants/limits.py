@@ -15,8 +15,8 @@ LIMIT_MUTANTS = (
     Mutant(
         "a key that gets a bucket of its own begins with a full one",
         "base/_buckets.py",
-        "self._full_at.get(key, self._shared), now) + self._token_seconds - now",
-        "self._full_at.get(key, 0.0), now) + self._token_seconds - now",
+        "max(self._level(key), now) + self._token_seconds - now",
+        "max(self._full_at.get(key, 0.0), now) + self._token_seconds - now",
         _BUCKETS,
     ),
     Mutant(

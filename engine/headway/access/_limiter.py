@@ -117,8 +117,10 @@ class _Kept:
     def __init__(self, limit: Limit) -> None:
         self.limit = limit
         self.by_tenancy = (limit.partition, limit.namespace) != (ANY, ANY) or bool({*limit.per} - {"caller"})
-        self._anonymous: Buckets[tuple[str, ...]] = Buckets(limit.per_second, limit.burst)
-        self._others: Buckets[tuple[str, ...]] = Buckets(limit.per_second, limit.burst)
+        # A caller may name any number of places. Those without a bucket share one of this caller, which comes first.
+        group = _caller if "caller" in limit.per and len(limit.per) > 1 else None
+        self._anonymous: Buckets[tuple[str, ...]] = Buckets(limit.per_second, limit.burst, group=group)
+        self._others: Buckets[tuple[str, ...]] = Buckets(limit.per_second, limit.burst, group=group)
         # The calls that it has refused, and the caller of the last one.
         self.count, self.caller = 0, ""
         self._units = tuple(name for name in PER if name in limit.per)
@@ -142,6 +144,10 @@ class _Kept:
             # Two partitions may have namespaces of the same name.
             parts += (call.partition, call.namespace) if unit == "namespace" else (getattr(call, unit),)
         return tuple(parts)
+
+
+def _caller(key: tuple[str, ...]) -> str:
+    return key[0]
 
 
 def _longest(now: float, applying: Iterable[tuple[_Kept, Counted]]) -> Exceeded | None:

@@ -6,14 +6,16 @@ dropped without loss, because a new bucket is full.
 
 Invariant: no key ever spends more than its own bucket would allow, however many keys there are. Up to ``capacity`` keys
 have a bucket of their own. If all of those are in use, the other keys share one bucket. It is never fuller than a
-bucket of their own would be, so a key that gets one later begins with what the shared one has left.
+bucket of their own would be, so a key that gets one later begins with what the shared one has left. Keys may belong to
+groups, each with a shared bucket of its own as long as there is room for it. Then a group of many keys holds no other
+one back.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -29,11 +31,22 @@ _SEARCHED = 16
 
 
 class Buckets(Generic[K]):
-    """The buckets of one limit."""
+    """The buckets of one limit.
 
-    __slots__ = ("_burst_seconds", "_capacity", "_full_at", "_shared", "_token_seconds")
+    Args:
+        group: returns the group of a key. Without it, all keys belong to one.
+    """
 
-    def __init__(self, per_second: float, burst: float, capacity: int = CAPACITY) -> None:
+    __slots__ = ("_burst_seconds", "_capacity", "_full_at", "_group", "_groups", "_shared", "_token_seconds")
+
+    def __init__(
+        self,
+        per_second: float,
+        burst: float,
+        capacity: int = CAPACITY,
+        *,
+        group: Callable[[K], Hashable] | None = None,
+    ) -> None:
         self._token_seconds = 1 / per_second
         self._burst_seconds = burst / per_second
         self._capacity = capacity
@@ -41,6 +54,9 @@ class Buckets(Generic[K]):
         # to be full.
         self._full_at: OrderedDict[K, float] = OrderedDict()
         self._shared = -math.inf
+        self._group = group
+        # The buckets that groups share.
+        self._groups: Buckets[Hashable] | None = None if group is None else Buckets(per_second, burst, capacity)
 
     def __len__(self) -> int:
         """Return the number of keys that have a bucket of their own."""
@@ -48,18 +64,28 @@ class Buckets(Generic[K]):
 
     def wait(self, key: K, now: float) -> float:
         """Return the seconds until the key can spend a token, 0.0 if it can now. Nothing is spent."""
-        seconds = max(self._full_at.get(key, self._shared), now) + self._token_seconds - now - self._burst_seconds
+        seconds = max(self._level(key), now) + self._token_seconds - now - self._burst_seconds
         return seconds if seconds > _EARLY else 0.0
 
     def spend(self, key: K, now: float) -> None:
         """Spend a token of the key. Call it only if `wait` returns 0.0 at this time."""
-        full_at = max(self._full_at.get(key, self._shared), now) + self._token_seconds
+        full_at = max(self._level(key), now) + self._token_seconds
         if key in self._full_at:
             self._full_at.move_to_end(key)
         elif not self._has_room(now):
-            self._shared = full_at
+            if self._group is None or self._groups is None:
+                self._shared = full_at
+            else:
+                self._groups.spend(self._group(key), now)
             return
         self._full_at[key] = full_at
+
+    def _level(self, key: K) -> float:
+        """Return the time when the bucket of the key, or the one that it shares, will be full."""
+        full_at = self._full_at.get(key)
+        if full_at is not None:
+            return full_at
+        return self._shared if self._group is None or self._groups is None else self._groups._level(self._group(key))
 
     def _has_room(self, now: float) -> bool:
         """Return True if another key can have a bucket, after dropping the first ones, as far as they are full."""
