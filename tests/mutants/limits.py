@@ -95,8 +95,8 @@ LIMIT_MUTANTS = (
     Mutant("clients do not wait", "rpc/_remote.py", "await waits.wait(refused)", "raise", _CALLS),
     Mutant(
         "a write that was canceled between two attempts is in doubt",
-        "client/_client.py",
-        " or ended_a_wait(error))",
+        "client/_refusals.py",
+        " or rpc.ended_a_wait(error))",
         ")",
         _CALLS,
     ),

@@ -26,7 +26,7 @@ from headway.client._arguments import (
 from headway.client._create_apply import create, keep_stored, stored_already
 from headway.client._lease import LeaseClient
 from headway.client._lists import in_registered_versions, in_turns, read_snapshot
-from headway.client._refusals import client_error
+from headway.client._refusals import client_error, in_doubt
 from headway.client._subscribing import Subscribing
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, Writes
@@ -45,7 +45,7 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.rpc import Channel, Token, ended_a_wait, token_metadata
+from headway.rpc import Channel, Token, token_metadata
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
@@ -382,8 +382,6 @@ class Client(Subscribing):
                 writes.fenced(request.fence)
             raise translated from error
         except BaseException as error:
-            # A channel raises only GRPCErrors, or Cancelled. After any other exception the outcome is unknown.
-            known = isinstance(error, trio.Cancelled) and (self._channel.knows_outcomes or ended_a_wait(error))
-            if writes is not None and not known:
+            if writes is not None and in_doubt(error, knows_outcomes=self._channel.knows_outcomes):
                 writes.unknown(None, request)
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
@@ -108,3 +109,13 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
     if error.status is Status.DATA_LOSS:
         return StoreChanged(message)
     return Unavailable(f"{error.status.name}: {message}")
+
+
+def in_doubt(error: BaseException, *, knows_outcomes: bool) -> bool:
+    """Return True if a write that this error has ended may have been stored. The error is not a GRPCError.
+
+    Args:
+        knows_outcomes: True if a call that is canceled in the channel certainly had no effect.
+    """
+    # A channel raises only GRPCErrors, or Cancelled. After any other exception the outcome is unknown.
+    return not (isinstance(error, trio.Cancelled) and (knows_outcomes or rpc.ended_a_wait(error)))
