@@ -153,9 +153,9 @@ MUTANTS = (
     ),
     Mutant(
         "a canceled write counts as rejected",
-        "client/_client.py",
-        "if writes is not None and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):\n",
-        "if writes is not None and not isinstance(error, trio.Cancelled):\n",
+        "client/_refusals.py",
+        "return not (isinstance(error, trio.Cancelled) and (knows_outcomes or rpc.ended_a_wait(error)))\n",
+        "return not isinstance(error, trio.Cancelled)\n",
         _WRITES,
     ),
     # --- the queue ---
