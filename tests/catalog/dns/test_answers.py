@@ -80,7 +80,9 @@ async def test_nxdomain_is_told_from_nodata() -> None:
         for name in (
             *("no.service.consul", "no.workload.consul", "admin.four.service.consul", "a.b.four.service.consul"),
             *("four.nothing.consul", "four.service.team.ns.consul", "four.service.other.ap.consul", "zz.addr.consul"),
-            *("-.service.consul", "300.0.0.10.in-addr.arpa", "1.0.0.10.in-addr.arpa", "a.1.0.0.10.in-addr.arpa"),
+            *("-.service.consul", "_x.service.consul", "_.workload.consul", "a_b.service.consul", "_a.ap.consul"),
+            *("_http._tcp.four.service.x_.ns.consul", "four.service._a.ap.consul", "_http._tcp._dmarc.service.consul"),
+            *("300.0.0.10.in-addr.arpa", "1.0.0.10.in-addr.arpa", "a.1.0.0.10.in-addr.arpa"),
         ):
             answer = catalog.ask(name)
             assert outcome(answer) == "NXDOMAIN", name

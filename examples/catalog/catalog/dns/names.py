@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from headway.resource import name_problem
+
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SERVICE, WORKLOAD, ADDRESS = "service", "workload", "addr"
@@ -61,11 +63,11 @@ def parse(labels: Sequence[str]) -> Meaning | None:
         return Node.APEX
     if rest[-1] == ADDRESS:
         return _address(rest[:-1])
-    partition, between = _unit(rest, "ap")
-    if between:
-        return Node.BETWEEN
-    namespace, between = _unit(rest, "ns")
-    if between or not rest:
+    partition, namespace = _unit(rest, "ap"), _unit(rest, "ns")
+    # The cache refuses to look for what no resource can be called.
+    if any(unit and name_problem("", unit) for unit in (partition, namespace)):
+        return None
+    if not (partition and namespace and rest):
         return Node.BETWEEN
     kind = rest.pop()
     if kind not in (SERVICE, WORKLOAD):
@@ -73,6 +75,8 @@ def parse(labels: Sequence[str]) -> Meaning | None:
     if not rest:
         return Node.BETWEEN
     name = rest.pop()
+    if name_problem("", name):
+        return None
     match rest:
         case []:
             return Target(kind, partition, namespace, name)
@@ -85,12 +89,12 @@ def parse(labels: Sequence[str]) -> Meaning | None:
     return None
 
 
-def _unit(rest: list[str], mark: str) -> tuple[str, bool]:
-    """Take a unit of tenancy from the end. Return its name, and True if the mark has no name in front of it."""
+def _unit(rest: list[str], mark: str) -> str:
+    """Take a unit of tenancy from the end. Return its name, or an empty text if the mark has no name in front of it."""
     if rest[-1:] != [mark]:
-        return DEFAULT, False
+        return DEFAULT
     rest.pop()
-    return (rest.pop(), False) if rest else ("", True)
+    return rest.pop() if rest else ""
 
 
 def _address(rest: Sequence[str]) -> Meaning | None:
