@@ -24,6 +24,9 @@ SERVICE, WORKLOAD, ADDRESS = "service", "workload", "addr"
 DEFAULT = "default"
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?", re.ASCII)
+# An octet in decimal digits without leading zeros, and a hexadecimal digit.
+_OCTET = re.compile(r"25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9]", re.ASCII)
+_DIGIT = re.compile(r"[0-9a-f]", re.ASCII)
 _REVERSE = {("in-addr", "arpa"): 4, ("ip6", "arpa"): 32}
 
 
@@ -126,26 +129,16 @@ def parse_reverse(labels: Sequence[str]) -> IPAddress | Node | None:
     if size is None:
         return None
     parts = list(reversed(labels[:-2]))
-    width, most = ("{:d}", 255) if size == 4 else ("{:x}", 15)
-    numbers = [number for part in parts if (number := _number(part, width)) is not None and number <= most]
-    if len(numbers) != len(parts) or len(parts) > size:
+    form = _OCTET if size == 4 else _DIGIT
+    if len(parts) > size or not all(map(form.fullmatch, parts)):
         return None
     if len(parts) < size:
         return Node.BETWEEN
     if size == 4:
-        return ipaddress.IPv4Address(bytes(numbers))
+        return ipaddress.IPv4Address(bytes(map(int, parts)))
     return ipaddress.IPv6Address(int("".join(parts), 16))
 
 
 def is_reverse(labels: Sequence[str]) -> bool:
     """Return True for the names below ``in-addr.arpa`` and ``ip6.arpa``."""
     return tuple(labels[-2:]) in _REVERSE
-
-
-def _number(text: str, form: str) -> int | None:
-    """Return the number that is written in this way, without leading zeros; None for any other text."""
-    try:
-        number = int(text, 10 if form == "{:d}" else 16)
-    except ValueError:
-        return None
-    return number if form.format(number) == text else None
