@@ -15,7 +15,7 @@ import dns.rcode
 import pytest
 import trio
 
-from catalog.dns import DNSServer, server
+from catalog.dns import DNSServer, Responder, server
 from catalog.dns.packets import LARGEST_QUERY
 from tests.catalog.dns.dns_kit import PATIENCE, Catalog, endpoint, open_catalog, query, texts
 
@@ -98,6 +98,13 @@ async def test_connection_answers_several_queries_in_pieces() -> None:
         assert texts(first) == ["10.0.0.1"]
         await stream.send_all(framed(query(NAME)))
         assert await tcp_answer(stream) is not None
+
+
+async def test_port_that_does_not_exist_is_refused() -> None:
+    """The system would take it modulo 65,536."""
+    for port in (-1, 65_536, 99_999):
+        with pytest.raises(ValueError, match=str(port)):
+            await DNSServer(Responder(lambda: None)).run(HOST, port)
 
 
 @pytest.mark.parametrize(
