@@ -6,8 +6,9 @@
 | an operation other than a query | NOTIMP |
 | larger than `LARGEST_QUERY`, with other records than a query has, or malformed in another way | FORMERR |
 | a version of EDNS other than 0 | BADVERS |
-| a class other than IN, a zone transfer, a name outside the domain | REFUSED |
+| a class other than IN, a zone transfer | REFUSED |
 | anything else, while the cache may not be answered from | SERVFAIL |
+| a name outside the domain | REFUSED |
 """
 
 from __future__ import annotations
