@@ -112,6 +112,12 @@ class Responder:
         return plan
 
 
+def failure(packet: bytes) -> bytes:
+    """Return SERVFAIL for a packet that has a header and is no answer, whatever else it has."""
+    flags = int(dns.flags.QR) | (packet[2] & 0x78) << 8 | (packet[2] << 8) & dns.flags.RD
+    return _SERVFAIL.write(packet[:2], flags, b"", SMALLEST_LIMIT, random.Random(0), b"")
+
+
 def read(packet: bytes) -> Plan:
     """Return the plan for a packet that has a header. Never raises."""
     _, sent, *counts, more = HEADER.unpack_from(packet)
