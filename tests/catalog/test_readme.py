@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import trio
 
@@ -55,8 +57,6 @@ async def test_examples_of_the_readme_fit_together(tmp_path: Path) -> None:
             [address] = engine.addresses
             names: dict[str, object] = {"__name__": "readme"}
             exec(program.replace("127.0.0.1:7070", str(address)).replace("trio.run(main)", ""), names)
-            main = names["main"]
-            assert callable(main)
-            await main()
+            await cast("Callable[[], Awaitable[None]]", names["main"])()
             await engine.wait_idle()
             assert await hosts(client) == ["127.0.0.1"]
