@@ -133,9 +133,9 @@ class Catalog:
 
 
 @asynccontextmanager
-async def open_catalog(*, ttl: int = 0) -> AsyncIterator[Catalog]:
-    """Run a catalog in memory, and a DNS server for the domain ``consul``."""
-    source = Source("consul", ttl=ttl)
+async def open_catalog(*, ttl: int = 0, domain: str = "consul") -> AsyncIterator[Catalog]:
+    """Run a catalog in memory, and a DNS server for the domain."""
+    source = Source(domain, ttl=ttl)
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(PATIENCE))
         engine = await stack.enter_async_context(headway.open_engine("memory:", app))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import dns.flags
+import dns.rdatatype
 import dns.reversename
 import pytest
 
@@ -80,7 +81,18 @@ async def test_nxdomain_is_told_from_nodata() -> None:
         for name in (
             *("no.service.consul", "no.workload.consul", "admin.four.service.consul", "a.b.four.service.consul"),
             *("four.nothing.consul", "four.service.team.ns.consul", "four.service.other.ap.consul", "zz.addr.consul"),
-            *("-.service.consul", "300.0.0.10.in-addr.arpa", "1.0.0.10.in-addr.arpa", "a.1.0.0.10.in-addr.arpa"),
+            *("-.service.consul", "_x.service.consul", "_.workload.consul", "a_b.service.consul", "_a.ap.consul"),
+            *("_http._tcp.four.service.x_.ns.consul", "four.service._a.ap.consul", "_http._tcp._dmarc.service.consul"),
+            *(
+                "-1.0.0.10.in-addr.arpa",
+                "+1.0.0.10.in-addr.arpa",
+                "01.0.0.10.in-addr.arpa",
+                "-1.ip6.arpa",
+                "1f.ip6.arpa",
+            ),
+            *("-1.in-addr.arpa", "1_0.0.0.10.in-addr.arpa", f"-1.{'0.' * 31}ip6.arpa", f"g.{'0.' * 31}ip6.arpa"),
+            *("256.0.0.10.in-addr.arpa", "1.0.0.0.10.in-addr.arpa", f"1.{'0.' * 32}ip6.arpa"),
+            *("300.0.0.10.in-addr.arpa", "1.0.0.10.in-addr.arpa", "a.1.0.0.10.in-addr.arpa"),
         ):
             answer = catalog.ask(name)
             assert outcome(answer) == "NXDOMAIN", name
@@ -147,6 +159,9 @@ async def test_address_that_is_a_name_is_answered_as_an_alias() -> None:
         await catalog.endpoints("away", endpoint("one.example.com"), endpoint("two.example.com"))
         seen = Counter(tuple(texts(catalog.ask("away.service.consul"))) for _ in range(60))
         assert set(seen) == {("one.example.com.",), ("two.example.com.",)}
+        for type in ("AAAA", "CNAME", "ANY", "HTTPS", "MX"):
+            assert catalog.ask("away.service.consul", type).answer[0].rdtype == dns.rdatatype.CNAME, type
+        assert catalog.ask("away.service.consul", "SRV").answer[0].rdtype == dns.rdatatype.SRV
         await catalog.endpoints("mixed", endpoint("one.example.com"), endpoint("10.0.0.1"))
         assert texts(catalog.ask("mixed.service.consul")) == ["10.0.0.1"]
 

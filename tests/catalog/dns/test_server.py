@@ -15,7 +15,7 @@ import dns.rcode
 import pytest
 import trio
 
-from catalog.dns import DNSServer, server
+from catalog.dns import DNSServer, Responder, Zone, server
 from catalog.dns.packets import LARGEST_QUERY
 from tests.catalog.dns.dns_kit import PATIENCE, Catalog, endpoint, open_catalog, query, texts
 
@@ -98,6 +98,39 @@ async def test_connection_answers_several_queries_in_pieces() -> None:
         assert texts(first) == ["10.0.0.1"]
         await stream.send_all(framed(query(NAME)))
         assert await tcp_answer(stream) is not None
+
+
+async def test_query_that_meets_a_mistake_is_answered_by_servfail_and_the_server_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with AsyncExitStack() as stack:
+        catalog = await stack.enter_async_context(open_catalog())
+        await catalog.endpoints("web", endpoint("10.0.0.1"))
+        broken = True
+
+        def zone() -> Zone | None:
+            if broken:
+                raise RuntimeError("a mistake")
+            return catalog.source.zone()
+
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        listening = await nursery.start(DNSServer(Responder(zone)).run, HOST, 0)
+        asked = dns.message.make_query(NAME, "A")
+        for _ in range(3):
+            for ask in (dns.asyncquery.udp, dns.asyncquery.tcp):
+                answer = await ask(asked, HOST, port=listening.port)
+                assert answer.rcode() == dns.rcode.SERVFAIL
+        assert capsys.readouterr().err.count("RuntimeError: a mistake") == 1
+        broken = False
+        assert texts(await dns.asyncquery.udp(asked, HOST, port=listening.port)) == ["10.0.0.1"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_port_that_does_not_exist_is_refused() -> None:
+    """The system would take it modulo 65,536."""
+    for port in (-1, 65_536, 99_999):
+        with pytest.raises(ValueError, match=str(port)):
+            await DNSServer(Responder(lambda: None)).run(HOST, port)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,17 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from headway.resource import name_problem
+
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SERVICE, WORKLOAD, ADDRESS = "service", "workload", "addr"
 DEFAULT = "default"
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?", re.ASCII)
+# An octet in decimal digits without leading zeros, and a hexadecimal digit.
+_OCTET = re.compile(r"25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9]", re.ASCII)
+_DIGIT = re.compile(r"[0-9a-f]", re.ASCII)
 _REVERSE = {("in-addr", "arpa"): 4, ("ip6", "arpa"): 32}
 
 
@@ -61,11 +66,11 @@ def parse(labels: Sequence[str]) -> Meaning | None:
         return Node.APEX
     if rest[-1] == ADDRESS:
         return _address(rest[:-1])
-    partition, between = _unit(rest, "ap")
-    if between:
-        return Node.BETWEEN
-    namespace, between = _unit(rest, "ns")
-    if between or not rest:
+    partition, namespace = _unit(rest, "ap"), _unit(rest, "ns")
+    # The cache refuses to look for what no resource can be called.
+    if any(unit and name_problem("", unit) for unit in (partition, namespace)):
+        return None
+    if not (partition and namespace and rest):
         return Node.BETWEEN
     kind = rest.pop()
     if kind not in (SERVICE, WORKLOAD):
@@ -73,6 +78,8 @@ def parse(labels: Sequence[str]) -> Meaning | None:
     if not rest:
         return Node.BETWEEN
     name = rest.pop()
+    if name_problem("", name):
+        return None
     match rest:
         case []:
             return Target(kind, partition, namespace, name)
@@ -85,12 +92,12 @@ def parse(labels: Sequence[str]) -> Meaning | None:
     return None
 
 
-def _unit(rest: list[str], mark: str) -> tuple[str, bool]:
-    """Take a unit of tenancy from the end. Return its name, and True if the mark has no name in front of it."""
+def _unit(rest: list[str], mark: str) -> str:
+    """Take a unit of tenancy from the end. Return its name, or an empty text if the mark has no name in front of it."""
     if rest[-1:] != [mark]:
-        return DEFAULT, False
+        return DEFAULT
     rest.pop()
-    return (rest.pop(), False) if rest else ("", True)
+    return rest.pop() if rest else ""
 
 
 def _address(rest: Sequence[str]) -> Meaning | None:
@@ -122,26 +129,16 @@ def parse_reverse(labels: Sequence[str]) -> IPAddress | Node | None:
     if size is None:
         return None
     parts = list(reversed(labels[:-2]))
-    width, most = ("{:d}", 255) if size == 4 else ("{:x}", 15)
-    numbers = [number for part in parts if (number := _number(part, width)) is not None and number <= most]
-    if len(numbers) != len(parts) or len(parts) > size:
+    form = _OCTET if size == 4 else _DIGIT
+    if len(parts) > size or not all(map(form.fullmatch, parts)):
         return None
     if len(parts) < size:
         return Node.BETWEEN
     if size == 4:
-        return ipaddress.IPv4Address(bytes(numbers))
+        return ipaddress.IPv4Address(bytes(map(int, parts)))
     return ipaddress.IPv6Address(int("".join(parts), 16))
 
 
 def is_reverse(labels: Sequence[str]) -> bool:
     """Return True for the names below ``in-addr.arpa`` and ``ip6.arpa``."""
     return tuple(labels[-2:]) in _REVERSE
-
-
-def _number(text: str, form: str) -> int | None:
-    """Return the number that is written in this way, without leading zeros; None for any other text."""
-    try:
-        number = int(text, 10 if form == "{:d}" else 16)
-    except ValueError:
-        return None
-    return number if form.format(number) == text else None

@@ -6,8 +6,9 @@
 | an operation other than a query | NOTIMP |
 | larger than `LARGEST_QUERY`, with other records than a query has, or malformed in another way | FORMERR |
 | a version of EDNS other than 0 | BADVERS |
-| a class other than IN, a zone transfer, a name outside the domain | REFUSED |
+| a class other than IN, a zone transfer | REFUSED |
 | anything else, while the cache may not be answered from | SERVFAIL |
+| a name outside the domain | REFUSED |
 """
 
 from __future__ import annotations
@@ -109,6 +110,12 @@ class Responder:
                 self._plans.clear()
             self._plans[packet[2:]] = plan
         return plan
+
+
+def failure(packet: bytes) -> bytes:
+    """Return SERVFAIL for a packet that has a header and is no answer, whatever else it has."""
+    flags = int(dns.flags.QR) | (packet[2] & 0x78) << 8 | (packet[2] << 8) & dns.flags.RD
+    return _SERVFAIL.write(packet[:2], flags, b"", SMALLEST_LIMIT, random.Random(0), b"")
 
 
 def read(packet: bytes) -> Plan:

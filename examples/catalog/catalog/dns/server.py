@@ -11,13 +11,16 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import socket
+import sys
+import traceback
 from contextlib import suppress
 from typing import NamedTuple
 
 import trio
 
-from catalog.dns.packets import LARGEST_QUERY, Responder
+from catalog.dns.packets import LARGEST_QUERY, Responder, failure
 
 CONNECTIONS, IDLE, LIFE = 128, 5.0, 60.0
 
@@ -25,6 +28,8 @@ _TURN = 64
 """The packets that are answered before other tasks have their turn."""
 _LARGEST_PACKET = 65_535
 _TRIES = 20
+_BETWEEN_REPORTS, _SHOWN = 10.0, 600
+"""The seconds between two reports of queries that failed, and the bytes of the query in one."""
 
 
 class Listening(NamedTuple):
@@ -41,6 +46,7 @@ class DNSServer:
         self._responder = responder
         # The connections over TCP, the one that was silent for longest first.
         self._connections: dict[trio.CancelScope, None] = {}
+        self._reported_at = -math.inf
 
     async def run(
         self, host: str, port: int, *, task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED
@@ -63,6 +69,18 @@ class DNSServer:
                 nursery.start_soon(self._serve_tcp, listener, nursery, name="DNS over TCP")
                 task_status.started(where)
 
+    def _answer(self, packet: bytes, *, tcp: bool = False) -> bytes | None:
+        try:
+            return self._responder.answer(packet, tcp=tcp)
+        except Exception:  # noqa: BLE001  # one packet must not end the answers to all others
+            # A mistake in the program. Whoever found a packet that meets it may send many.
+            now = trio.current_time()
+            if now - self._reported_at >= _BETWEEN_REPORTS:
+                self._reported_at = now
+                print(f"a query of {len(packet)} bytes failed: {packet[:_SHOWN].hex()}", file=sys.stderr)
+                traceback.print_exc()
+            return failure(packet)
+
     # --- UDP ---
 
     async def _serve_udp(self, udp: socket.socket) -> None:
@@ -76,7 +94,7 @@ class DNSServer:
                     break
                 except OSError:
                     continue
-                answer = self._responder.answer(packet)
+                answer = self._answer(packet)
                 if answer is not None:
                     # The sender is whatever the packet says, such as port 0. If the buffer is full, it asks again.
                     with suppress(OSError):
@@ -120,7 +138,7 @@ class DNSServer:
                 query = await _read_query(stream, received)
                 if query is None:
                     return
-                answer = self._responder.answer(query, tcp=True)
+                answer = self._answer(query, tcp=True)
                 if answer is None:
                     return
                 await stream.send_all(len(answer).to_bytes(2, "big") + answer)
