@@ -54,7 +54,8 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
             raise not_found(_absent(wanted))
         known = stored.status.get(request.key)
         try:
-            if problem := room_problem(stored.status, request.key, status):
+            # There is room for the first status, which has passed its own bounds.
+            if stored.status and (problem := room_problem(stored.status, request.key, status)):
                 raise precondition(f"{resource_id(wanted)}: {problem}")
             seen = _checked(stored, seen, type, request)
             if known is not None:
