@@ -51,8 +51,12 @@ def endpoints_of(
 ) -> list[headway.ResourceId]:
     """Return the endpoints of the services that select a workload, which depends on its name alone."""
     workload = new or old
-    services = selecting_services(workload, cache) if workload is not None else []
-    return [service.id._replace(type=SERVICE_ENDPOINTS.name) for service in services]
+    if workload is None:
+        return []
+    _, _, partition, namespace, _ = workload.id
+    # Services are in the tenancy of the workloads that they select.
+    services = selecting_services(workload, cache)
+    return [headway.ResourceId(SERVICE_ENDPOINTS.name, each.name, partition, namespace) for each in services]
 
 
 @app.controller(
