@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,6 @@ import pytest
 
 from headway import indexes
 from headway.cache import Applied, IndexTable
-from headway.protobuf import decode
 from headway.resource import Key, Resource, pb
 from tests.helpers.resources import TEAM, Team, key, stored
 
@@ -136,25 +136,64 @@ def with_status(of: pb.Resource, version: int) -> pb.Resource:
     )
 
 
-def test_payload_is_decoded_once_for_a_changed_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The function is called for the old and the new state. A later change of the payload is decoded again."""
-    decoded: list[bytes] = []
+def test_changed_status_calls_no_function_that_reads_only_other_parts() -> None:
+    """A later change of the payload calls it."""
+    called: list[str] = []
 
-    def noted(cls: type[Any], data: bytes) -> Any:
-        decoded.append(data)
-        return decode(cls, data)
+    def first(team: Resource[Team]) -> str:
+        called.append(team.name)
+        return f"{team.data.members[0]} {team.generation}"
 
-    monkeypatch.setattr("headway.resource._resource.decode", noted)
-    table = IndexTable(indexes.by(TEAM, "name", lambda team: team.data.members[0]), lambda *_: None)
+    table = IndexTable(indexes.by(TEAM, "first", first), lambda *_: None)
     before = stored("ada", 1, data=Team(members=["one"]))
     table.build({ADA: before})
     after = with_status(before, 2)
-    decoded.clear()
+    called.clear()
     table.apply([Applied(ADA, before, after, 2)])
-    assert len(decoded) <= 1
-    assert set(table.keys("one")) == {ADA}
-    table.apply([Applied(ADA, after, stored("ada", 3, data=Team(members=["two"])), 3)])
-    assert (set(table.keys("one")), set(table.keys("two"))) == (set(), {ADA})
+    assert (called, set(table.keys(f"one {before.generation}"))) == ([], {ADA})
+    changed = stored("ada", 3, data=Team(members=["two"]))
+    table.apply([Applied(ADA, after, changed, 3)])
+    assert set(table.values()) == {f"two {changed.generation}"}
+
+
+READS_OF_A_STATUS: dict[str, Callable[[Resource[Team]], str]] = {
+    "status": lambda team: ",".join(team.status),
+    "version": lambda team: team.version,
+    "message": lambda team: ",".join(team.message().status),
+    "original": lambda team: ",".join(team.original().status),
+    "copy": lambda team: ",".join(team.copy().status),
+    "copy.copy": lambda team: ",".join(copy.copy(team).status),
+    "copy.deepcopy": lambda team: ",".join(copy.deepcopy(team).status),
+    "repr": repr,
+    "==": lambda team: str(team == TEAM.view(stored("ada", 1))),
+    "only of bob": lambda team: team.version if team.name == "bob" else "",
+}
+
+
+@pytest.mark.parametrize("name", READS_OF_A_STATUS)
+def test_index_that_reads_a_status_in_any_way_follows_it(name: str) -> None:
+    """One call that reads it is enough, so that the function may do so only for some resources."""
+    function = READS_OF_A_STATUS[name]
+    table = IndexTable(indexes.by(TEAM, "read", function), lambda *_: None)
+    bob = key("bob")
+    before = {ADA: stored("ada", 1), bob: stored("bob", 1)}
+    table.build(before)
+    after = {each: with_status(state, 2) for each, state in before.items()}
+    table.apply([Applied(each, before[each], after[each], 2) for each in before])
+    expected = {function(TEAM.view(each)) for each in after.values()}
+    assert set(table.values()) == expected
+    assert expected != {function(TEAM.view(each)) for each in before.values()}
+
+
+def test_function_that_has_raised_is_called_again_for_a_changed_status() -> None:
+    failures: list[Key] = []
+    table = IndexTable(
+        indexes.by(TEAM, "first", lambda team: team.data.members[0]), lambda _, k, __: failures.append(k)
+    )
+    before = stored("ada", 1)
+    table.build({ADA: before})
+    table.apply([Applied(ADA, before, with_status(before, 2), 2)])
+    assert (failures, table.failed) == ([ADA, ADA], {ADA})
 
 
 def test_indexes_of_metadata_and_owner_follow_changes_beside_the_status() -> None:

@@ -193,6 +193,24 @@ async def test_hooks_change_and_refuse_resources(calls: Calls) -> None:
     )
 
 
+async def test_validate_receives_the_payload_that_mutate_has_changed() -> None:
+    """Without a change by mutate, it receives the payload of the request."""
+    seen: list[str] = []
+
+    def corrected(resource: Resource[Note]) -> None:
+        if resource.data.text == "bad":
+            resource.data.text = "good"
+
+    hooks = Hooks(mutate=corrected, validate=lambda resource: seen.append(resource.data.text))
+    corrects = ResourceType("tests", "v1", "Corrected", Note, hooks=hooks)
+    known = registry()
+    known.register(corrects)
+    async with reached("in process", MemoryBackend(), types=known) as calls:
+        for text in ("bad", "fine"):
+            await calls.write(a_note("one", text, corrects))
+    assert seen == ["good", "fine"]
+
+
 def _broken(resource: Resource[Note]) -> None:
     raise RuntimeError(f"the password of {resource.id.name} is broken")
 

@@ -19,7 +19,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from headway.base import answer_problem
-from headway.cache._indexes import Index, Path
+from headway.cache._indexes import Index, Path, StatusReads
 from headway.cache._isolation import Isolation
 from headway.cache._type_store import Applied
 from headway.resource import Key, pb, redact_error
@@ -50,7 +50,9 @@ class IndexTable:
         self.is_undecodable = is_undecodable
         self._left_out: set[Key] = set()
         self._single = index.single
-        self._extract = index.extract(isolation)
+        # Invariant: this function was called for every entry. If no call has read a status, no value depends on one.
+        self._status_reads = StatusReads()
+        self._extract = index.extract(isolation, self._status_reads)
         self._on_failure = on_failure
         self._keys: dict[Hashable, set[Key]] = {}
         # The texts, and the tuples of texts, among the values, in order. Invariant: an existing list holds exactly
@@ -83,9 +85,14 @@ class IndexTable:
 
     def apply(self, applied: Iterable[Applied]) -> None:
         """Apply changes that the store has applied."""
-        raw = self.index.raw
+        raw, reads = self.index.raw, self._status_reads
         for key, old, new, _ in applied:
-            if raw and old is not None and new is not None and _differ_in_status(old, new):
+            if (
+                not reads.any
+                and (old is not None and new is not None and _differ_in_status(old, new, raw=raw))
+                # A function that has raised is called again.
+                and not (key in self.failed or key in self._left_out)
+            ):
                 continue
             if old is not None:
                 self._discard(key, old)
@@ -204,12 +211,13 @@ class IndexTable:
         self._on_failure(self.index.name, key, error)
 
 
-def _differ_in_status(old: pb.Resource, new: pb.Resource) -> bool:
-    """Return True if two states share their metadata and owner, so that no index of one of these has changed.
+def _differ_in_status(old: pb.Resource, new: pb.Resource, *, raw: bool) -> bool:
+    """Return True if two states share everything but their status and version, or for raw indexes what those read.
 
     A write of a status in the same process makes such states. Over a network, each state has its own parts.
     """
-    return old.metadata is new.metadata and old.owner is new.owner
+    shared = old.metadata is new.metadata and old.owner is new.owner
+    return shared and (raw or (old.data is new.data and old.id is new.id and old.generation == new.generation))
 
 
 def _check_value(value: object) -> None:

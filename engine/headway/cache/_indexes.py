@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast
 
 from headway.base import check_keywords, plain_problem
 from headway.cache._isolation import Isolation
-from headway.cache._projection import CachedType, Projection
+from headway.cache._projection import CachedType, Projection, stored_type
 from headway.errors import DeclarationError
 from headway.protobuf import Payload
 from headway.resource import Key, Resource, ResourceId, ResourceType, ScopedType, pb, resource_id
@@ -25,6 +25,52 @@ _BOUND = "bound_references"
 
 Path = str | tuple[str, ...]
 """A value that has prefixes: a text, or a path as a tuple of texts."""
+
+
+class StatusReads:
+    """A note whether a function has read what the write of a status changes.
+
+    Attributes:
+        any: True if a call has, or if that is not known.
+    """
+
+    __slots__ = ("any",)
+
+    def __init__(self) -> None:
+        self.any = False
+
+
+class _NotedResource(Resource[Any]):
+    """A resource that notes reads of its status and its version, in whatever form. Nothing else changes with them."""
+
+    __slots__ = ("_reads",)
+
+    def __init__(self, type: ResourceType[Any], message: pb.Resource, reads: StatusReads) -> None:
+        super().__init__(type, message)
+        self._reads = reads
+
+    @property
+    def status(self) -> dict[str, pb.Status]:
+        self._reads.any = True
+        return super().status
+
+    @property
+    def version(self) -> str:
+        self._reads.any = True
+        return super().version
+
+    def message(self) -> pb.Resource:
+        self._reads.any = True
+        return super().message()
+
+    def original(self) -> Resource[Any]:
+        self._reads.any = True
+        return super().original()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        # The function copies it by the module `copy`.
+        self._reads.any = True
+        return super().__reduce_ex__(protocol)
 
 
 class Index(Generic[R, V]):
@@ -67,23 +113,33 @@ class Index(Generic[R, V]):
     def __repr__(self) -> str:
         return f"<Index {self.name} on {self.type.name}>"
 
-    def extract(self, isolation: Isolation | None = None) -> Callable[[pb.Resource], Any]:
-        """Return the function on stored messages. With ``isolation``, every call of it is checked."""
-        function, view = self.function, self.type.view
+    def extract(
+        self, isolation: Isolation | None = None, reads: StatusReads | None = None
+    ) -> Callable[[pb.Resource], Any]:
+        """Return the function on stored messages. With ``isolation``, every call of it is checked.
+
+        ``reads`` notes if a call reads what the write of a status changes.
+        """
+        function, type = self.function, cast("CachedType[Any]", self.type)
+        noted = StatusReads() if reads is None else reads
         if isolation is not None:
+            noted.any = True
             return lambda message: self._checked(isolation, message)
         if self.raw:
             return function
-        last: list[Any] = []
+        if isinstance(type, Projection):
+            noted.any = True
+            return lambda message: function(type.view(message))
+        of = stored_type(type)
+        last: list[_NotedResource] = []
 
         def extract(message: pb.Resource) -> Any:
             # A changed status calls the function for two states with the same payload. It only reads the payload, so
             # that one decoding serves both.
-            made = view(message)
-            if isinstance(made, Resource):
-                if last:
-                    made.share_payload(last.pop())
-                last.append(made)
+            made = _NotedResource(of, message, noted)
+            if last:
+                made.share_payload(last.pop())
+            last.append(made)
             return function(made)
 
         return extract

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
@@ -170,15 +170,17 @@ def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[st
 
     Keys that the scope of the managed type excludes are left out.
     """
-    if isinstance(result, Awaitable) and (problem := answer_problem(result)):
-        return [], [problem]
-    if result is None:
-        return [], ["it returned None: return a list of ids, an empty one for none"]
-    if isinstance(result, str | Stored | ResourceId) or not isinstance(result, Iterable):
-        return [], [f"it returned {repr_text(result)}: return a list of ids of {managed.name}"]
+    # The checks by abstract classes take longer than the rest, and most results are lists.
+    if type(result) is not list:
+        if isinstance(result, Awaitable) and (problem := answer_problem(result)):
+            return [], [problem]
+        if result is None:
+            return [], ["it returned None: return a list of ids, an empty one for none"]
+        if isinstance(result, str | Stored | ResourceId) or not isinstance(result, Iterable):
+            return [], [f"it returned {repr_text(result)}: return a list of ids of {managed.name}"]
     keys: list[Key] = []
     problems: list[str] = []
-    for each in result:
+    for each in cast("Iterable[object]", result):
         id = each.id if isinstance(each, Stored) else each
         if not isinstance(id, ResourceId):
             problems.append(

@@ -34,10 +34,10 @@ class Resource(Stored, Generic[T]):
 
     type: ResourceType[T]
 
-    def __init__(self, type: ResourceType[T], message: pb.Resource) -> None:
+    def __init__(self, type: ResourceType[T], message: pb.Resource, decoded: T | None = None) -> None:
         self.type = type
         self._message = message
-        self._data: T | None = None
+        self._data = decoded
         self._metadata: dict[str, str] | None = None
         # The owner that was assigned.
         self._owner: ResourceId | None = None

@@ -215,6 +215,6 @@ class ResourceType(Generic[T]):
             ),
         )
 
-    def view(self, message: pb.Resource) -> Resource[T]:
-        """Return a stored message as a resource for user code. Do not change the message afterwards."""
-        return Resource(self, message)
+    def view(self, message: pb.Resource, decoded: T | None = None) -> Resource[T]:
+        """Return a stored message, which must not change, as a resource, with its payload if decoded for it alone."""
+        return Resource(self, message, decoded)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from grpclib import GRPCError
 
 from headway.base import answer_problem, error_text, repr_text
-from headway.errors import HeadwayError
-from headway.protobuf import payload_problem
+from headway.errors import HeadwayError, PayloadError
+from headway.protobuf import Payload, decode
 from headway.resource import (
     MAX_NAME,
     QUOTA,
@@ -35,6 +35,7 @@ from headway.service._refusals import failed, invalid
 from headway.storage import Fence
 
 Type = ResourceType[Any]
+Hook = Callable[[Resource[Any]], object]
 
 
 class Admitted(NamedTuple):
@@ -45,8 +46,7 @@ class Admitted(NamedTuple):
         given: the resource of the request, with its id and type URL completed.
         payload_name: the request's name for the payload if it differs from the type's; otherwise empty. Such a payload
             may only update a resource that is stored under this name: see `check_payload_name`.
-        undecodable: the reason why the payload does not decode, worded as a refusal; None if it decodes. The hooks were
-            not called.
+        undecodable: why the payload does not decode, worded as a refusal; None if it decodes. No hook was called.
     """
 
     type: Type
@@ -142,7 +142,7 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             check_metadata(resource.metadata)
         if resource.status:
             check_statuses(resource.status)
-        data, payload_name = resource.data, ""
+        data, decoded, payload_name = resource.data, None, ""
         if data is not None and data.type_url != type.type_url:
             if is_unconverted(resource) and access.registry.chain_with(type) is not None:
                 # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
@@ -154,11 +154,11 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             data.type_url = type.type_url
         if data is not None:
             check_payload(type, data.value)
-            problem = payload_problem(type.payload, data.value)
-            if problem is not None:
-                # The same payload may already be stored, put there by another writer. Then its finalizers and metadata
-                # can still be changed. Hooks cannot judge it.
-                undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
+            try:
+                decoded = decode(type.payload, data.value)
+            except PayloadError as error:
+                # If another writer has stored the same payload, its metadata can still change. Hooks cannot judge it.
+                undecodable = f"resource.data of {resource_id(resource.id)}: {error}"
                 return Admitted(type, key, resource, resource, checked_fence, payload_name, undecodable)
         given = resource
         if type.hooks.mutate is not None:
@@ -170,7 +170,7 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             if resource.owner != given.owner:
                 _admit_owner(access, resource, key)
         if type.hooks.validate is not None:
-            _hooked(type, "validate", type.hooks.validate, resource)
+            _hooked(type, "validate", type.hooks.validate, resource, decoded if resource.data == data else None)
         return Admitted(type, key, resource, given, checked_fence, payload_name, None)
     except GRPCError:
         raise
@@ -186,10 +186,10 @@ def _admit_owner(access: AccessChecks, resource: pb.Resource, key: Key) -> None:
         access.check_read(resource.owner)
 
 
-def _hooked(type: Type, name: str, hook: Callable[[Resource[Any]], object], resource: pb.Resource) -> pb.Resource:
+def _hooked(type: Type, name: str, hook: Hook, resource: pb.Resource, decoded: Payload | None = None) -> pb.Resource:
     """Return the resource as the hook leaves it. Raise INVALID_ARGUMENT if a validate hook raises ValueError."""
     # Each hook gets its own view, so a validate hook cannot change what is stored: that is the result of mutate.
-    view = type.view(resource)
+    view = type.view(resource, decoded)
     try:
         answer = hook(view)
         if answer is not None and (problem := answer_problem(answer)):

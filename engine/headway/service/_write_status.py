@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import trio
 from grpclib import GRPCError
 
 from headway.base import utc_now
@@ -19,7 +20,7 @@ from headway.service._handlers import Context
 from headway.service._peering import check_copies
 from headway.service._read import checked_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
-from headway.service._writing import attempt, check_store, check_units
+from headway.service._writing import attempt, check_store, check_units, needs_units
 from headway.storage import Put
 
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")
@@ -36,22 +37,25 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
     fence = admit_fence(access, request.fence)
     status = _admitted(access, request, key[:2])
     view = context.versions.view(type)
-    absent = f"{resource_id(wanted)} with uid {wanted.uid} not found"
+    nowait = getattr(backend, "read_nowait", None)
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
-        await check_units(backend.read, key)
-        stored, position = await backend.read(type.kind, key)
+        if needs_units(key):
+            await check_units(backend.read, key)
+        # A checkpoint follows in any case, so this reads without one if the store can.
+        stored, position = await backend.read(type.kind, key) if nowait is None else nowait(type.kind, key)
         if stored is None or stored.id is None or stored.id.uid != wanted.uid:
-            raise not_found(absent)
+            raise not_found(_absent(wanted))
         seen = view(stored)
         if seen is None and not access.shows(stored):
             # Only callers who may read it learn that it is stored in a version that no converter connects with this
             # one.
-            raise not_found(absent)
+            raise not_found(_absent(wanted))
         known = stored.status.get(request.key)
         try:
-            if problem := room_problem(stored.status, request.key, status):
+            # There is room for the first status, which has passed its own bounds.
+            if stored.status and (problem := room_problem(stored.status, request.key, status)):
                 raise precondition(f"{resource_id(wanted)}: {problem}")
             seen = _checked(stored, seen, type, request)
             if known is not None:
@@ -59,6 +63,7 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
         except GRPCError as error:
             raise access.redacted(error, stored if seen is None else seen) from None
         if known is not None and _same(known, status):
+            await trio.lowlevel.checkpoint()
             await check_fence(backend, fence)
             return pb.WriteStatusResponse(resource=seen, position=position.message())
         updated = _with_status(stored, request.key, status)
@@ -70,10 +75,15 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
         return pb.WriteStatusResponse(resource=view(updated), position=position.message())
 
     reply = await attempt(once, blanket=not request.version)
-    assert reply.resource is not None
-    own = pb.Resource(status={request.key: reply.resource.status[request.key]})
-    reply.resource = access.answered(reply.resource, own)
+    if access.restricted:
+        assert reply.resource is not None
+        own = pb.Resource(status={request.key: reply.resource.status[request.key]})
+        reply.resource = access.answered(reply.resource, own)
     return reply
+
+
+def _absent(id: pb.Id) -> str:
+    return f"{resource_id(id)} with uid {id.uid} not found"
 
 
 def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:

@@ -21,7 +21,7 @@ HEALTHY = "healthy"
 
 def content_or_status(key: str) -> headway.predicates.Predicate[Any]:
     """Pass updates of the content, and those of the status under a key that another writer made."""
-    by_another = headway.predicates.all_of(headway.predicates.status_changed(key), headway.predicates.not_own_writes())
+    by_another = headway.predicates.all_of(headway.predicates.not_own_writes(), headway.predicates.status_changed(key))
     return headway.predicates.any_of(headway.predicates.content_changed(), by_another)
 
 

@@ -174,7 +174,7 @@ async def test_workload_and_check_that_the_file_no_longer_has_are_deleted(tmp_pa
 async def test_mark_stays_until_every_check_is_written_under_the_term_of_the_lease(tmp_path: Path) -> None:
     """A registrar can be killed between the write of a workload and those of its checks."""
     [registered] = definitions.load(write_file(tmp_path, 1))
-    metadata = {marks.REGISTRAR: NAME, marks.TERM: "1", marks.CHECKS: "1"}
+    metadata = {**marks.REGISTERED, marks.REGISTRAR: NAME, marks.TERM: "1", marks.CHECKS: "1"}
     with trio.fail_after(PATIENCE):
         async with headway.open_engine("memory:", app) as engine:
             client = engine.client
@@ -186,7 +186,7 @@ async def test_mark_stays_until_every_check_is_written_under_the_term_of_the_lea
             assert mark is not None
             assert (await client.read(HEALTH_STATUS, mark.name)).uid == mark.uid
             check = HealthStatus(type="http", status=Health.HEALTH_PASSING)
-            metadata = {marks.REGISTRAR: NAME, marks.TERM: term}
+            metadata = {**marks.REGISTERED, marks.REGISTRAR: NAME, marks.TERM: term}
             await client.create(HEALTH_STATUS.new("web-1-alive", check, owner=workload, metadata=metadata))
             await headway.until_gone(client, HEALTH_STATUS, mark.name)
 
@@ -205,7 +205,7 @@ async def test_later_run_of_the_controller_gives_registrars_time_to_come_back(
     store = f"sqlite:{tmp_path}/catalog.db"
     file = write_file(tmp_path, 1, after="0.05s")
     [registered] = definitions.load(file)
-    metadata = {marks.REGISTRAR: NAME, marks.DEREGISTER_AFTER: "3600"}
+    metadata = {**marks.REGISTERED, marks.REGISTRAR: NAME, marks.DEREGISTER_AFTER: "3600"}
     mark = marks.gone_name("web-1")
     with trio.fail_after(PATIENCE):
         async with headway.open_engine(store, app) as engine:

@@ -6,7 +6,7 @@ import trio
 
 import headway
 from catalog.application import app
-from catalog.endpoint import endpoint_of, health_of, is_outdated
+from catalog.endpoint import endpoint_of, is_outdated
 from catalog.messages import Endpoint, Service, ServiceEndpoints, Workload
 from catalog.selecting import (
     SERVICES_BY_SELECTED,
@@ -16,7 +16,7 @@ from catalog.selecting import (
     selects,
 )
 from catalog.service_status import managed, unmanaged
-from catalog.statuses import ENDPOINT_MANAGER, content_or_status, write_status
+from catalog.statuses import ENDPOINT_MANAGER, WORKLOAD_HEALTH, content_or_status, write_status
 from catalog.types import SERVICE, SERVICE_ENDPOINTS, WORKLOAD
 from headway.protobuf import equal
 
@@ -25,13 +25,6 @@ MARK = {"managed-by-controller": ENDPOINT_MANAGER}
 
 _AT_ONCE = 100
 """The number of workloads that are looked at before other tasks have their turn."""
-
-
-def health_changed(old: headway.Resource[Workload] | None, new: headway.Resource[Workload] | None) -> bool:
-    """Pass the changes of a workload's health, and of whether that health is outdated."""
-    if old is None or new is None:
-        return True
-    return health_of(old) != health_of(new) or is_outdated(old) != is_outdated(new)
 
 
 def is_not_made_here(
@@ -58,8 +51,12 @@ def endpoints_of(
 ) -> list[headway.ResourceId]:
     """Return the endpoints of the services that select a workload, which depends on its name alone."""
     workload = new or old
-    services = selecting_services(workload, cache) if workload is not None else []
-    return [service.id._replace(type=SERVICE_ENDPOINTS.name) for service in services]
+    if workload is None:
+        return []
+    _, _, partition, namespace, _ = workload.id
+    # Services are in the tenancy of the workloads that they select.
+    services = selecting_services(workload, cache)
+    return [headway.ResourceId(SERVICE_ENDPOINTS.name, each.name, partition, namespace) for each in services]
 
 
 @app.controller(
@@ -72,8 +69,11 @@ def endpoints_of(
         headway.watch(
             WORKLOAD,
             headway.mappers.change(endpoints_of),
+            # The status is written when the health or the generation changes. Comparing healths would take longer.
             when=headway.predicates.any_of(
-                headway.predicates.data_changed(), headway.predicates.metadata_changed(), health_changed
+                headway.predicates.status_changed(WORKLOAD_HEALTH),
+                headway.predicates.data_changed(),
+                headway.predicates.metadata_changed(),
             ),
         ),
     ],

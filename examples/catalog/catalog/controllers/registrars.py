@@ -28,7 +28,12 @@ GRACE = 15.0
 
 _SINCE, _RUN, _SEEN = "gone-since", "found-by-run", "found-at"
 
-WORKLOADS_BY_REGISTRAR = headway.indexes.by_metadata(WORKLOAD, marks.REGISTRAR)
+# Most workloads have no registrar. Neither they nor the changes of their statuses must cost this controller anything.
+_IS_REGISTERED = ",".join(f"{key}={value}" for key, value in marks.REGISTERED.items())
+REGISTERED_WORKLOAD = WORKLOAD.within(metadata=_IS_REGISTERED)
+REGISTERED_HEALTH_STATUS = HEALTH_STATUS.within(metadata=_IS_REGISTERED)
+
+WORKLOADS_BY_REGISTRAR = headway.indexes.by_metadata(REGISTERED_WORKLOAD, marks.REGISTRAR)
 
 
 # The registrars that reconciles of a run have found present since its source looked at the leases. Without this, the
@@ -50,17 +55,12 @@ async def leases(rt: headway.Runtime, enqueue: headway.sources.Enqueue) -> None:
         await trio.sleep(POLL)
 
 
-def marked(old: headway.Resource[HealthStatus] | None, new: headway.Resource[HealthStatus] | None) -> bool:
-    """Pass the changes of the metadata that registrars and this controller write."""
-    before, after = (each.metadata if each is not None else {} for each in (old, new))
-    keys = (marks.REGISTRAR, marks.TERM, _RUN)
-    return any(before.get(key) != after.get(key) for key in keys)
-
-
 @app.controller(
-    manages=WORKLOAD,
+    manages=REGISTERED_WORKLOAD,
     when=headway.predicates.metadata_changed(),
-    watches=[headway.watch(HEALTH_STATUS, headway.mappers.owner(), when=headway.predicates.metadata_changed())],
+    watches=[
+        headway.watch(REGISTERED_HEALTH_STATUS, headway.mappers.owner(), when=headway.predicates.metadata_changed()),
+    ],
     indexes=[WORKLOADS_BY_REGISTRAR],
     sources={"leases": leases},
     writes=[WORKLOAD, HEALTH_STATUS],
@@ -74,7 +74,7 @@ async def registrars(rt: headway.Runtime, request: headway.Request[Workload]) ->
         return None
     name = marks.LEASES + registrar
     terms = {lease.name: lease.term for lease in await rt.client.leases.list(name)}
-    statuses = rt.cache.owned(HEALTH_STATUS, workload)
+    statuses = rt.cache.owned(REGISTERED_HEALTH_STATUS, workload)
     mark = next((each for each in statuses if each.name == marks.gone_name(workload.name)), None)
     if name in terms:
         _FOUND_PRESENT.setdefault(rt, set()).add(registrar)
@@ -125,7 +125,7 @@ async def _write_mark(
         owner=workload,
         partition=workload.id.partition,
         namespace=workload.id.namespace,
-        metadata={_SINCE: since, _RUN: str(rt.term), _SEEN: now.isoformat()},
+        metadata={**marks.REGISTERED, _SINCE: since, _RUN: str(rt.term), _SEEN: now.isoformat()},
     )
     return await rt.apply(mark)
 

@@ -7,6 +7,8 @@ LEASES = "registrars/"
 
 REGISTRAR = "registrar"
 """The metadata entry of a Workload or HealthStatus with the name of its registrar."""
+REGISTERED = {"registered": "true"}
+"""The metadata entry that a Workload or HealthStatus must also have. A scope selects by it, whatever the registrar."""
 TERM = "registrar-term"
 """Their metadata entry with the term of the lease under which they were written."""
 CHECKS = "registrar-checks"

@@ -31,7 +31,7 @@ class Publisher:
     def __init__(self, client: headway.Client, registrar: str, term: int, watched: Watched) -> None:
         self._client = client
         self._registrar = registrar
-        self._marks = {marks.REGISTRAR: registrar, marks.TERM: str(term)}
+        self._marks = {**marks.REGISTERED, marks.REGISTRAR: registrar, marks.TERM: str(term)}
         self._watched = watched
         self._wanted = watched.registered.workload
 
