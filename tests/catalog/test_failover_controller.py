@@ -96,6 +96,7 @@ async def test_fo8_computed_policy_that_a_user_changes_or_deletes_is_written_aga
         assert [each.id for each in await shot.requests()] == [COMPUTED]
         await settled(shot, COMPUTED)
         assert (await shot.client.read(COMPUTED_FAILOVER_POLICY, "api")).data == made.data
+        await shot.requests()
         await shot.client.delete(made)
         assert [each.id for each in await shot.requests()] == [COMPUTED]
         await settled(shot, COMPUTED)
