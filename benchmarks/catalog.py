@@ -162,7 +162,8 @@ async def _big_change(workloads: int) -> float:
 
 
 ROWS = (
-    Scenario("endpoints", 1.0, measure_start, size=100_000, rounds=1, quick=2_000),
+    # Not in quick runs: it reads 0.95 to 1.1, so it would pass and fail by chance.
+    Scenario("endpoints", 1.0, measure_start, size=100_000, rounds=1),
     Scenario("health_change", 1.0, measure_change, size=100_000, rounds=1, quick=1_000),
     Scenario("big_service", 2.0, measure_big, size=10_000, rounds=3, quick=1_000),
 )
