@@ -84,9 +84,9 @@ class Counted(ResourceType[Note]):
 
     made: Made
 
-    def view(self, message: pb.Resource) -> Resource[Note]:
+    def view(self, message: pb.Resource, decoded: Note | None = None) -> Resource[Note]:
         self.made.now += 1
-        return super().view(message)
+        return super().view(message, decoded)
 
 
 async def test_list_in_the_process_yields_to_other_tasks() -> None:
