@@ -122,6 +122,15 @@ def test_parents_are_found_after_updates_of_the_values() -> None:
     assert parents(table, ("re",)) == []
 
 
+def test_values_of_another_class_do_not_disturb_the_lookups_of_parents() -> None:
+    table = IndexTable(indexes.by_many(TEAM, "colors", lengths), lambda *_: None)
+    table.build({})
+    assert parents(table, ("re",)) == []
+    table.apply([Applied(ADA, None, painted(1, "re"), 1)])
+    assert table.failed == set()
+    assert table.keys("re") == {ADA}
+
+
 def with_status(of: pb.Resource, version: int) -> pb.Resource:
     """Return the next state of a resource as a write of its status in the same process makes it."""
     status = {"test": pb.Status(conditions=[pb.Condition(type="Ready")])}

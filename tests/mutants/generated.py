@@ -38,6 +38,7 @@ _QUEUE = (
     "queue/test_priorities.py",
     "queue/test_reporting_back.py",
     "queue/test_backoff.py",
+    "queue/test_find.py",
     "stateful/test_queue.py",
 )
 

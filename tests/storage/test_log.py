@@ -61,6 +61,14 @@ def test_cursor_takes_each_later_change_once() -> None:
     assert _revisions(log.take(cursor)) == [9]
 
 
+def test_changes_without_known_former_states_have_none() -> None:
+    log = _filled(2)
+    cursor = log.cursor(A, 0)
+    taken = log.take(cursor)
+    assert taken is not None
+    assert log.formers(cursor, taken) == {}
+
+
 def test_cursor_above_the_head_does_not_repeat_its_snapshot() -> None:
     """A snapshot may have the position of a commit that is appended later. The cursor skips that commit."""
     log = _filled(2)
