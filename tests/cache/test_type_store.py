@@ -176,6 +176,17 @@ def test_change_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
     assert store.take_overtaken() == []
 
 
+def test_own_write_that_the_next_own_write_has_overtaken_is_returned_once(store: TypeStore) -> None:
+    """It was returned when its reply was applied. Without its old state it would pass for a creation, however often a
+    reconciler writes twice.
+    """
+    first, theirs, last = stored("ada", 11), stored("ada", 12), stored("ada", 13)
+    for own in (first, last):
+        assert store.reply(ADA, own, at(int(own.version)))
+    assert store.feed(changes(put(first), put(theirs), put(last))) == []
+    assert store.take_overtaken() == [Applied(ADA, None, theirs, 12)]
+
+
 def test_deletion_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
     """The mapped state is the deleted state, which the cache may never have had."""
     theirs = stored("ada", 11)

@@ -15,7 +15,9 @@ what a server claims to have.
    other entries are deleted unless their key is ahead of S; then the frontier is S.
 4. A bookmark moves the frontier.
 5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened, so the
-   keys that it maps to must be reconciled. It is returned as overtaken, for mapping only.
+   keys that it maps to must be reconciled. It is returned as overtaken, for mapping only. If an earlier reply has
+   reported the change itself, it was returned then, and is not returned again: without its old state it would look like
+   a creation.
 6. All entries belong to one store id, which never changes; data of another store needs another `TypeStore`. The session
    and the versions are those of the server that last moved the frontier. Discarded items and replies do not affect the
    position that a stream can resume after.
@@ -113,8 +115,10 @@ class TypeStore:
         # Invariant: holds exactly the keys known from a reply above the frontier, with that revision. A key that is not
         # in `entries` is a grave.
         self._ahead: dict[Key, int] = {}
-        # Every (revision, key) added above, as a heap, so that moving the frontier only touches the affected keys.
+        # Every (revision, key) added above, as a heap, so that moving the frontier only touches the affected keys; and
+        # the same as a set.
         self._ahead_order: list[tuple[int, Key]] = []
+        self._reported: set[tuple[int, Key]] = set()
         self._gathered: dict[Key, pb.Resource] = {}
 
     @property
@@ -180,8 +184,9 @@ class TypeStore:
             same_commit, newest = revision == newest, revision
             key = resource_key(resource)
             if ahead and (known := ahead.get(key, 0)) >= revision:
-                # At `known`, this is the change that the reply reported. Below it, the change was overtaken.
-                if revision < known:
+                # At `known`, this is the change that the reply reported. Below it, the change was overtaken, unless an
+                # earlier reply has reported it.
+                if revision < known and (revision, key) not in self._reported:
                     self._overtake(key, resource, revision, deleted)
                 continue
             old = entries.get(key)
@@ -211,7 +216,9 @@ class TypeStore:
         if self._replied is None or revision > self._replied.revision:
             self._replied = position
         self._ahead[key] = revision
-        heapq.heappush(self._ahead_order, (revision, key))
+        reported = (revision, key)
+        heapq.heappush(self._ahead_order, reported)
+        self._reported.add(reported)
         old = self.entries.get(key)
         applied: list[Applied] = []
         if stored is None:
@@ -285,7 +292,9 @@ class TypeStore:
             self.frontier = revision
             order = self._ahead_order
             while order and order[0][0] <= revision:
-                known, key = heapq.heappop(order)
+                reported = heapq.heappop(order)
+                self._reported.remove(reported)
+                known, key = reported
                 if self._ahead.get(key) == known:
                     del self._ahead[key]
 
