@@ -60,9 +60,16 @@ MUTANTS = (
     Mutant(
         "a change that a write has overtaken is not mapped",
         "cache/_type_store.py",
-        "                self._overtake(key, resource, revision, deleted)\n",
-        "                pass\n",
+        "                    self._overtaken.append(Applied(key, *states, revision))\n",
+        "                    pass\n",
         _CONTRACT,
+    ),
+    Mutant(
+        "an own write that the next one has overtaken is mapped as a creation",
+        "cache/_type_store.py",
+        "if revision < known and (revision, key) not in self._reported:",
+        "if revision < known:",
+        "cache/test_type_store.py",
     ),
     # --- a run's start ---
     Mutant(

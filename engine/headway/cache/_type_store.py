@@ -15,9 +15,8 @@ what a server claims to have.
    other entries are deleted unless their key is ahead of S; then the frontier is S.
 4. A bookmark moves the frontier.
 5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened, so the
-   keys that it maps to must be reconciled. It is returned as overtaken, for mapping only. If an earlier reply has
-   reported the change itself, it was returned then, and is not returned again: without its old state it would look like
-   a creation.
+   keys that it maps to must be reconciled. It is returned as overtaken, for mapping only, unless it was returned when
+   its own reply was applied: without its old state it would look like a creation.
 6. All entries belong to one store id, which never changes; data of another store needs another `TypeStore`. The session
    and the versions are those of the server that last moved the frontier. Discarded items and replies do not affect the
    position that a stream can resume after.
@@ -115,8 +114,7 @@ class TypeStore:
         # Invariant: holds exactly the keys known from a reply above the frontier, with that revision. A key that is not
         # in `entries` is a grave.
         self._ahead: dict[Key, int] = {}
-        # Every (revision, key) added above, as a heap, so that moving the frontier only touches the affected keys; and
-        # the same as a set.
+        # Every (revision, key) added above, as a heap, so that moving the frontier only touches these; and as a set.
         self._ahead_order: list[tuple[int, Key]] = []
         self._reported: set[tuple[int, Key]] = set()
         self._gathered: dict[Key, pb.Resource] = {}
@@ -184,10 +182,10 @@ class TypeStore:
             same_commit, newest = revision == newest, revision
             key = resource_key(resource)
             if ahead and (known := ahead.get(key, 0)) >= revision:
-                # At `known`, this is the change that the reply reported. Below it, the change was overtaken, unless an
-                # earlier reply has reported it.
+                # At `known`, this is the change that the reply reported. Below it, the change was overtaken (rule 5).
                 if revision < known and (revision, key) not in self._reported:
-                    self._overtake(key, resource, revision, deleted)
+                    states = (resource, None) if deleted else (None, resource)
+                    self._overtaken.append(Applied(key, *states, revision))
                 continue
             old = entries.get(key)
             if deleted:
@@ -216,9 +214,8 @@ class TypeStore:
         if self._replied is None or revision > self._replied.revision:
             self._replied = position
         self._ahead[key] = revision
-        reported = (revision, key)
-        heapq.heappush(self._ahead_order, reported)
-        self._reported.add(reported)
+        heapq.heappush(self._ahead_order, (revision, key))
+        self._reported.add((revision, key))
         old = self.entries.get(key)
         applied: list[Applied] = []
         if stored is None:
@@ -259,7 +256,7 @@ class TypeStore:
             if old is not None and old.version == resource.version:
                 continue
             if ahead.get(key, 0) > revision:
-                self._overtake(key, resource, revision, False)
+                self._overtaken.append(Applied(key, None, resource, revision))
                 continue
             entries[key] = resource
             _note(applied, key, old, resource, int(resource.version))
@@ -272,10 +269,6 @@ class TypeStore:
         """
         held = self.entries.get(key)
         return held is not None and int(held.version) < revision
-
-    def _overtake(self, key: Key, resource: pb.Resource, revision: int, deleted: bool) -> None:
-        old, new = (resource, None) if deleted else (None, resource)
-        self._overtaken.append(Applied(key, old, new, revision))
 
     def take_overtaken(self) -> list[Applied]:
         """Return the changes that have been overtaken since the last call."""
@@ -292,9 +285,8 @@ class TypeStore:
             self.frontier = revision
             order = self._ahead_order
             while order and order[0][0] <= revision:
-                reported = heapq.heappop(order)
-                self._reported.remove(reported)
-                known, key = reported
+                known, key = heapq.heappop(order)
+                self._reported.remove((known, key))
                 if self._ahead.get(key) == known:
                     del self._ahead[key]
 
