@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a change that a write has overtaken is not mapped",
         "cache/_type_store.py",
-        "                    self._overtaken.append(Applied(key, *states, revision))\n",
+        "                    self._overtaken.append(Applied(key, was, new, revision))\n",
         "                    pass\n",
         _CONTRACT,
     ),

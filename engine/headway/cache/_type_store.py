@@ -184,8 +184,8 @@ class TypeStore:
             if ahead and (known := ahead.get(key, 0)) >= revision:
                 # At `known`, this is the change that the reply reported. Below it, the change was overtaken (rule 5).
                 if revision < known and (revision, key) not in self._reported:
-                    states = (resource, None) if deleted else (None, resource)
-                    self._overtaken.append(Applied(key, *states, revision))
+                    was, new = (resource, None) if deleted else (None, resource)
+                    self._overtaken.append(Applied(key, was, new, revision))
                 continue
             old = entries.get(key)
             if deleted:
