@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import trio
 from grpclib import GRPCError
 
 from headway.base import utc_now
@@ -36,12 +37,14 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
     fence = admit_fence(access, request.fence)
     status = _admitted(access, request, key[:2])
     view = context.versions.view(type)
+    nowait = getattr(backend, "read_nowait", None)
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
         if needs_units(key):
             await check_units(backend.read, key)
-        stored, position = await backend.read(type.kind, key)
+        # A checkpoint follows in any case, so this reads without one if the store can.
+        stored, position = await backend.read(type.kind, key) if nowait is None else nowait(type.kind, key)
         if stored is None or stored.id is None or stored.id.uid != wanted.uid:
             raise not_found(_absent(wanted))
         seen = view(stored)
@@ -60,6 +63,7 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
         except GRPCError as error:
             raise access.redacted(error, stored if seen is None else seen) from None
         if known is not None and _same(known, status):
+            await trio.lowlevel.checkpoint()
             await check_fence(backend, fence)
             return pb.WriteStatusResponse(resource=seen, position=position.message())
         updated = _with_status(stored, request.key, status)

@@ -52,7 +52,7 @@ def filters_metadata(backend: Backend) -> bool:
 
 
 class ReadsAtOnce(Protocol):
-    """An optional ability of a store: read without a checkpoint. A Write looks for the method."""
+    """An optional ability of a store: read without a checkpoint. Writes look for the method."""
 
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the same as `Backend.read`, without a checkpoint."""
