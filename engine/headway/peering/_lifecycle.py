@@ -80,6 +80,9 @@ async def _kept(rt: Runtime, host: PeeringHost, peering: Resource[Peering]) -> R
         exchanged, again = await _exchanged(rt, host, peering)
     else:
         exchanged = await _accepted(host, peering)
+    if STATUS_KEY not in peering.status:
+        # A new peering. If an earlier one was removed just before, no reconcile may have seen that.
+        await remove_rest(host, rt.client, peering.name)
     conditions = [exchanged]
     if peering.data.role is Role.ACCEPTS or exchanged.state is ConditionState.TRUE:
         try:
@@ -163,23 +166,24 @@ _LONGEST = 1000
 
 
 async def remove_rest(host: PeeringHost, client: Client, name: str) -> None:
-    """Remove the partition, the copies and the secrets of an earlier peering of this name, if there are any.
+    """Remove the partition, the copies and the secrets of earlier peerings of this name, if there are any.
 
     No caller could: the partition is reserved. It would stay, and the name of the peering could not be used again.
     """
+    uids = set(await host.secrets.uids_of(name))
     partition = await client.get(PARTITION, copies_partition(name))
-    uid = "" if partition is None else partition.metadata.get(OWNER_KEY, "")
-    if partition is None or not uid:
-        return
+    if partition is not None:
+        uids.add(partition.metadata.get(OWNER_KEY, ""))
+    # Last, because a peering is stored before its secrets and its partition.
     peering = await client.get(PEERING, name)
-    if peering is not None and peering.id.uid == uid:
-        return
-    if not partition.is_deleting:
+    uids -= {"", "" if peering is None else peering.id.uid}
+    if partition is not None and partition.metadata.get(OWNER_KEY) in uids and not partition.is_deleting:
         await client.delete(partition)
-    # From the mark on, no stream stores a position.
-    await forget_imports(host, uid)
-    record = await host.secrets.read(uid)
-    if record is not None and (record.token_secret or record.stream_secret):
-        await host.secrets.forget(uid)
-    elif record is not None:
-        await host.secrets.terminate(uid)
+    for uid in sorted(uids):
+        # From the mark of the partition on, no stream stores a position. The partition may be gone already.
+        await forget_imports(host, uid)
+        record = await host.secrets.read(uid)
+        if record is not None and (record.token_secret or record.stream_secret):
+            await host.secrets.forget(uid)
+        elif record is not None:
+            await host.secrets.terminate(uid)

@@ -224,6 +224,11 @@ class SecretStore:
         record, _ = await self._read(uid)
         return record
 
+    async def uids_of(self, name: str) -> list[str]:
+        """Return the uids of all peerings of this name that have secrets, the present one and earlier ones."""
+        found, _ = await self._backend.list(SECRETS_KIND, Within())
+        return [record.peering_uid for record in map(_decoded, found) if record.peering_name == name]
+
     async def forget(self, uid: str) -> None:
         """Remove the secrets of a peering."""
         _, stored = await self._read(uid)
