@@ -2,7 +2,7 @@
 
 The decoder expects fields in the order of their numbers, the usual order on the wire. After each field it continues
 with the next `if`, and returns to the first one only when a field is out of order. Names in the generated code: data,
-i (index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value).
+i (index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value), w (its second byte).
 """
 
 from headway.protobuf._plan import ClassPlan, FieldPlan, Globals, Value
@@ -17,7 +17,7 @@ from headway.protobuf._wire import (
 
 _NEXT_TAG = ["t = data[i]; i += 1", "if t > 127: t, i = read_varint(data, i - 1)"]
 
-# The conversion of a varint of more than one byte.
+# The conversion of a varint of more than two bytes.
 _LONG_VARINT = {
     "int64": ["if v > 0x7FFFFFFFFFFFFFFF: v -= 1 << 64"],
     "enum": ["if v > 0x7FFFFFFFFFFFFFFF: v -= 1 << 64"],
@@ -190,8 +190,12 @@ def _read_varint(value: Value, suffix: str, shared: Globals, put: str) -> list[s
     return [
         "v = data[i]; i += 1",
         "if v > 127:",
-        " v, i = read_varint(data, i - 1)",
-        *indented(_LONG_VARINT.get(kind, [])),
+        # Port numbers and the like have two bytes. A call for each would take longer than the rest of a small message.
+        " w = data[i]",
+        " if w < 128: v += (w << 7) - 128; i += 1",
+        " else:",
+        "  v, i = read_varint(data, i - 1)",
+        *indented(_LONG_VARINT.get(kind, []), 2),
         put.format(expression),
     ]
 
