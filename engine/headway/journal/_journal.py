@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from headway.base import own_frames, story
@@ -21,7 +22,7 @@ JOURNAL_BYTES = 16 << 20
 SLOT = ENTRY + 6 * PART
 """The memory that counts for a reconcile with one reason and one read. Larger ones take several slots."""
 
-_WIDTH = 11
+_WIDTH = 8
 """The number of values that each slot takes."""
 
 
@@ -64,8 +65,8 @@ class ControllerJournal:
         runs: the newest reconciles, the oldest first, as one sequence of values. A tuple for each of them would be an
             object that the garbage collector examines three times before it is dropped. Most reconciles succeed at
             once, have one reason and one read, and write nothing. Such a one is added by its worker, with as little
-            work as possible: when it ended, its key, when it began, since when its key was ready, its attempt, the four
-            fields of its reason, and its read as `cache.READING` has it. Then these values are passed to `added`.
+            work as possible: when it ended, its key, when it began, since when its key was ready, its attempt, its
+            reason, and its read as `cache.READING` has it. Then these values are passed to `added`.
         added: passes on a reconcile that was added to ``runs``; None if nobody wants it.
     """
 
@@ -73,8 +74,8 @@ class ControllerJournal:
         self._controller = controller
         self._clock = clock
         self._sink = sink
-        # Invariant: a multiple of `_WIDTH` values. A reconcile that `ran` added has its time, its key, None, and a
-        # `Ran` as its first values. It is followed by slots of None for its further memory.
+        # Invariant: a multiple of `_WIDTH` values. A reconcile that `ran` added has its time, its key, None, and the
+        # further arguments of `Ran` as its first values. It is followed by slots of None for its further memory.
         self.runs: deque[Any] = deque(maxlen=0)
         self.added = None if sink is None else self._added
         self._events: Ring[Happened] = Ring(0)
@@ -107,17 +108,18 @@ class ControllerJournal:
         retry_after: float | None,
     ) -> None:
         """Record any other reconcile, by the fields of a `Ran`. ``reads`` is flat, as `cache.READING` has it."""
-        entry = Ran(
-            *(at, key, outcome, seconds, waited, attempt, reasons, _paired(reads), tuple(writes)),
-            *(error, traceback, retry_after),
-        )
+        # Few are ever read, so no `Ran` is made here.
+        entry = (outcome, seconds, waited, attempt, reasons, tuple(reads), tuple(writes), error, traceback, retry_after)
         size = ENTRY + PART * (4 * len(reasons) + len(reads))
         if writes or error:
             size += PART * len(writes) + 4 * (len(error) + len(traceback))
-        slots = 1 + min((size - 1) // SLOT, (self.runs.maxlen or _WIDTH) // _WIDTH - 1)
-        self.runs.extend((at, key, None, entry, *[None] * (_WIDTH * slots - 4)))
+        values = (at, key, None, entry, None, None, None, None)
+        self.runs += values
+        if size > SLOT:
+            slots = min((size - 1) // SLOT, (self.runs.maxlen or _WIDTH) // _WIDTH - 1)
+            self.runs.extend(repeat(None, _WIDTH * slots))
         if self._sink is not None:
-            self._sink(self._controller, entry)
+            self._sink(self._controller, _ran(values))
 
     def turn_away(self, type: Any, key: EntryKey, revision: int, predicate: str) -> None:
         """Record that a predicate turned a change away."""
@@ -171,11 +173,11 @@ class ControllerJournal:
 
 def _ran(values: Sequence[Any]) -> Ran:
     """Return the reconcile that a slot stands for."""
-    at, key, began, queued_at, attempt = values[:5]
+    at, key, began, queued_at, attempt, reason, *read = values
     if began is None:
-        ran: Ran = queued_at
-        return ran
-    return Ran(at, key, "done", at - began, began - queued_at, attempt, (tuple(values[5:9]),), _paired(values[9:]))
+        outcome, seconds, waited, attempt, reasons, reads, *more = queued_at
+        return Ran(at, key, outcome, seconds, waited, attempt, reasons, _paired(reads), *more)
+    return Ran(at, key, "done", at - began, began - queued_at, attempt, (tuple(reason),), _paired(read))
 
 
 def _paired(reads: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:

@@ -74,11 +74,10 @@ class Outcomes:
             if reason is None or writes or outcome != "done":
                 self._record(journal, dequeued, outcome, began, now, error, retry_after, reconciling)
             else:
-                what, type, of, revision = reason
                 if read == key:
                     # Most reconciles read their own resource. The entry then keeps no tuple of its own in memory.
                     read = key
-                values = (now, key, began, queued_at, attempt, what, type, of, revision, read_type, read)
+                values = (now, key, began, queued_at, attempt, reason, read_type, read)
                 runs = journal.runs
                 runs += values
                 if journal.added is not None:
