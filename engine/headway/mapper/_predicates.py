@@ -128,21 +128,35 @@ def not_own_writes() -> Predicate[Any]:
 def all_of(*predicates: When[R]) -> Predicate[R]:
     """Pass changes that pass all of these predicates."""
     made = _made("all_of", predicates)
-    return _combined("all_of", made, lambda *change: all(each.passes(*change) for each in made))
+    return _combined("all_of", made, _until(False, made))
 
 
 @check_keywords
 def any_of(*predicates: When[R]) -> Predicate[R]:
     """Pass changes that pass at least one of these predicates."""
     made = _made("any_of", predicates)
-    return _combined("any_of", made, lambda *change: any(each.passes(*change) for each in made))
+    return _combined("any_of", made, _until(True, made))
 
 
 @check_keywords
 def none_of(*predicates: When[R]) -> Predicate[R]:
     """Pass changes that pass none of these. If all are ready-made, creations and deletions still pass."""
     made = _made("none_of", predicates)
-    return _combined("none_of", made, lambda *change: not any(each.passes(*change) for each in made))
+    any_passes = _until(True, made)
+    return _combined("none_of", made, lambda *change: not any_passes(*change))
+
+
+def _until(wanted: bool, made: tuple[Predicate[Any], ...]) -> Passes:
+    """Return a function that returns ``wanted`` as soon as one of these predicates does, and otherwise the opposite."""
+
+    def passes(*change: Any) -> bool:
+        # A generator expression for each change would take longer than most predicates.
+        for each in made:
+            if each.passes(*change) is wanted:
+                return wanted
+        return not wanted
+
+    return passes
 
 
 def _combined(name: str, made: tuple[Predicate[Any], ...], passes: Passes) -> Predicate[Any]:
