@@ -252,7 +252,9 @@ def not_a_type(given: object) -> InvalidArgument:
 
 def _views(type: CachedType[R], content: Content, groups: Iterable[Collection[Key]]) -> list[R]:
     """Return the resources of the keys, group by group, each in order of key, without duplicates."""
-    keys = dict.fromkeys(key for group in groups for key in sorted(group))
+    keys: dict[Key, None] = {}
+    for group in groups:
+        keys.update(dict.fromkeys(sorted(group) if len(group) > 1 else group))
     find, view = content.find, type.view
     found = [view(stored) for key in keys if (stored := find(key)) is not None]
     note_found(found)

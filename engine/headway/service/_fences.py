@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from headway.resource import pb, quoted
 from headway.service._access import AccessChecks
@@ -67,16 +68,20 @@ _HINT = ": send the fence that Raise returned"
 
 def fence_of(message: pb.Fence | None) -> Fence | None:
     """Return the store's form of a fence, or None for a write without one."""
-    if message is None:
-        return None
-    if not message.controller:
+    return None if message is None else _fence(message.controller, message.member, message.term, message.number)
+
+
+@lru_cache(maxsize=256)
+def _fence(controller: str, member: str, term: int, number: int) -> Fence:
+    """Return a fence, or refuse it. All writes of a run have the same one."""
+    if not controller:
         raise invalid(f"fence.controller is required{_HINT}")
-    if not message.term:
+    if not term:
         raise invalid(f"fence.term must not be 0{_HINT}")
-    check_scope(message.controller, message.member, "fence.")
-    check_range("fence.term", message.term, 1, MAX_NUMBER, _HINT)
-    check_range("fence.number", message.number, 0, MAX_NUMBER, _HINT)
-    return Fence(message.controller, message.member, message.term, message.number)
+    check_scope(controller, member, "fence.")
+    check_range("fence.term", term, 1, MAX_NUMBER, _HINT)
+    check_range("fence.number", number, 0, MAX_NUMBER, _HINT)
+    return Fence(controller, member, term, number)
 
 
 def admit_fence(access: AccessChecks, message: pb.Fence | None) -> Fence | None:
