@@ -126,24 +126,35 @@ async def test_generations_of_one_resource_only_grow(calls: Calls, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "reference",
+    ("reference", "stored_as"),
     [
-        a_reference(),
-        a_reference(partition="here", namespace="there"),
-        a_reference(type=a_type(PLANET)),
-        a_reference(type=a_type(REGION), partition="here"),
-        a_reference(type=a_type(UNKNOWN), partition="here"),
+        (a_reference(), a_reference(partition="default", namespace="default")),
+        (a_reference(partition="here", namespace="there"), None),
+        (a_reference(type=a_type(PLANET)), None),
+        (a_reference(type=a_type(REGION), partition="here"), None),
+        (a_reference(type=a_type(UNKNOWN), partition="here"), None),
     ],
 )
 async def test_condition_may_refer_to_any_scope_and_to_unregistered_types(
-    calls: Calls, reference: pb.Reference
+    calls: Calls, reference: pb.Reference, stored_as: pb.Reference | None
 ) -> None:
     """Consul requires a partition and a namespace, which not every resource has."""
     stored = await calls.stored(a_note())
-    status = with_reference(reference)
-    reply = await calls.write_status(id_of(stored), status)
+    reply = await calls.write_status(id_of(stored), with_reference(reference))
     assert reply.resource is not None
-    assert reply.resource.status["mine"].conditions == status.conditions
+    assert reply.resource.status["mine"].conditions == with_reference(stored_as or reference).conditions
+
+
+async def test_request_is_not_changed_and_later_changes_of_it_change_nothing(calls: Calls) -> None:
+    stored = await calls.stored(a_note())
+    status = with_reference(a_reference())
+    await calls.write_status(id_of(stored), status)
+    assert status == with_reference(a_reference())
+    status.conditions[0].type = "other"
+    status.conditions.clear()
+    known = (await calls.read(an_id())).resource
+    assert known is not None
+    assert [each.type for each in known.status["mine"].conditions] == ["ready"]
 
 
 async def test_one_status_is_replaced_and_the_others_stay(calls: Calls) -> None:

@@ -272,7 +272,7 @@ class Client(Subscribing):
         # Only the server can compare: the status in `resource` may be outdated.
         status = pb.Status(
             observed_generation=observed_generation or resource.generation,
-            conditions=[copy_message(condition) for condition in conditions],
+            conditions=[*conditions],  # the server stores copies
         )
         request = pb.WriteStatusRequest(id=resource.id.message(), key=key, status=status)
         reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)

@@ -87,14 +87,15 @@ def _absent(id: pb.Id) -> str:
 
 
 def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:
-    status = request.status
+    """Check a request, and return a copy of its status, which the store may keep."""
     assert request.id is not None
     if not request.id.uid:
         raise invalid("id.uid is required: a status belongs to one incarnation; use the id that you have read")
     if not request.key:
         raise invalid("key is required: the name under which this controller keeps its status")
-    if status is None:
+    if request.status is None:
         raise invalid("status is required: the status to store under the key")
+    status = copy_message(request.status)
     check_text("key", request.key)
     check_text("version", request.version)
     check_status(status, "status")
@@ -178,7 +179,7 @@ def _same(known: pb.Status, status: pb.Status) -> bool:
 
 
 def _with_status(stored: pb.Resource, key: str, status: pb.Status) -> pb.Resource:
-    status = copy_message(status)
+    # An attempt that was refused has stored nothing, so no other resource has this status.
     status.updated_at = utc_now()
     return pb.Resource(
         id=stored.id,
