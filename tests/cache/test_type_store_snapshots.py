@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from headway.cache import Applied, TypeStore
 from tests.helpers.resources import at, bookmark, changes, chunk, end, key, put, removed, stored, versions
 
@@ -122,6 +125,25 @@ def test_replies_and_graves_are_forgotten_once_the_frontier_has_passed(store: Ty
     assert store.ahead() == {ADA: 15}
     store.feed(changes(put(stored("ada", 16, uid="ada2"))))
     assert (store.ahead(), store._ahead_order) == ({}, [])
+
+
+def test_names_of_forgotten_replies_are_not_kept(store: TypeStore) -> None:
+    """A process that creates and deletes ever new names for years does not grow by them."""
+
+    class Name(str):
+        """A name that can be watched while it is in use."""
+
+        __slots__ = ("__weakref__",)
+
+    held: list[weakref.ref[Name]] = []
+    for revision in (11, 12):
+        name = Name(f"team-{revision}")
+        held.append(weakref.ref(name))
+        store.reply(key(name), None, at(revision))
+        del name
+    store.feed(bookmark(11))
+    gc.collect()
+    assert [each() for each in held] == [None, "team-12"]
 
 
 # --- a false frontier ---

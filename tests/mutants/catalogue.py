@@ -53,8 +53,8 @@ MUTANTS = (
     Mutant(
         "a change below an own write is applied",
         "cache/_type_store.py",
-        "if ahead and (known := ahead.get(key, 0)) >= revision:",
-        "if ahead and (known := 0) >= revision:",
+        "if ahead and ahead.get(key, 0) >= revision:",
+        "if ahead and revision <= 0:",
         _CONTRACT,
     ),
     Mutant(
@@ -67,8 +67,8 @@ MUTANTS = (
     Mutant(
         "an own write that the next one has overtaken is mapped as a creation",
         "cache/_type_store.py",
-        "if revision < known and (revision, key) not in self._reported:",
-        "if revision < known:",
+        "if (revision, key) not in self._reported:",
+        "if revision < ahead[key]:",
         "cache/test_type_store.py",
     ),
     # --- a run's start ---

@@ -181,9 +181,9 @@ class TypeStore:
                 continue
             same_commit, newest = revision == newest, revision
             key = resource_key(resource)
-            if ahead and (known := ahead.get(key, 0)) >= revision:
-                # At `known`, this is the change that the reply reported. Below it, the change was overtaken (rule 5).
-                if revision < known and (revision, key) not in self._reported:
+            if ahead and ahead.get(key, 0) >= revision:
+                # A reply has reported this change, or has overtaken it (rule 5).
+                if (revision, key) not in self._reported:
                     was, new = (resource, None) if deleted else (None, resource)
                     self._overtaken.append(Applied(key, was, new, revision))
                 continue
