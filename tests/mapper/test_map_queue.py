@@ -86,6 +86,21 @@ def test_failed_change_waits_for_its_retry_without_blocking_others() -> None:
     assert (len(queue), queue.next_due(), queue.pop_due(100.0)) == (0, None, None)
 
 
+def test_failed_resources_are_listed_while_they_wait() -> None:
+    """Reports read the list at any time, also before the caller has noted what raised, and when."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(11, "ada"), change(12, "grace"), change(13, "ada")])
+    for item in iter(lambda: queue.pop(20), None):
+        queue.defer(item, 5.0 if item.applied.key == key("ada") else 6.0)
+    assert {each.name: len(each.changes) for each in queue.failed()} == {
+        (TEAM.name, key("ada")): 2,
+        (TEAM.name, key("grace")): 1,
+    }
+    assert {(each.since, each.function, each.error) for each in queue.failed()} == {(0.0, "", "")}
+    assert queue.pop_due(5.0) is not None
+    assert [each.name[1] for each in queue.failed()] == [key("grace")]
+
+
 def test_failed_changes_are_retried_in_order_of_due_time() -> None:
     """The order of the failures makes no difference."""
     queue = MapQueue()
