@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from headway import indexes
-from headway.cache import Applied, IndexTable
+from headway.cache import Applied, Cache, IndexTable, Informer, Isolation, projection
+from headway.events import ignore
 from headway.resource import Key, Resource, pb
-from tests.helpers.resources import TEAM, Team, key, stored
+from tests.helpers.resources import TEAM, Team, changes, chunk, end, key, put, stored, with_status
 
 ADA = key("ada")
 
@@ -131,20 +132,6 @@ def test_values_of_another_class_do_not_disturb_the_lookups_of_parents() -> None
     assert table.keys("re") == {ADA}
 
 
-def with_status(of: pb.Resource, version: int) -> pb.Resource:
-    """Return the next state of a resource as a write of its status in the same process makes it."""
-    status = {"test": pb.Status(conditions=[pb.Condition(type="Ready")])}
-    return pb.Resource(
-        id=of.id,
-        owner=of.owner,
-        version=str(version),
-        generation=of.generation,
-        metadata=of.metadata,
-        status=status,
-        data=of.data,
-    )
-
-
 def test_changed_status_calls_no_function_that_reads_only_other_parts() -> None:
     """A later change of the payload calls it."""
     called: list[str] = []
@@ -192,6 +179,69 @@ def test_index_that_reads_a_status_in_any_way_follows_it(name: str) -> None:
     expected = {function(TEAM.view(each)) for each in after.values()}
     assert set(table.values()) == expected
     assert expected != {function(TEAM.view(each)) for each in before.values()}
+
+
+@pytest.mark.parametrize("name", ["status", "version"])
+def test_index_whose_calls_are_checked_follows_a_status(name: str) -> None:
+    """The check of each call hands out a resource that notes no reads, so every call counts as one that reads it."""
+    function = READS_OF_A_STATUS[name]
+    table = IndexTable(indexes.by(TEAM, "read", function), lambda *_: None, Isolation())
+    before = stored("ada", 1)
+    table.build({ADA: before})
+    after = with_status(before, 2)
+    table.apply([Applied(ADA, before, after, 2)])
+    assert set(table.values()) == {function(TEAM.view(after))}
+
+
+class Refused(ValueError):
+    """The error of a projection's function."""
+
+
+def refuse(_: Resource[Team]) -> Team:
+    raise Refused
+
+
+async def test_index_of_a_projection_follows_a_status() -> None:
+    """This holds even where the projection's function has raised, so that all states share their missing payload."""
+    slim = projection(TEAM, Team, refuse, status=["test"])
+    informer = Informer(slim, ignore)
+    before = stored("ada", 1)
+    informer.feed(chunk(before))
+    informer.feed(end(1))
+    by_state = indexes.by(slim, "state", lambda team: ",".join(team.status))
+    cache = Cache("teams", slim, [])
+    cache.open({slim.name: informer.subscribe([by_state], lambda *_: None)})
+    assert [team.version for team in cache.index(by_state, "")] == ["1"]
+    informer.feed(changes(put(with_status(before, 2))))
+    assert [team.version for team in cache.index(by_state, "test")] == ["2"]
+    assert cache.index(by_state, "") == []
+
+
+PARTS: dict[str, tuple[Callable[[Resource[Team]], object], Callable[[pb.Resource], object]]] = {
+    "id": (lambda team: team.uid, lambda made: setattr(made, "id", TEAM.id("ada", uid="ada2").message())),
+    "owner": (lambda team: str(team.owner), lambda made: setattr(made, "owner", TEAM.id("boss").message())),
+    "generation": (lambda team: team.generation, lambda made: setattr(made, "generation", "another")),
+    "metadata": (lambda team: str(team.metadata), lambda made: setattr(made, "metadata", {"color": "red"})),
+    "data": (lambda team: str(team.data), lambda made: setattr(made, "data", team_of("one", "two"))),
+}
+
+
+def team_of(*members: str) -> Any:
+    return stored("ada", 1, data=Team(members=list(members))).data
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_changed_part_beside_the_status_is_indexed(part: str) -> None:
+    """The old and the new state share everything else, so nothing but this part shows the change."""
+    function, change = PARTS[part]
+    table = IndexTable(indexes.by(TEAM, "part", function), lambda *_: None)
+    before = stored("ada", 1)
+    table.build({ADA: before})
+    after = with_status(before, 2)
+    change(after)
+    table.apply([Applied(ADA, before, after, 2)])
+    assert set(table.values()) == {function(TEAM.view(after))}
+    assert set(table.values()) != {function(TEAM.view(before))}
 
 
 def test_function_that_has_raised_is_called_again_for_a_changed_status() -> None:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway import indexes
+import headway
+from headway import field, indexes
 from headway.cache import Applied, Index, IndexTable
 from headway.errors import DeclarationError
-from headway.resource import Key, Resource, pb
+from headway.resource import Key, Resource, ResourceType, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Team, key, stored
 
 ADA, GRACE = key("ada"), key("grace")
@@ -198,6 +199,27 @@ def test_index_function_that_raises_removes_its_resource_from_that_index_only(
     table.apply([Applied(ADA, good, bad, 4), Applied(ADA, bad, None, 5)])
     assert table.failed == set()
     assert content(table) == {}
+
+
+@headway.message
+class Door:
+    code: str = field(1, secret=True)
+
+
+DOOR = ResourceType("sites", "v1", "Door", Door)
+
+
+def reveal(door: Any) -> str:
+    raise ValueError(f"{door.name} is opened by {door.data.code}")
+
+
+@pytest.mark.parametrize(
+    "type", [DOOR, DOOR.within(namespace="default"), headway.projection(DOOR, Door, lambda door: door.data)], ids=repr
+)
+def test_error_of_an_index_function_shows_no_secret(type: Any) -> None:
+    table, failures = table_of(indexes.by(type, "code", reveal), stored("front", 1, type=DOOR, data=Door(code="4711")))
+    assert table.failed == {key("front")}
+    assert [str(each) for each in failures.errors] == ["front is opened by (redacted)"]
 
 
 @pytest.mark.parametrize("value", [["a", "list"], {"a": "dict"}])

@@ -63,6 +63,20 @@ def stored(
     return message
 
 
+def with_status(of: pb.Resource, version: int) -> pb.Resource:
+    """Return the next state of a resource as a write of its status in the same process makes it."""
+    status = {"test": pb.Status(conditions=[pb.Condition(type="Ready")])}
+    return pb.Resource(
+        id=of.id,
+        owner=of.owner,
+        version=str(version),
+        generation=of.generation,
+        metadata=of.metadata,
+        status=status,
+        data=of.data,
+    )
+
+
 def at(revision: int, store_id: str = STORE, incarnation: str = INCARNATION) -> Position:
     """Return a position in the test's store."""
     return Position(store_id, incarnation, revision)

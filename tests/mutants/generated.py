@@ -53,6 +53,7 @@ MODULES = {
     "cache/_index_table.py": (
         "cache/test_indexes.py",
         "cache/test_index_updates.py",
+        "cache/test_index_costs.py",
         "cache/test_ready_indexes.py",
         "cache/test_reader.py",
         "cache/test_isolation.py",
@@ -61,6 +62,7 @@ MODULES = {
     "cache/_indexes.py": (
         "cache/test_indexes.py",
         "cache/test_index_updates.py",
+        "cache/test_index_costs.py",
         "cache/test_ready_indexes.py",
         "cache/test_reader.py",
         "cache/test_isolation.py",

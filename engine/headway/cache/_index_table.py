@@ -108,7 +108,7 @@ class IndexTable:
         wanted = str if isinstance(prefix, str) else tuple
         ordered = self._ordered.get(wanted)
         if ordered is None:
-            ordered = self._ordered[wanted] = SortedList(each for each in self._keys if _path_class(each) is wanted)
+            ordered = self._ordered[wanted] = SortedList(self._paths(wanted))
         for value in ordered.irange(prefix):
             if value[: len(prefix)] != prefix:
                 return
@@ -119,9 +119,7 @@ class IndexTable:
         wanted = str if isinstance(value, str) else tuple
         lengths = self._lengths.get(wanted)
         if lengths is None:
-            lengths = self._lengths[wanted] = Counter(
-                len(each) for each in self._keys if isinstance(each, str | tuple) and _path_class(each) is wanted
-            )
+            lengths = self._lengths[wanted] = Counter(map(len, self._paths(wanted)))
         for length in sorted(lengths):
             if length > len(value):
                 return
@@ -132,6 +130,9 @@ class IndexTable:
     def values(self) -> Iterable[Hashable]:
         """Return every value that a resource has."""
         return self._keys.keys()
+
+    def _paths(self, wanted: type) -> Iterator[Any]:
+        return (each for each in self._keys if _path_class(each) is wanted)
 
     def _values(self, resource: pb.Resource) -> Iterable[Hashable]:
         if self._single:
@@ -206,8 +207,7 @@ class IndexTable:
             self._left_out.add(key)
             return
         self.failed.add(key)
-        if (view := getattr(self.index.type, "view", None)) is not None:
-            redact_error(error, [view(resource)])
+        redact_error(error, [self.index.type.view(resource)])
         self._on_failure(self.index.name, key, error)
 
 
