@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headway.queue import Backoff, WorkQueue
 
 
@@ -67,4 +69,18 @@ def test_oldest_leaves_out_what_is_younger() -> None:
     queue = WorkQueue[str, str]()
     queue.add("old", "first", 10.0)
     queue.add("new", "first", 20.0)
-    assert queue.oldest(15.0) == [(10.0, "old")]
+    assert queue.oldest(15.0) == queue.oldest(20.0) == [(10.0, "old")]
+
+
+@pytest.mark.parametrize("in_hand", [False, True])
+def test_key_whose_delay_was_shortened_is_pending_from_the_earlier_time_on(in_hand: bool) -> None:
+    queue = WorkQueue[str, str]()
+    if in_hand:
+        queue.add("a", "first", 10.0)
+        queue.dequeue(10.0)
+    for due in (50.0, 20.0):
+        queue.add_after("a", "later", due, 10.0)
+    if in_hand:
+        queue.succeeded("a", 30.0)
+    queue.promote(30.0)
+    assert queue.oldest(1000.0) == [(20.0, "a")]

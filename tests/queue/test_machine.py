@@ -173,6 +173,16 @@ def test_live_change_raises_a_backlog_key() -> None:
     assert drain(queue, 2.0) == ["a", "other"]
 
 
+def test_key_that_a_live_change_has_raised_stays_live_when_it_fails() -> None:
+    queue = make()
+    queue.add("a", "start", 0.0, priority=BACKLOG)
+    queue.add("a", "change", 0.0)
+    dequeue(queue, 0.0)
+    queue.failed("a", "error", 0.0)
+    queue.promote(1.0)
+    assert (queue.statistics().ready, queue.statistics().backlog) == (1, 0)
+
+
 def test_failed_backlog_key_stays_backlog() -> None:
     """A retry doesn't overtake live keys."""
     queue = make()
@@ -236,6 +246,31 @@ def test_queue_is_idle_when_no_key_is_pending() -> None:
     assert not queue.is_idle()
     dequeue(queue, 1.0)
     queue.requeue_after("a", 5.0, "poll", 1.0)
+    assert queue.is_idle()
+
+
+def test_failed_key_beside_another_pending_key_leaves_the_queue_busy() -> None:
+    """Each of them counts by itself, however many others wait in the same way."""
+    queue = make()
+    for key in ("failed", "ready"):
+        queue.add(key, "change", 0.0)
+    dequeue(queue, 0.0)
+    queue.failed("failed", "error", 0.0)
+    assert not queue.is_idle()
+    queue.add_after("later", "later", 9.0, 0.0)
+    assert not queue.is_idle()
+
+
+def test_key_whose_back_off_a_change_has_ended_no_longer_counts_as_backing_off() -> None:
+    """Once it has succeeded, nothing is pending."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    dequeue(queue, 0.0)
+    queue.failed("a", "error", 0.0)
+    assert queue.statistics().delayed_by_failure == 1
+    queue.add("a", "mend", 0.5)
+    assert queue.statistics().delayed_by_failure == 0
+    assert drain(queue, 0.5) == ["a"]
     assert queue.is_idle()
 
 
