@@ -113,6 +113,28 @@ def test_trimmed_changes_of_an_idle_kind_hold_no_memory() -> None:
     assert alive() is None
 
 
+@pytest.mark.parametrize("compact_after", [0, _log.COMPACT_AFTER])
+def test_former_states_are_kept_exactly_as_long_as_their_changes(
+    compact_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filters by metadata need them as long as a cursor can take the changes."""
+    monkeypatch.setattr(_log, "COMPACT_AFTER", compact_after)
+    log = CommitLog(max_changes=2)
+    formers = {revision: _Weighed(version=str(revision)) for revision in range(1, 7)}
+    alive = {revision: weakref.ref(former) for revision, former in formers.items()}
+    for revision, former in formers.items():
+        log.append(revision, [(A, RESOURCE, False)], 1.0, {0: former})
+    del former
+    cursor = log.cursor(A, log.floor)
+    taken = log.take(cursor)
+    assert taken is not None
+    assert revisions(taken) == [5, 6]
+    assert [former.version for former in log.formers(cursor, taken).values()] == ["5", "6"]
+    formers.clear()
+    gc.collect()
+    assert [revision for revision, former in alive.items() if former() is not None] == [5, 6]
+
+
 def test_commit_of_exactly_the_maximum_age_is_kept() -> None:
     log = filled(4, max_age=10.0)
     log.append(5, [(A, RESOURCE, False)], 12.0)
@@ -153,6 +175,20 @@ def test_pinned_revision_itself_is_not_kept() -> None:
     log.release(pin)
     log.append(7, [(A, RESOURCE, False)], 7.0)
     assert log.floor == 5
+
+
+def test_lowest_of_several_pins_counts() -> None:
+    log = filled(4, max_changes=2)
+    low, high = log.pin(2, 1e9), log.pin(4, 1e9)
+    for revision in range(5, 9):
+        log.append(revision, [(A, RESOURCE, False)], 6.0)
+    assert log.floor == 2
+    log.release(low)
+    log.append(9, [(A, RESOURCE, False)], 6.0)
+    assert log.floor == 4
+    log.release(high)
+    log.append(10, [(A, RESOURCE, False)], 6.0)
+    assert log.floor == 8
 
 
 def test_new_cursor_stands_where_a_cursor_that_has_followed_stands() -> None:
