@@ -44,6 +44,13 @@ def test_changes_are_ordered_by_revision_then_by_arrival() -> None:
     assert taken(queue, 13) == [(13, "e")]
 
 
+def test_changes_of_one_commit_keep_the_order_of_arrival_whatever_their_types() -> None:
+    queue = MapQueue()
+    for type, name in ((TEAM, "a"), (ACCOUNT, "b"), (TEAM, "c")):
+        queue.push(type.name, [change(11, name)])
+    assert taken(queue, 11) == [(11, "a"), (11, "b"), (11, "c")]
+
+
 def test_changes_of_one_key_are_never_merged_in_the_map_queue() -> None:
     """Each change has its own old and new state."""
     queue = MapQueue()
@@ -57,7 +64,9 @@ def test_backlog_is_handed_out_when_no_change_is_ready() -> None:
     queue = MapQueue()
     queue.push_backlog(TEAM.name, [change(3, "x"), change(2, "y")])
     queue.push(TEAM.name, [change(11, "live"), change(12, "later")])
+    assert len(queue) == 4
     first, second = queue.pop(11), queue.pop(11)
+    assert len(queue) == 2
     assert first is not None
     assert second is not None
     assert (first.applied.key, first.backlog) == (key("live"), False)
