@@ -116,6 +116,19 @@ def test_prefix_lookup_returns_matches_in_order() -> None:
     assert starting(table, ("a", "b", "c")) == []
 
 
+def test_prefix_lookup_follows_updates() -> None:
+    """The first lookup sorts the values. Later ones find new values in their places, and none that is gone."""
+    table, _ = table_of(indexes.by(TEAM, "mixed", mixed), *(painted(name, 1, None) for name in ("ada", "b", "path")))
+    assert [value for value, _ in starting(table, "")] == ["ada", "b"]
+    assert [value for value, _ in starting(table, ())] == [("a", "b")]
+    table.apply([Applied(key(name), None, painted(name, 2, None), 2) for name in ("adam", "aaron", "seven", "odd")])
+    assert starting(table, "a") == [(name, {key(name)}) for name in ("aaron", "ada", "adam")]
+    table.apply([Applied(key(name), painted(name, 1, None), None, 3) for name in ("ada", "path", "seven", "odd")])
+    assert [value for value, _ in starting(table, "")] == ["aaron", "adam", "b"]
+    assert starting(table, ()) == []
+    assert table.failed == set()
+
+
 def test_path_prefix_matches_whole_parts() -> None:
     """In a string, one part may begin with another part. In a path they are different parts."""
     table, _ = table_of(

@@ -132,7 +132,8 @@ def test_reply_at_or_below_another_reply_is_refused(store: TypeStore, revision: 
 
 def test_deletion_by_a_reply_leaves_a_grave_until_the_frontier_has_passed(store: TypeStore) -> None:
     """While the grave exists, an older creation is refused. A later creation is applied."""
-    store.reply(ADA, None, at(13))
+    old = store.entries[ADA]
+    assert store.reply(ADA, None, at(13)) == [Applied(ADA, old, None, 13)]
     store.feed(changes(put(stored("ada", 11)), put(stored("ada", 12, uid="ada2"))))
     assert ADA not in store.entries
     store.feed(changes(put(stored("ada", 14, uid="ada3"))))

@@ -29,6 +29,14 @@ def test_snapshot_replaces_the_held_state(store: TypeStore) -> None:
     assert store.frontier == 14
 
 
+def test_snapshot_reports_no_resource_that_has_not_changed(store: TypeStore) -> None:
+    """A stream that was cut off and begins anew reconciles nothing by itself."""
+    grace = stored("grace", 12)
+    store.feed(chunk(stored("ada", 5), grace))
+    assert [each.key for each in store.feed(end(14))] == [GRACE]
+    assert versions(store.entries) == {"ada": 5, "grace": 12}
+
+
 def test_snapshot_at_the_frontier_is_applied(store: TypeStore) -> None:
     """The snapshot repairs a cache after a false bookmark."""
     store.feed(chunk(stored("ada", 5), stored("mary", 9)))
