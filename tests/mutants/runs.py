@@ -95,7 +95,7 @@ RUN_MUTANTS = (
         "cache/_type_store.py",
         "while order and order[0][0] <= revision:",
         "while order:",
-        MACHINE,
+        "cache/test_type_store_snapshots.py",
     ),
     # --- the streams ---
     Mutant(
