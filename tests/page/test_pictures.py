@@ -72,7 +72,7 @@ async def test_pictures_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await picture(browser, "overview", folder)
         # The journal has dropped its first failure by now.
         await running.client.apply(shop.ORDER.new("lost-7", shop.Order(items=["tea", "milk"])))
-        await browser.goto(f"{base}/#/resource/shop.v1.Order/default/default/lost-7")
+        await browser.open(f"{base}/#/resource/shop.v1.Order/default/default/lost-7", width=1280, height=1000)
         await browser.wait("document.querySelector('.timeline .bad') && document.querySelector('.conditions')")
         await picture(browser, "resource", folder)
         await browser.goto(f"{base}/#/resources/shop.v1.Order")
