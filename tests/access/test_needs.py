@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import trio
 
 import headway
-from headway import Hooks, Need, field
+from headway import Deleted, Hooks, Need, SnapshotEnd, Upserted, field
 from headway.access import Access, Authorizer, Policy, Rule, new_token
-from headway.errors import DeclarationError, PermissionDenied
+from headway.client import WatchStream
+from headway.errors import DeclarationError, HistoryCompacted, PermissionDenied
 from headway.resource import TypeName
 
 
@@ -25,6 +28,8 @@ class Desk:
     room: str = field(1)
     near: list[str] = field(2)
 
+
+PATIENCE = 60.0
 
 app = headway.App("office")
 ROOM = app.type("office", "v1", "Room", Room)
@@ -76,6 +81,105 @@ async def test_resource_is_visible_to_those_who_may_read_what_it_needs() -> None
         async with client.watch(DESK) as watch:
             seen = [await anext(watch), await anext(watch)]
         assert [type(each).__name__ for each in seen] == ["Upserted", "SnapshotEnd"]
+
+
+FLOOR_A = rule("read", type=ROOMS, name_prefix="a")
+
+
+async def test_resource_that_a_change_hides_is_deleted_for_its_watcher() -> None:
+    """It is deleted in the state that the watcher has. A cache would otherwise keep it for ever."""
+    async with office(ALL_OF_DESKS, FLOOR_A) as (engine, client), client.watch(DESK) as watch:
+        await engine.client.write(DESK.new("mine", Desk(room="a1")))
+        seen = [await _next_seen(watch)]
+        for room in ("b1", "b2", "a2"):
+            await engine.client.apply(DESK.new("mine", Desk(room=room)))
+        await engine.client.delete(DESK.id("mine"))
+        seen += [await _next_seen(watch) for _ in range(3)]
+        assert seen == [("Upserted", "a1"), ("Deleted", "a1"), ("Upserted", "a2"), ("Deleted", "a2")]
+
+
+async def test_watch_resumes_unless_a_change_has_hidden_what_the_reader_may_have() -> None:
+    """Only a snapshot says whether the reader has it. What was hidden all the time is not revealed."""
+    async with office(ALL_OF_DESKS, FLOOR_A) as (engine, client):
+        for name, room in (("mine", "a1"), ("theirs", "b1")):
+            await engine.client.write(DESK.new(name, Desk(room=room)))
+        async with client.watch(DESK) as watch:
+            _, end = await anext(watch), await anext(watch)
+        assert isinstance(end, SnapshotEnd)
+        await engine.client.delete(DESK.id("theirs"))
+        await engine.client.apply(DESK.new("mine", Desk(room="a2")))
+        async with client.watch(DESK, resume_after=end.position) as watch:
+            assert await _next_seen(watch) == ("Upserted", "a2")
+            # This stream has sent it, so it knows.
+            await engine.client.apply(DESK.new("mine", Desk(room="b1")))
+            assert await _next_seen(watch) == ("Deleted", "a2")
+            await engine.client.apply(DESK.new("mine", Desk(room="b2")))
+            await engine.client.apply(DESK.new("other", Desk(room="a3")))
+            assert await _next_seen(watch) == ("Upserted", "a3")
+        async with client.watch(DESK) as watch:
+            _, end = await anext(watch), await anext(watch)
+        assert isinstance(end, SnapshotEnd)
+        await engine.client.apply(DESK.new("other", Desk(room="b1")))
+        hidden = "depends on what it contains, and a change has hidden a resource"
+        async with client.watch(DESK, resume_after=end.position) as watch:
+            with pytest.raises(HistoryCompacted, match=hidden):
+                await _next_seen(watch)
+
+
+async def _next_seen(watch: WatchStream[Desk]) -> tuple[str, str]:
+    """Return the next event of a resource, and its room."""
+    with trio.fail_after(PATIENCE):
+        while True:
+            event = await anext(watch)
+            if isinstance(event, Upserted | Deleted):
+                return type(event).__name__, event.resource.data.room
+
+
+async def test_cache_loses_what_was_hidden_while_it_was_cut_off(tmp_path: Path) -> None:
+    """Its stream cannot resume, and begins with a snapshot."""
+    text, token = new_token(["some"])
+    access = Authorizer(Access([Policy("some", [ALL_OF_DESKS, FLOOR_A])], [token]))
+    store = f"sqlite:{tmp_path / 'office.db'}"
+    cut, ended = trio.Event(), trio.Event()
+
+    async def serve_until_cut(task_status: trio.TaskStatus[headway.Engine]) -> None:
+        async with headway.open_engine(store, app, listen=["127.0.0.1:0"], access=access) as engine:
+            await engine.client.write(DESK.new("mine", Desk(room="a1")))
+            task_status.started(engine)
+            await cut.wait()
+        ended.set()
+
+    async with trio.open_nursery() as nursery:
+        engine = await nursery.start(serve_until_cut)
+        async with headway.open_cache(engine.addresses, app, watches=[DESK], token=text) as cache:
+            assert [each.name for each in cache.list(DESK)] == ["mine"]
+            cut.set()
+            await ended.wait()
+            async with headway.open_engine(store, app) as alone:
+                moved = await alone.client.apply(DESK.new("mine", Desk(room="b1")))
+            async with headway.open_engine(store, app, listen=engine.addresses, access=access):
+                with trio.fail_after(PATIENCE):
+                    await cache.wait_for(moved)
+                assert cache.list(DESK) == []
+
+
+async def test_subscription_deletes_what_a_change_hides() -> None:
+    """If it resumes after the last batch before the change, it begins with a snapshot instead."""
+    async with office(ALL_OF_DESKS, FLOOR_A) as (engine, client):
+        await engine.client.write(DESK.new("mine", Desk(room="a1")))
+        await engine.client.write(DESK.new("yours", Desk(room="a1")))
+        with trio.fail_after(PATIENCE):
+            async with client.subscribe([DESK]) as batches:
+                first = await anext(batches)
+                assert first.snapshot
+                await engine.client.apply(DESK.new("mine", Desk(room="b1")))
+                (event,) = (await anext(batches)).events
+                assert isinstance(event, Deleted)
+                assert (event.resource.name, event.resource.data.room) == ("mine", "a1")
+            async with client.subscribe([DESK], resume_after=first.position) as batches:
+                batch = await anext(batches)
+                assert batch.snapshot
+                assert [each.resource.name for each in batch.events if isinstance(each, Upserted)] == ["yours"]
 
 
 @pytest.mark.parametrize(

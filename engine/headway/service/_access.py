@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from grpclib import GRPCError
 
@@ -102,6 +102,17 @@ class Permissions(Protocol):
         In addition, `may_read` is called for each resource.
         """
         ...
+
+
+class Sight(NamedTuple):
+    """Whether a caller may read a resource, and whether the content of the resource decides that."""
+
+    visible: bool
+    by_content: bool
+
+
+_SEEN, _UNSEEN = Sight(visible=True, by_content=False), Sight(visible=False, by_content=False)
+_SHOWN, _HIDDEN = Sight(visible=True, by_content=True), Sight(visible=False, by_content=True)
 
 
 class AccessChecks:
@@ -219,17 +230,24 @@ class AccessChecks:
 
     def shows(self, resource: pb.Resource) -> bool:
         """Return True if the caller may read this existing resource."""
+        return self._permissions is None or self.sight(resource).visible
+
+    def sight(self, resource: pb.Resource) -> Sight:
+        """Return whether the caller may read this existing resource, and whether its content decides that."""
         if self._permissions is None:
-            return True
+            return _SEEN
         name = resource_id(resource.id)
         decision = ask(self._permissions.may_read, name, None)
-        if decision is Decision.NEEDS_RESOURCE and name.type in self.registry:
-            try:
-                decision = ask(self._permissions.may_read, name, self.registry.resolve(name.type).view(resource))
-            except PayloadError:
-                # The stored payload does not decode, so the authorizer cannot decide whether this caller may read it.
-                return False
-        return decision is Decision.ALLOWED
+        if decision is not Decision.NEEDS_RESOURCE:
+            return _SEEN if decision is Decision.ALLOWED else _UNSEEN
+        if name.type not in self.registry:
+            return _UNSEEN
+        try:
+            decision = ask(self._permissions.may_read, name, self.registry.resolve(name.type).view(resource))
+        except PayloadError:
+            # The stored payload does not decode, so the authorizer cannot decide whether this caller may read it.
+            return _HIDDEN
+        return _SHOWN if decision is Decision.ALLOWED else _HIDDEN
 
     def may_read(self, id: pb.Id) -> bool:
         """Return True if the caller may read this id, whatever the resource contains."""

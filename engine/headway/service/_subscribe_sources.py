@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import HistoryCompacted
@@ -10,10 +10,11 @@ from headway.resource import Change, Changes, EndOfSnapshot, Position, SnapshotC
 from headway.service._access import ask
 from headway.service._admission import Type
 from headway.service._handlers import Context
+from headway.service._reader import Reader
 from headway.service._refusals import failed
 from headway.service._subscribe_admission import Part, SubscribePermissions
 from headway.service._versions import View
-from headway.service._watch_list import is_of_version, visible_changes
+from headway.service._watch_list import is_of_version
 from headway.storage import Watch, Within
 from headway.subscription import ANY_SUBJECT, CommitMerge, Topic, TopicEvent, TopicPosition
 
@@ -54,7 +55,7 @@ class StoreSource:
         self.close()
         self._here = NOWHERE
         for tail in self._tails:
-            tail.first = None
+            tail.begin_snapshot()
         self._ahead = [(tail, index) for tail in reversed(self._tails) for index in reversed(range(len(tail.parts)))]
 
     async def next_part(self) -> SnapshotChunk | None:
@@ -98,6 +99,7 @@ class StoreSource:
         self.close()
         self._here = after
         for tail in self._tails:
+            tail.resume()
             await tail.open(self._backend, after)
         self._merge = CommitMerge([after.revision] * len(self._tails))
         self._handed_out = after.revision
@@ -149,11 +151,21 @@ class _Tail:
         self.parts = parts
         self.first: Position | None = None
         self.watch: Watch | None = None
-        self._shows: Callable[[pb.Resource], bool] = context.access.shows
+        self._access = context.access
         self._view: View = context.versions.view(type)
+        self._reader = Reader(self._access, self._view)
         # True if every change of the kind is sent as it is stored, as long as it is of this version.
         self._whole = parts[0].everything and not context.access.restricted
         self._version = type.name.version
+
+    def begin_snapshot(self) -> None:
+        """Begin anew, because the reader gets a snapshot."""
+        self.first = None
+        self._reader = Reader(self._access, self._view)
+
+    def resume(self) -> None:
+        """Continue for a reader that has something already."""
+        self._reader = Reader(self._access, self._view, resumed=True)
 
     async def open(self, backend: Any, after: Position) -> None:
         """Open the watch of the changes after a position."""
@@ -176,8 +188,8 @@ class _Tail:
                 key = resource_key(resource)
                 if not part.matches(key) or any(each.matches(key) for each in earlier):
                     continue
-            seen = self._view(resource)
-            if seen is not None and self._shows(seen):
+            seen = self._reader.seen(resource)
+            if seen is not None:
                 found.append(seen)
         return SnapshotChunk(found)
 
@@ -185,7 +197,7 @@ class _Tail:
         """Return the changes that are selected and that the caller may read."""
         if self._whole and is_of_version(item, self._version):
             return item.changes
-        return visible_changes([each for each in item.changes if self._selects(each)], self._view, self._shows)
+        return self._reader.changes([each for each in item.changes if self._selects(each)])
 
     def _selects(self, change: Change) -> bool:
         key = resource_key(change.resource)

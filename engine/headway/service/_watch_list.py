@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
 from headway.resource import (
     Bookmark,
-    Change,
     Changes,
     EndOfSnapshot,
     Position,
@@ -19,17 +17,16 @@ from headway.resource import (
     StreamItem,
     pb,
     position,
-    resource_key,
 )
 from headway.service._admission import resolve
 from headway.service._bounds import check_selector
 from headway.service._handlers import Context
 from headway.service._list import admit_within
 from headway.service._position import check_known, check_position, check_versions
+from headway.service._reader import Reader
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
-from headway.service._versions import View
-from headway.storage import ending_commits, open_watch
+from headway.storage import open_watch
 
 
 async def watch_list(context: Context, stream: Any) -> None:
@@ -61,16 +58,19 @@ async def watch_list(context: Context, stream: Any) -> None:
         await check_known(backend, type.kind, position(request.known))
 
         behind: list[StreamItem] = []
+        reader = Reader(access, view, resumed=resume_after is not None)
         here = Position("", "", 0)
 
         def visible(item: StreamItem) -> list[StreamItem]:
             nonlocal here
-            if isinstance(item, EndOfSnapshot | Bookmark):
+            items = [item]
+            if isinstance(item, SnapshotChunk | Changes):
+                items = reader.items(item, here)
+            elif isinstance(item, EndOfSnapshot | Bookmark):
                 here = item.position
                 if contained:
                     here = here._replace(versions=contained)
-                    item = replace(item, position=here)
-            items = visible_items(item, view, access.shows, here)
+                    items = [replace(item, position=here)]
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
         async def next_visible() -> StreamItem:
@@ -119,53 +119,3 @@ def is_of_version(item: StreamItem, version: str) -> bool:
     if isinstance(item, SnapshotChunk):
         return set(map(_version, item.resources)) == {version}
     return False
-
-
-def visible_items(
-    item: StreamItem, view: View, shows: Callable[[pb.Resource], bool], here: Position
-) -> list[StreamItem]:
-    """Return the items to send to a watcher of one version. Commits stay whole as far as their changes are sent.
-
-    A resource that was stored as another version of its kind, and is visible as both, counts as updated: its deletion
-    as the old version is left out.
-
-    If the last commits of the changes are left out, a bookmark gives their revision, so that the reader's frontier
-    advances. Nothing else would report it, and a store may then be quiet for long.
-
-    Args:
-        view: returns a stored resource as the watcher's version, if a converter leads there.
-        shows: returns True if the caller may read a resource.
-        here: a position of the session that the item belongs to.
-    """
-    if isinstance(item, SnapshotChunk):
-        there = [seen for each in item.resources if (seen := view(each)) is not None and shows(seen)]
-        return [SnapshotChunk(there)] if there else []
-    if isinstance(item, Changes):
-        left = visible_changes(item.changes, view, shows)
-        items: list[StreamItem] = [Changes(ending_commits(left))] if left else []
-        last = item.changes[-1].revision
-        if not left or left[-1].revision < last:
-            items.append(Bookmark(here._replace(revision=last)))
-        return items
-    return [item]
-
-
-def visible_changes(changes: Sequence[Change], view: View, shows: Callable[[pb.Resource], bool]) -> list[Change]:
-    """Return the changes to send, as `visible_items` describes. `more` is not adjusted."""
-    seen = [
-        each if seen is each.resource else each._replace(resource=seen)
-        for each in changes
-        if (seen := view(each.resource)) is not None and shows(seen)
-    ]
-    # Without the deletions that are followed by a write of the same resource in the same commit.
-    return [
-        change
-        for change, after in zip_longest(seen, seen[1:])
-        if not (
-            change.deleted
-            and after is not None
-            and after.revision == change.revision
-            and not after.deleted
-            and resource_key(after.resource) == resource_key(change.resource)
-        )
-    ]
