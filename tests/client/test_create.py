@@ -1,4 +1,4 @@
-"""`Client.create` never replaces a resource, and resolves unknown outcomes of its creations."""
+"""`Client.create` never replaces a resource, and resolves unknown outcomes of its creations. Nor does `apply_over`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,21 @@ from trio.testing import MockClock
 
 from headway import rpc
 from headway.client import Client
-from headway.errors import AlreadyExists, Conflict, Fenced, InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
-from headway.resource import pb
+from headway.errors import (
+    AlreadyExists,
+    Conflict,
+    Fenced,
+    InvalidArgument,
+    NotHeadway,
+    OutcomeUnknown,
+    PermissionDenied,
+    Unavailable,
+)
+from headway.resource import FINALIZERS, pb
 from headway.rpc import Channel, Metadata
 from headway.storage import MemoryBackend
 from tests.client.test_outcomes import Heard
-from tests.helpers.calls import Calls
+from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import NOTE, Note, a_note, registry
 
 LOST = GRPCError(Status.UNAVAILABLE, "connection lost")
@@ -124,6 +133,20 @@ async def test_creation_that_stays_unknown_raises_outcome_unknown(calls: Calls, 
     assert len(channel.times) == 1
 
 
+async def test_refusal_of_a_repetition_leaves_the_outcome_unknown(calls: Calls, autojump_clock: MockClock) -> None:
+    """The first attempt has stored the resource, and its reply was lost. Then the caller's token was revoked."""
+    assert autojump_clock.autojump_threshold == 0
+    revoked = GRPCError(Status.PERMISSION_DENIED, "your token is not valid here")
+    client, channel = client_of(calls, (True, LOST), (False, revoked))
+    with pytest.raises(OutcomeUnknown, match=r"connection lost; sent again: .*your token is not valid here"):
+        await client.create(NOTE.new("one"))
+    assert len(channel.times) == 2
+    assert calls.revision == 1
+    client, _ = client_of(calls, (False, revoked))
+    with pytest.raises(PermissionDenied):
+        await client.create(NOTE.new("two"))
+
+
 async def test_client_of_a_controller_does_not_repeat_a_creation(calls: Calls) -> None:
     """Only the run can raise the fence that rejects a late write."""
     channel = Losing(calls.channel, (True, LOST))
@@ -158,3 +181,25 @@ async def test_server_without_create_only_writes_is_reported(calls: Calls) -> No
     await calls.write(a_note("one", "theirs"))
     with pytest.raises(NotHeadway, match=r"does not support create-only writes.*may have replaced"):
         await Client(Older(calls.channel), registry()).create(NOTE.new("one"))
+
+
+async def test_apply_over_nothing_replaces_nothing(calls: Calls) -> None:
+    """Another writer has created the resource since it was read as absent."""
+    client, _ = client_of(calls)
+    theirs = await client.write(NOTE.new("one", Note(text="theirs")))
+    with pytest.raises(AlreadyExists):
+        await client.apply_over(None, NOTE.new("one", Note(text="mine")))
+    assert await client.read(NOTE, "one") == theirs
+
+
+async def test_apply_reads_again_if_another_writer_creates_the_resource(calls: Calls) -> None:
+    """Between its read and its write. It keeps that writer's finalizers, as it does without the race."""
+    interrupted = Interrupted(calls.backend)
+    client = Client(Calls(interrupted, registry()).channel, registry())
+
+    async def other() -> None:
+        await calls.write(a_note("one", "theirs", metadata={FINALIZERS: "their.finalizer"}))
+
+    interrupted.before_commit = [other]
+    applied = await client.apply(NOTE.new("one", Note(text="mine")))
+    assert (applied.data.text, applied.finalizers) == ("mine", frozenset({"their.finalizer"}))

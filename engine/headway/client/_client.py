@@ -41,6 +41,7 @@ from headway.resource import (
     ResourceType,
     ScopedType,
     is_marked,
+    new_create_token,
     pb,
     position,
     resource_key,
@@ -231,13 +232,17 @@ class Client(Subscribing):
         raise Conflict(f"{resource.id} kept being changed by others while it was applied")
 
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
-        """Apply over a ``current`` state that you have just read. Raise Conflict if it has changed since then."""
+        """Apply over a ``current`` state that you have just read, or None if there was none.
+
+        Raises Conflict if it has changed since then; AlreadyExists, which is a Conflict, if it was None.
+        """
         _check_resource(wanted)
         type, message = wanted.type, wanted.message()
         # The version and status that came with the wanted resource must not be written.
         message.version, message.status = "", {}
         if current is None:
-            return await self._write(type, message)
+            # Another writer may have created one since then, which has another uid.
+            return await self._write(type, message, "" if wanted.id.uid else new_create_token())
         _check_resource(current)
         current = current.original()
         stored = current.message()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.errors import HeadwayError, InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
+from headway.errors import AlreadyExists, HeadwayError, InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, equal
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -45,11 +45,13 @@ async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource
             stored = await send(token)
         except OutcomeUnknown as error:
             lost = error
-        except Unavailable as error:
-            if lost is None:
+        except HeadwayError as error:
+            if lost is None or isinstance(error, AlreadyExists):
                 raise
             # This attempt had no effect, but an earlier one may have had.
             lost = OutcomeUnknown(f"{lost}; sent again: {error}")
+            if not isinstance(error, Unavailable):
+                raise lost from error
         else:
             _check_created(resource, stored, token)
             return stored
