@@ -113,6 +113,9 @@ class ObserveHost:
             parts = {each.name: each for each in answer.controllers}
             own = [parts[name] for name in parts if name in attending.controllers]
             controllers += [replace(from_message(ControllerWhy, each), process=attending.process) for each in own]
+        if self._siblings():
+            # The answer is the same, whichever process gives it.
+            controllers.sort(key=lambda each: each.process)
         return Why(
             at=wall_time(),
             resource=Ref.of(id.type, id.key),
@@ -213,6 +216,9 @@ class ObserveHost:
                 self._gone[name] = (wall_time(), controllers)
                 if len(self._gone) > _MOST_GONE:
                     self._gone.popitem(last=False)
+
+    def _siblings(self) -> list[Attending]:
+        return [each for each in self._attending.values() if each.sort is Sort.SIBLING]
 
     def _are_too_many(self, caller: str) -> bool:
         most = max(1, MOST_ATTENDING * 3 // 4) if caller else MOST_ATTENDING
@@ -319,8 +325,8 @@ class ObserveHost:
         """Return the parts with the writer of each cause. Only the process that committed a write knows its writer."""
         wanted = {each.revision for part in controllers for each in (*part.causes, *_past_causes(part))} - {0}
         writers = self.writers_of(wanted)
-        siblings = [each for each in self._attending.values() if each.sort is Sort.SIBLING]
-        if siblings and (unknown := sorted(wanted - writers.keys())):
+        siblings, unknown = self._siblings(), sorted(wanted - writers.keys())
+        if siblings and unknown:
             for _, answer in await self._ask(siblings, lambda: observe_pb.Question(revisions=unknown)):
                 writers |= {} if answer is None else {each.revision: each.writer for each in answer.writes}
 
