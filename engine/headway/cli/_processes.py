@@ -105,7 +105,8 @@ async def _run(group: Sequence[_Process], plan: Plan, name: str, addresses: Sequ
                 opened = serving_pages(options.metrics, pages, public=options.public_metrics)
                 served = await stack.enter_async_context(opened)
                 announce(options.log, f"metrics and health at http://{served}/metrics, /healthz and /readyz")
-            names = f"{process_name(name, 1)} to {process_name(name, len(group))}"
+            between = "and" if len(group) == 2 else "to"
+            names = f"{process_name(name, 1)} {between} {process_name(name, len(group))}"
             announce(options.log, f"running {len(group)} processes: {names}")
             await trio.sleep_forever()
     finally:

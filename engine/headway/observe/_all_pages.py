@@ -5,7 +5,7 @@ The supervisor asks by calls of a service of their own, on sockets that nothing 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import trio
@@ -94,8 +94,8 @@ class AllPages:
                 if each.serves:
                     nursery.start_soon(ask, each)
         if path == "/metrics":
-            pages = {name: "" if answer is None else answer.body.decode() for name, answer in answers.items()}
-            return 200, METRICS, (joined_metrics(pages) + _own_metrics(processes)).encode()
+            pages = {name: answer.body.decode() for name, answer in answers.items() if answer is not None}
+            return 200, METRICS, (joined_metrics(pages) + _own_metrics(processes, pages)).encode()
         failed = path == "/readyz" and not answers
         lines = []
         for each in processes:
@@ -143,9 +143,9 @@ def _labeled(sample: str, process: str) -> str:
     return f'{sample[:end]}{{process="{process}",{sample[end + 1 :]}'
 
 
-def _own_metrics(processes: Iterable[ProcessState]) -> str:
-    lines = ["# HELP headway_process_up 1 while the process serves clients.", "# TYPE headway_process_up gauge"]
-    lines += [f'headway_process_up{{process="{each.name}"}} {int(each.serves)}' for each in processes]
+def _own_metrics(processes: Iterable[ProcessState], answered: Collection[str]) -> str:
+    lines = ["# HELP headway_process_up 1 if the process serves, and has answered.", "# TYPE headway_process_up gauge"]
+    lines += [f'headway_process_up{{process="{each.name}"}} {int(each.name in answered)}' for each in processes]
     lines += [
         "# HELP headway_process_restarts_total Times that the process was started again.",
         "# TYPE headway_process_restarts_total counter",
