@@ -7,15 +7,11 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import httpx
 import pytest
 import trio
 
@@ -25,73 +21,7 @@ from tests.cli import served, spinning
 from tests.cli.conftest import Started, starting
 from tests.cli.terminal import Terminal
 from tests.helpers.etcd_server import EtcdServer
-from tests.http.kit import NO_CERTIFICATES
-
-SECONDS = 40
-NAMES = ["web-1", "web-2"]
-
-
-class Group(NamedTuple):
-    """A supervisor that has announced that all of its processes serve."""
-
-    supervisor: subprocess.Popen[str]
-    address: str
-    pages: str
-    store: str
-
-    def told(self) -> dict[int, dict[str, Any]]:
-        """Return what the supervisor has told each process, by their ids."""
-        found = {}
-        for each in children(self.supervisor.pid):
-            with suppress(OSError):
-                said = re.search(rb"HEADWAY_SIBLING=(\{.*?\})\0", Path(f"/proc/{each}/environ").read_bytes())
-                if said is not None:
-                    found[each] = json.loads(said[1])
-        return found
-
-    def processes(self) -> dict[str, int]:
-        """Return the ids of the processes, by their names."""
-        return {f"{told['name']}-{told['number']}": each for each, told in self.told().items()}
-
-    async def page(self, path: str) -> str:
-        async with httpx.AsyncClient(base_url=f"http://{self.pages}", verify=NO_CERTIFICATES) as http:
-            return (await http.get(path)).text
-
-    async def restarts(self, name: str) -> int:
-        """Return how often a process was started again."""
-        found = re.search(rf'headway_process_restarts_total{{process="{name}"}} (\d+)', await self.page("/metrics"))
-        assert found is not None
-        return int(found[1])
-
-    async def until_page(self, path: str, *wanted: str) -> None:
-        """Wait until a page has these lines."""
-        with trio.fail_after(SECONDS):
-            while not {*wanted} <= {*(await self.page(path)).splitlines()}:  # noqa: ASYNC110  # it has no event
-                await trio.sleep(0.02)
-
-
-def children(process: int) -> list[int]:
-    """Return the ids of the processes that a process has started."""
-    found = []
-    for each in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(OSError):
-            found += [int(one) for one in each.read_text().split()]
-    return found
-
-
-def runs(process: int) -> bool:
-    """Return True if a process exists, and has not ended without being waited for."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def wait_ended(*processes: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while any(map(runs, processes)):
-        assert time.monotonic() < deadline, processes
-        time.sleep(0.01)
+from tests.helpers.process_group import NAMES, SECONDS, Group, children, runs, started, store_of, wait_ended
 
 
 @pytest.fixture(scope="module")
@@ -107,30 +37,13 @@ def lasting(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer, folder: 
     """Start two processes for the tests that leave them running."""
     assert folder.exists()
     with starting(tmp_path_factory.mktemp("group")) as start:
-        yield started(start, etcd, "tests.cli.served:app")
+        yield started(start, store_of(etcd), "tests.cli.served:app")
 
 
 @pytest.fixture
 def group(start: Started, etcd: EtcdServer, folder: Path) -> Group:  # noqa: ARG001
     """Start two processes for one test, which ends them."""
-    return started(start, etcd, "tests.cli.served:app")
-
-
-def started(start: Started, etcd: EtcdServer, app: str, *options: str) -> Group:
-    store = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
-    supervisor = start(
-        *("serve", app, "--store", store, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"),
-        *("--processes", "2", "--process", "web", *options),
-    )
-    assert supervisor.stdout is not None
-    said = ""
-    while "running 2 processes: web-1 and web-2" not in said:
-        line = supervisor.stdout.readline()
-        assert line or supervisor.stderr is None, said + supervisor.stderr.read()
-        said += line
-    found = re.search(r"listening on (\S+)\n(?s:.*)http://(\S+?)/metrics", said)
-    assert found is not None, said
-    return Group(supervisor, found[1], found[2], store)
+    return started(start, store_of(etcd), "tests.cli.served:app")
 
 
 # --- what is refused ----------------------------------------------------------
@@ -223,13 +136,6 @@ async def test_one_answer_for_all_processes(lasting: Group, terminal: Terminal) 
     assert processes == {*NAMES}
 
 
-def _kills(group: Group, name: str) -> int:
-    process = group.processes()[name]
-    os.kill(process, signal.SIGKILL)
-    wait_ended(process)
-    return process
-
-
 @pytest.mark.wide
 async def test_watches_resume_at_the_other_process_after_a_kill(lasting: Group) -> None:
     """Each process is killed once, so every stream is moved at least once. Nothing is lost, and no snapshot is sent."""
@@ -250,7 +156,7 @@ async def test_watches_resume_at_the_other_process_after_a_kill(lasting: Group) 
             heard.clear()
             for number, name in enumerate(NAMES):
                 restarts = await lasting.restarts(name)
-                before = _kills(lasting, name)
+                before = lasting.kill(name)
                 async with headway.connect(lasting.address, served.app) as client:
                     await _written(client, f"during-{number}")
                 wanted = served.ACCOUNT.id(f"during-{number}")
@@ -321,7 +227,7 @@ def test_killed_supervisor_leaves_no_process(group: Group) -> None:
 @pytest.mark.wide
 async def test_process_that_cannot_end_is_killed_and_reported(start: Started, etcd: EtcdServer) -> None:
     """The other one ends as always. The exit code is that of a single server with such a reconcile."""
-    group = started(start, etcd, "tests.cli.spinning:app", "--hard-exit", "0.5")
+    group = started(start, store_of(etcd), "tests.cli.spinning:app", "--hard-exit", "0.5")
     processes = group.processes().values()
     with trio.fail_after(SECONDS):
         async with headway.connect(group.address, spinning.app) as client:
