@@ -28,19 +28,24 @@ from tests.helpers.etcd_server import EtcdMember, find_etcd, free_ports
 SECONDS = 4.0
 ROUNDS = 3
 READERS = 32
-WATCHERS = 100
-EVENTS = 1000
+WATCHERS = 500
+EVENTS = 600
 WRITERS = 32
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Row(NamedTuple):
-    """One measurement: the rate a second, and microseconds of processor time for each read or event."""
+    """One measurement: the rate a second, and microseconds of processor time for each read or event.
+
+    Attributes:
+        batch: the number of events that arrive at once.
+    """
 
     rate: float
     server: float
     etcd: float
     client: float
+    batch: float = 1.0
 
 
 def cpu(*processes: int) -> float:
@@ -115,10 +120,10 @@ def measured_events(address: str, serve: list[int], etcd: int, watchers: int, st
     out = client.stdout.readline()
     took = time.monotonic() - began
     client.wait()
-    count, used = int(out.split()[0]), float(out.split()[1])
+    count, used, batch = int(out.split()[0]), float(out.split()[1]), float(out.split()[2])
     assert count == watchers * EVENTS, count
     each = 1e6 / count
-    return Row(count / took, (cpu(*serve) - before[0]) * each, (cpu(etcd) - before[1]) * each, used * each)
+    return Row(count / took, (cpu(*serve) - before[0]) * each, (cpu(etcd) - before[1]) * each, used * each, batch)
 
 
 def main(rounds: int) -> None:
@@ -148,10 +153,10 @@ def main(rounds: int) -> None:
                             print(processes, what, *(f"{each:.1f}" for each in row), file=sys.stderr)
         finally:
             member.kill()
-    print(f"{'':22} processes   a second   µs of servers   µs of etcd   µs of clients, each")
+    print(f"{'':22} processes   a second   µs of servers   µs of etcd   µs of clients, each   events at once")
     for (what, processes), found in sorted(rows.items()):
-        rate, server, etcd, client = (statistics.median(column) for column in zip(*found, strict=True))
-        print(f"{what:22} {processes:9} {rate:10,.0f} {server:15.1f} {etcd:12.1f} {client:15.1f}")
+        rate, server, etcd, client, batch = (statistics.median(column) for column in zip(*found, strict=True))
+        print(f"{what:22} {processes:9} {rate:10,.0f} {server:15.1f} {etcd:12.1f} {client:15.1f} {batch:22.1f}")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ class Connection:
 
     Attributes:
         ended: the number of calls that have ended.
+        pieces: the number of times that something has arrived.
         messages: the number of messages that have arrived.
     """
 
@@ -43,7 +44,7 @@ class Connection:
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.ended = self.messages = 0
+        self.ended = self.messages = self.pieces = 0
         headers = {
             ":method": "POST",
             ":scheme": "http",
@@ -73,6 +74,7 @@ class Connection:
         received = self.socket.recv(_AT_ONCE)
         if not received:
             raise ConnectionError("the server has closed the connection")
+        self.pieces += 1
         data, at = self._rest + received, 0
         while len(data) - at >= 9:
             size = int.from_bytes(data[at : at + 3])
@@ -138,9 +140,12 @@ def watches(address: str, connections: int, snapshot: int, events: int) -> None:
         each.call()
     _until(opened, lambda each: each.messages > snapshot, time.monotonic() + 60)
     before, began = {each: each.messages for each in opened}, time.process_time()
+    pieces = sum(each.pieces for each in opened)
     print("watching", flush=True)
     _until(opened, lambda each: each.messages - before[each] >= events, time.monotonic() + 120)
-    print(sum(each.messages - before[each] for each in opened), time.process_time() - began, flush=True)
+    got = sum(each.messages - before[each] for each in opened)
+    pieces = sum(each.pieces for each in opened) - pieces
+    print(got, time.process_time() - began, got / pieces, flush=True)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ class Group(NamedTuple):
     pages: str
     store: str
 
-    def told(self) -> dict[int, dict[str, Any]]:
-        """Return what the supervisor has told each process, by their ids."""
+    def descriptions(self) -> dict[int, dict[str, Any]]:
+        """Return the description that the supervisor has given to each process, by their ids."""
         found = {}
         for each in children(self.supervisor.pid):
             with suppress(OSError):
@@ -43,7 +43,7 @@ class Group(NamedTuple):
 
     def processes(self) -> dict[str, int]:
         """Return the ids of the processes, by their names."""
-        return {f"{told['name']}-{told['number']}": each for each, told in self.told().items()}
+        return {f"{described['name']}-{described['number']}": each for each, described in self.descriptions().items()}
 
     def kill(self, name: str) -> int:
         """Kill a process as `kill -9` does, wait until it has ended, and return its id."""

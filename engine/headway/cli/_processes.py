@@ -36,7 +36,7 @@ _ANSWERS = 2.0
 
 
 class Plan(NamedTuple):
-    """What the supervisor runs.
+    """The processes to run.
 
     Attributes:
         reloads: True if SIGHUP reloads files of the processes.

@@ -208,7 +208,7 @@ async def _serve(
             # The supervisor announces the addresses that all processes share.
             _announce(options.log, engine.addresses if sibling is None else (), limits, over_http, pages)
             if sibling is not None:
-                sibling.tell()
+                sibling.report()
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
         fail(Exit.REFUSED, f"Error: {error}")

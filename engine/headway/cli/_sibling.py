@@ -1,6 +1,6 @@
-"""One process of `headway serve --processes`, as it knows itself: what its supervisor has told it, and how it ends.
+"""One process of `headway serve --processes`: its number, name and sockets, and its end together with its supervisor.
 
-The supervisor starts it with its own command line, and tells it the rest by an environment variable.
+The supervisor starts it with its own command line, and passes the rest in an environment variable.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Sibling(NamedTuple):
             # It has ended already.
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def tell(self) -> None:
-        """Tell the supervisor that this process serves."""
+    def report(self) -> None:
+        """Report to the supervisor that this process serves."""
         os.write(self.serves, b".")
         os.close(self.serves)
 
@@ -100,11 +100,11 @@ def socket_path(folder: str, number: int) -> str:
 
 
 def sibling_of(environment: dict[str, str] | os._Environ[str]) -> Sibling | None:
-    """Return what a supervisor has told this process, or None if it has none. Removes it from the environment."""
+    """Take the description of this process from its environment. Return None if it has no supervisor."""
     said = environment.pop(_VARIABLE, None)
     if said is None:
         return None
-    told: Mapping[str, object] = json.loads(said)
-    sibling = Sibling(**told)  # type: ignore[arg-type]  # as `variables` has written it
+    fields: Mapping[str, object] = json.loads(said)
+    sibling = Sibling(**fields)  # type: ignore[arg-type]  # as `variables` has written it
     sibling.end_with_supervisor()
     return sibling

@@ -23,8 +23,8 @@ async def beside_siblings(
 ) -> AsyncIterator[None]:
     """Answer the questions of the other processes of this server while the block runs, and let them answer its own.
 
-    Each process listens at a Unix socket that the others alone can reach. There it takes the answers of each of them,
-    as a server takes those of its workers. They are also told of the workers that are connected here.
+    Each process listens at a Unix socket that only the others can reach. They attend there as workers attend at a
+    server. The workers that are connected to this process attend at the others too, through this process.
 
     Args:
         process: the name of this process.
@@ -33,7 +33,7 @@ async def beside_siblings(
         services: further services for the socket.
     """
     from headway.rpc import open_channel, open_server
-    from headway.why import ATTEND, Attending, ObserveService, QuestionDecoder, attend, pass_answer, relay
+    from headway.why import ATTEND, Attending, ObserveService, QuestionDecoder, asker_of, attend, pass_answer, relay
 
     host, registry, supervisors = engine._asked(), engine._registry, engine._supervisors
     between = Services(ObserveService(host, registry, between=True), *services)
@@ -44,17 +44,13 @@ async def beside_siblings(
             opened = open_channel(f"unix:{path}", decoders={ATTEND: QuestionDecoder})
             channels.append(await stack.enter_async_context(opened))
 
+        numbers = {name: number for number, name in enumerate(sorted((process, *others)), 1)}
+        by_number = {numbers[name]: channel for name, channel in zip(others, channels, strict=True)}
+
         async def pass_on(answer: observe_pb.AnswerRequest) -> bool:
-            found = False
-
-            async def offer(channel: Channel) -> None:
-                nonlocal found
-                found |= await pass_answer(channel, answer)
-
-            async with trio.open_nursery() as offering:
-                for each in channels:
-                    offering.start_soon(offer, each)
-            return found
+            # A caller may send any number, so this costs one call at most.
+            asker = by_number.get(asker_of(answer.number))
+            return asker is not None and await pass_answer(asker, answer)
 
         def relay_to_all(worker: Attending) -> None:
             for each in channels:
@@ -64,7 +60,7 @@ async def beside_siblings(
             for name, channel in zip(others, channels, strict=True):
                 # While another process is away, its supervisor reports that.
                 nursery.start_soon(attend, channel, process, supervisors, ignore, host, name=f"questions of {name}")
-            host.pass_on = pass_on
+            host.siblings, host.number, host.pass_on = tuple(others), numbers[process], pass_on
             with host.following(relay_to_all):
                 try:
                     yield

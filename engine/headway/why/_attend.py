@@ -28,6 +28,8 @@ from headway.why._wire import to_message
 _ANSWER = f"/{OBSERVE_SERVICE}/Answer"
 _OLD_SERVER = 300.0
 """The seconds until a server without this service, or that denies it, is asked again."""
+_SIBLING_DELAY = 0.5
+"""The longest delay in seconds until another process of the same server is tried again. It is on this machine."""
 _LATE = 5.0
 """The seconds that sending an answer may take. The server no longer waits for it then."""
 
@@ -54,7 +56,7 @@ async def attend(
         request = _request(process, supervisors)
         return request
 
-    await _stay(channel, asked, answer, report)
+    await _stay(channel, asked, answer, report, 5.0 if host is None else _SIBLING_DELAY)
 
 
 async def relay(channel: Channel, attending: Attending) -> None:
@@ -77,7 +79,7 @@ async def relay(channel: Channel, attending: Attending) -> None:
         return True
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stay, channel, lambda: request, ask_soon, ignore)
+        nursery.start_soon(_stay, channel, lambda: request, ask_soon, ignore, _SIBLING_DELAY)
         await attending.ended.wait()
         nursery.cancel_scope.cancel()
 
@@ -87,8 +89,12 @@ async def _stay(
     request: Callable[[], observe_pb.AttendRequest],
     answer: Callable[[observe_pb.Question], Awaitable[bool]],
     report: Report,
+    longest: float,
 ) -> NoReturn:
-    """Answer each question. If ``answer`` returns False, open a new stream, with a new request."""
+    """Answer each question. If ``answer`` returns False, open a new stream, with a new request.
+
+    The delays until a stream is opened again grow to ``longest`` seconds.
+    """
     failures = 0
     while True:
         try:
@@ -97,14 +103,14 @@ async def _stay(
                     failures = 0
                     if question.number and not await answer(question):
                         break
-            delay = retry_delay(failures)
+            delay = retry_delay(failures, longest)
         except GRPCError as error:
             rejected = error.status in (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
-            delay = _OLD_SERVER if rejected else retry_delay(failures)
+            delay = _OLD_SERVER if rejected else retry_delay(failures, longest)
             if error.status is not Status.UNIMPLEMENTED:
                 report(CallDelayed("", "Attend", client_error(error), delay))
         except PayloadError as error:
-            delay = retry_delay(failures)
+            delay = retry_delay(failures, longest)
             report(CallDelayed("", "Attend", error, delay))
         failures += 1
         await trio.sleep(delay)

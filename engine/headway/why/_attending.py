@@ -12,16 +12,23 @@ from headway.resource import Kind
 
 PATIENCE = 2.0
 """The seconds that a question waits for its answer."""
+_RANDOM = 56
+"""The random bits of the number of a question. Those above are the number of the process that asks."""
 _QUESTIONS = 16
 """The number of questions that may wait for one process."""
 
 
 class Sort(Enum):
-    """What attends: a worker, a worker that another process of this server relays, or such a process itself."""
+    """The sort of a process that attends: a worker, a worker of another process of this server, or such a process."""
 
     WORKER = "worker"
     RELAYED = "relayed"
     SIBLING = "sibling"
+
+
+def asker_of(number: int) -> int:
+    """Return the number of the process that has asked a question."""
+    return number >> _RANDOM
 
 
 class Busy(Exception):
@@ -31,25 +38,32 @@ class Busy(Exception):
 class Attending:
     """A process that attends.
 
+    Args:
+        asker: the number of the process that asks, among the processes of its server.
+
     Attributes:
         controllers: the kinds that its controllers manage, by the names of the controllers.
         caller: the caller whose process it is.
+        sort: what kind of process it is.
         questions: the questions to send to it.
         ended: set at the end of its stream.
     """
 
-    def __init__(self, process: str, controllers: dict[str, Kind], caller: str = "", sort: Sort = Sort.WORKER) -> None:
+    def __init__(
+        self, process: str, controllers: dict[str, Kind], caller: str = "", sort: Sort = Sort.WORKER, asker: int = 0
+    ) -> None:
         self.process = process
         self.controllers = controllers
         self.caller = caller
         self.sort = sort
         self.ended = trio.Event()
+        self._asker = asker
         self._send, self.questions = trio.open_memory_channel[observe_pb.Question](_QUESTIONS)
         self._waiting: dict[int, _Waiting] = {}
 
     async def ask(self, question: observe_pb.Question) -> observe_pb.AnswerRequest | None:
         """Return the answer of the process, or None if it does not answer in time."""
-        number = question.number = secrets.randbits(63) | 1
+        number = question.number = self._asker << _RANDOM | secrets.randbits(_RANDOM) | 1
         waiting = self._waiting[number] = _Waiting()
         try:
             with trio.move_on_after(PATIENCE):

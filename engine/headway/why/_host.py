@@ -72,7 +72,9 @@ class ObserveHost:
     Attributes:
         supervisors: the controllers of the server's own process.
         names_callers: True if every caller from elsewhere has a name, so that one without is a program in this process.
-        pass_on: hands an answer to the other processes of this server, and returns False if none waits for it. A
+        siblings: the names of the other processes of this server. One that does not attend is away.
+        number: the number of this process among the processes of its server, from 1 on; 0 if it is alone.
+        pass_on: hands an answer to the process of this server that has asked, and returns False if it does not wait. A
             worker has several connections, which may reach different processes.
     """
 
@@ -82,6 +84,8 @@ class ObserveHost:
         self._journal = journal
         self.supervisors: Sequence[Supervisor] = ()
         self.names_callers = False
+        self.siblings: Collection[str] = ()
+        self.number = 0
         self.pass_on: Callable[[observe_pb.AnswerRequest], Awaitable[bool]] | None = None
         # By the caller and the process, so that no caller can end the stream of another one's process.
         self._attending: dict[tuple[str, str], Attending] = {}
@@ -102,7 +106,7 @@ class ObserveHost:
                 )
             )
         )
-        unreachable, writes = [], self.writes_of(id)
+        unreachable, writes = self._away(), self.writes_of(id)
         for attending, answer in answers:
             if answer is None:
                 unreachable.append(attending.process)
@@ -113,7 +117,7 @@ class ObserveHost:
             parts = {each.name: each for each in answer.controllers}
             own = [parts[name] for name in parts if name in attending.controllers]
             controllers += [replace(from_message(ControllerWhy, each), process=attending.process) for each in own]
-        if self._siblings():
+        if self.siblings:
             # The answer is the same, whichever process gives it.
             controllers.sort(key=lambda each: each.process)
         return Why(
@@ -130,7 +134,7 @@ class ObserveHost:
     async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
         """Return the work of these types, or of all, that has been pending for longer than this, the oldest first."""
         lists = [stuck_here(self.supervisors, longer_than, types)]
-        unreachable = []
+        unreachable = self._away()
         asked = [] if types is None else sorted(types)
         for attending, answer in await self._ask_all(lambda: observe_pb.Question(longer_than=longer_than, types=asked)):
             if answer is None or answer.stuck is None:
@@ -200,7 +204,7 @@ class ObserveHost:
             earlier.end()
         elif self._are_too_many(caller):
             raise Busy
-        attending = self._attending[name] = Attending(process, controllers, caller, sort)
+        attending = self._attending[name] = Attending(process, controllers, caller, sort, self.number)
         self._gone.pop(name, None)
         if self._ended:
             attending.end()
@@ -219,6 +223,9 @@ class ObserveHost:
 
     def _siblings(self) -> list[Attending]:
         return [each for each in self._attending.values() if each.sort is Sort.SIBLING]
+
+    def _away(self) -> list[str]:
+        return sorted({*self.siblings} - {each.process for each in self._siblings()})
 
     def _are_too_many(self, caller: str) -> bool:
         most = max(1, MOST_ATTENDING * 3 // 4) if caller else MOST_ATTENDING
@@ -325,9 +332,8 @@ class ObserveHost:
         """Return the parts with the writer of each cause. Only the process that committed a write knows its writer."""
         wanted = {each.revision for part in controllers for each in (*part.causes, *_past_causes(part))} - {0}
         writers = self.writers_of(wanted)
-        siblings, unknown = self._siblings(), sorted(wanted - writers.keys())
-        if siblings and unknown:
-            for _, answer in await self._ask(siblings, lambda: observe_pb.Question(revisions=unknown)):
+        if self.siblings and (unknown := sorted(wanted - writers.keys())):
+            for _, answer in await self._ask(self._siblings(), lambda: observe_pb.Question(revisions=unknown)):
                 writers |= {} if answer is None else {each.revision: each.writer for each in answer.writes}
 
         def known(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
