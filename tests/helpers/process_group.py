@@ -24,12 +24,18 @@ NAMES = ["web-1", "web-2"]
 
 
 class Group(NamedTuple):
-    """A supervisor that has announced that all of its processes serve."""
+    """A supervisor that has announced that all of its processes serve.
+
+    Attributes:
+        pages: the address of metrics and health.
+        said: its output so far.
+    """
 
     supervisor: subprocess.Popen[str]
     address: str
     pages: str
     store: str
+    said: str
 
     def descriptions(self) -> dict[int, dict[str, Any]]:
         """Return the description that the supervisor has given to each process, by their ids."""
@@ -116,6 +122,6 @@ def started(start: Callable[..., subprocess.Popen[str]], store: str, app: str, *
         line = supervisor.stdout.readline()
         assert line or supervisor.stderr is None, said + supervisor.stderr.read()
         said += line
-    found = re.search(r"listening on (\S+)\n(?s:.*)http://(\S+?)/metrics", said)
+    found = re.search(r"listening on (\S+)\n(?s:.*?)http://(\S+?)/metrics", said)
     assert found is not None, said
-    return Group(supervisor, found[1], found[2], store)
+    return Group(supervisor, found[1], found[2], store, said)

@@ -19,9 +19,10 @@ from headway.engine import beside_siblings
 from headway.resource import ResourceId
 from headway.rpc import open_channel
 from headway.storage import Backend, MemoryBackend
-from headway.why import ATTEND, OBSERVE_SERVICE, QuestionDecoder, Why
+from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why
+from headway.why._attending import Busy, Sort
 from tests.helpers.why_programs import Team, broken_app
-from tests.why.test_workers import attend, types_only
+from tests.why.test_workers import attend, nothing, types_only
 
 T = TypeVar("T")
 NAMES = ("web-1", "web-2")
@@ -168,3 +169,19 @@ async def test_client_cannot_attend_as_a_process_of_the_server(tmp_path: Path) -
         # The name of the worker does not make it one of them.
         assert why.unreachable == ("web-2", "web-3")
         assert [each.verb for each in why.writes] == ["created"]
+
+
+async def test_worker_that_moves_to_another_process_is_not_ended_by_the_one_that_it_has_left() -> None:
+    """That one relays it for a moment longer, until it notices that the worker has gone."""
+    host = ObserveHost(nothing)
+    async with host.attended("worker", {}, "ada", Sort.RELAYED) as relayed:
+        async with host.attended("worker", {}, "ada") as direct:
+            assert relayed.ended.is_set()
+            with pytest.raises(Busy):
+                async with host.attended("worker", {}, "ada", Sort.RELAYED):
+                    raise AssertionError("it attends twice")
+            # Another caller may have a worker of the same name, and a process of the server too.
+            async with host.attended("worker", {}, "joan", Sort.RELAYED), host.attended("worker", {}, "", Sort.SIBLING):
+                assert not direct.ended.is_set()
+        async with host.attended("worker", {}, "ada", Sort.RELAYED) as again:
+            assert not again.ended.is_set()
