@@ -12,11 +12,12 @@ import click
 from headway.cli._arguments import combined
 from headway.cli._log import configure_log
 from headway.cli._running import Usage
-from headway.engine import Engine, worker_name
+from headway.cli._sibling import Sibling
+from headway.engine import Engine, beside_siblings, worker_name
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.http import host_and_port
-from headway.observe import Metrics, log_report, open_pages, reports
+from headway.observe import Metrics, Pages, PagesService, log_report, open_pages, reports
 from headway.rpc import is_loopback
 
 
@@ -65,13 +66,24 @@ class ProcessOptions(NamedTuple):
         return reports(log, metrics), metrics
 
     @asynccontextmanager
-    async def open_pages(self, engine: Engine, metrics: Metrics | None) -> AsyncIterator[str | None]:
-        """Serve metrics and health pages if an address is given. Yields the sentence that announces them, or None."""
+    async def open_pages(
+        self, engine: Engine, metrics: Metrics | None, sibling: Sibling | None = None
+    ) -> AsyncIterator[str | None]:
+        """Serve metrics and health pages if an address is given. Yields the sentence that announces them, or None.
+
+        One of several processes hands them to its supervisor, and answers the questions of the others.
+        """
+        if metrics is not None:
+            metrics.watch(engine.status)
+            metrics.watch_quotas(engine.quotas)
+        if sibling is not None:
+            pages = PagesService(Pages(engine.status, metrics, lambda: engine.store_problem))
+            async with beside_siblings(engine, sibling.process, sibling.own, sibling.others, pages):
+                yield None
+            return
         if self.metrics is None or metrics is None:
             yield None
             return
-        metrics.watch(engine.status)
-        metrics.watch_quotas(engine.quotas)
         opened = open_pages(
             self.metrics, engine.status, metrics, lambda: engine.store_problem, public=self.public_metrics
         )

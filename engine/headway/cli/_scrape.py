@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from headway.base import plain
 from headway.errors import DeclarationError, InvalidArgument, Unavailable
 from headway.observe import ControllerState, Sample, states_in
 
@@ -27,7 +28,9 @@ def page_address(text: str) -> tuple[str, int]:
 
 
 async def scrape(address: str) -> list[ControllerState]:
-    """Return the controllers of the process whose metrics page is at this address.
+    """Return the controllers of the process, or the processes, whose metrics page is at this address.
+
+    A process is named by the address, and one of several by its own name.
 
     Raises:
         Unavailable: no metrics page answers there within five seconds.
@@ -38,12 +41,13 @@ async def scrape(address: str) -> list[ControllerState]:
     except ImportError as error:
         raise DeclarationError("`headway top` needs prometheus-client: pip install 'headway[metrics]'") from error
     text = await _get(address)
-    found: defaultdict[str, list[Sample]] = defaultdict(list)
+    found: defaultdict[str, defaultdict[str, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                found[sample.name].append((sample.labels, sample.value))
-        return list(states_in(address, found))
+                process = sample.labels.get("process", address)
+                found[process][sample.name].append((sample.labels, sample.value))
+        return [state for process, samples in found.items() for state in states_in(plain(process), samples)]
     except (ValueError, KeyError, OverflowError) as error:
         raise Unavailable(f"{address} does not answer with the metrics of an engine: {error}") from error
 

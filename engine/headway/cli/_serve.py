@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import functools
+import os
 import signal
 from collections.abc import Callable, Sequence
 from functools import partial
 from ssl import SSLContext
-from typing import Any
 
 import click
+import structlog
 import trio
 
 from headway.access import Authorizer, load_access
 from headway.cli._arguments import any_store, apps_at
 from headway.cli._connection import check_key, tls_context
+from headway.cli._limit_options import limit_options
 from headway.cli._log import announce, configure_log
 from headway.cli._process_options import ProcessOptions, process_options
+from headway.cli._processes import AFTER_THE_PROCESSES, Plan, check_processes, supervise
 from headway.cli._running import Exit, Usage, fail, fail_by, run
+from headway.cli._sibling import Sibling, sibling_of
 from headway.controller import App
 from headway.engine import open_engine
 from headway.errors import DeclarationError, InvalidArgument, ManifestError
@@ -36,45 +39,6 @@ from headway.rpc import (
 )
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
-_MIB = 1 << 20
-_DEFAULT_LIMITS = Limits()
-_COUNT = click.IntRange(min=1)
-
-# Each option, with the limit that it sets, and the factor that converts its value to the limit's unit.
-_LIMITS: dict[str, tuple[str, int, click.ParamType[Any], str, str]] = {
-    "max_connections": ("connections", 1, _COUNT, "COUNT", "Maximum number of open connections, within `ulimit -n`."),
-    "max_peer_connections": ("peer_connections", 1, _COUNT, "COUNT", "The same, from one IP address or IPv6 /64."),
-    "max_handshakes": ("handshakes", 1, _COUNT, "COUNT", "Maximum number of connections still in their handshake."),
-    "max_peer_handshakes": ("peer_handshakes", 1, _COUNT, "COUNT", "The same, from one IP address or IPv6 /64."),
-    "handshake_timeout": (
-        "handshake_timeout",
-        1,
-        click.FloatRange(min=0, min_open=True),
-        "SECONDS",
-        "Time limit for the handshake of a connection.",
-    ),
-    "max_message_size": ("message_size", _MIB, click.IntRange(1, 1024), "MIB", "Maximum size of a request, in MiB."),
-}
-
-
-def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, which gets the resulting ``limits``."""
-
-    @functools.wraps(command)
-    def with_limits(*arguments: Any, **given: Any) -> None:
-        wanted = {name: given.pop(option) * unit for option, (name, unit, *_) in _LIMITS.items()}
-        command(*arguments, limits=Limits(**wanted), **given)
-
-    for option, (name, unit, kind, metavar, text) in reversed(_LIMITS.items()):
-        with_limits = click.option(
-            f"--{option.replace('_', '-')}",
-            type=kind,
-            default=type(getattr(_DEFAULT_LIMITS, name))(getattr(_DEFAULT_LIMITS, name) / unit),
-            show_default=True,
-            metavar=metavar,
-            help=text,
-        )(with_limits)
-    return with_limits
 
 
 @click.command()
@@ -96,6 +60,14 @@ def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--tls-client-authority", type=_EXISTING, help="Require client certificates signed by this authority.")
 @click.option("--access", type=_EXISTING, help="The access file. SIGHUP reloads it.")
 @process_options("A unique name, if several processes share a store in etcd.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    metavar="COUNT",
+    help="Serve by this many processes on the same port, which share a store in etcd.",
+)
 @click.option("--insecure", is_flag=True, help="Allow an address that others can reach, and allow them everything.")
 @click.option(
     "--forward",
@@ -108,7 +80,7 @@ def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--forward-tls-certificate", type=_EXISTING, help="The client certificate to send to it.")
 @click.option("--forward-tls-key", type=_EXISTING, help="Its private key, if in a separate file.")
 @click.option("--forward-insecure", is_flag=True, help="Forward tokens to another host even without TLS.")
-@_limit_options
+@limit_options
 @click.pass_context
 def serve(
     context: click.Context,
@@ -122,6 +94,7 @@ def serve(
     tls_client_authority: str | None,
     access: str | None,
     options: ProcessOptions,
+    processes: int,
     insecure: bool,
     forward: Sequence[str],
     forward_tls: bool,
@@ -137,6 +110,7 @@ def serve(
 
     Stop it with Ctrl-C.
     """
+    sibling = sibling_of(os.environ)
     if (app is None) is not bool(forward):
         raise Usage(
             "give an APP (module:attribute) to run, or --forward ADDRESS of a server: "
@@ -146,11 +120,12 @@ def serve(
     options.check_pages()
     tls = _tls(tls_certificate, tls_key, tls_client_authority)
     safe = insecure or tls_client_authority is not None
-    for each in listen:
-        _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
+    if sibling is None:
+        for each in listen:
+            _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
     if http_writes and http is None:
         raise Usage("--http-writes requires --http: it lets the live page there change things")
-    if http is not None:
+    if http is not None and sibling is None:
         _check_http(http, access=access, encrypted=tls is not None)
     if app is None:
         parsed = [_parsed("--forward", each) for each in forward]
@@ -170,9 +145,18 @@ def serve(
         if options.process is not None:
             _check_process(options, store)
         authorizer = None if access is None else _authorizer(access)
-        serving = partial(
-            _serve, apps_at(app), store, listen, http, tls, limits, options, authorizer, access, http_writes=http_writes
-        )
+        if processes > 1 and sibling is None:
+            plan = Plan(processes, listen, options, reloads=tls is not None or access is not None)
+            check_processes(plan, store, [_parsed("--listen", each) for each in listen])
+            patience = options.hard_exit + 2 * AFTER_THE_PROCESSES
+            run(partial(supervise, plan), interrupted=Exit.DONE, hard_exit=patience)
+            return
+        if sibling is not None:
+            listen, http = sibling.listen, http if sibling.number == 1 else None
+            options = options._replace(process=sibling.process, journal=sibling.journal(options.journal))
+            structlog.contextvars.bind_contextvars(process=sibling.process)
+        about = (apps_at(app), store, listen, http, tls, limits, options, authorizer, access)
+        serving = partial(_serve, *about, http_writes=http_writes, sibling=sibling)
     run(serving, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 
@@ -188,6 +172,7 @@ async def _serve(
     access: str | None,
     *,
     http_writes: bool,
+    sibling: Sibling | None,
 ) -> None:
     """Run an engine until canceled. SIGHUP reloads its access file and its certificate."""
     report, metrics = options.report()
@@ -205,6 +190,7 @@ async def _serve(
                 access=authorizer,
                 insecure=authorizer is None,
                 limits=limits,
+                share_ports=sibling is not None,
                 report=report,
                 process=options.process,
                 hard_exit=options.hard_exit,
@@ -212,14 +198,17 @@ async def _serve(
                 journal=options.journal,
             ) as engine,
             trio.open_nursery() as nursery,
-            options.open_pages(engine, metrics) as pages,
+            options.open_pages(engine, metrics, sibling) as pages,
         ):
             files = _files_of(tls)
             if authorizer is not None and access is not None:
                 files[access] = partial(_reload_access, authorizer, access)
             await nursery.start(_reload_at_signal, files)
             over_http = None if engine.http is None else f"HTTP at http{'s' if tls else ''}://{engine.http}"
-            _announce(options.log, engine.addresses, limits, over_http, pages)
+            # The supervisor announces the addresses that all processes share.
+            _announce(options.log, engine.addresses if sibling is None else (), limits, over_http, pages)
+            if sibling is not None:
+                sibling.report()
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
         fail(Exit.REFUSED, f"Error: {error}")
@@ -308,6 +297,7 @@ _ONLY_WITH_APP = {
     "journal": "a forwarder has no controllers",
     "http": "a forwarder knows no types",
     "process": "a forwarder runs no controllers",
+    "processes": "a forwarder has one process",
     "access": "the other server controls access",
 }
 """The options that a forwarder does not take, with the reasons."""

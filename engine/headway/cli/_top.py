@@ -68,9 +68,8 @@ async def _once(shown: Shown, output: Details) -> None:
     if output == "json":
         click.echo(json_text([asdict(state) for state in shown.all], indent=2))
         return
-    several = len(shown.addresses) > 1
-    rows = [[state.process, *cells(state)] if several else cells(state) for state in shown.all]
-    click.echo(table(("PROCESS", *HEADS) if several else HEADS, rows))
+    rows = [[state.process, *cells(state)] if shown.several else cells(state) for state in shown.all]
+    click.echo(table(("PROCESS", *HEADS) if shown.several else HEADS, rows))
 
 
 async def _live(shown: Shown) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,9 +18,8 @@ def screen(shown: Shown) -> RenderableType:
     """Return the screen at this moment: a summary, the controllers of each process, and those that do not answer."""
     states = shown.all
     parts: list[RenderableType] = [_summary(states)]
-    for address in shown.addresses:
-        if address in shown.states:
-            parts.append(_table(address if len(shown.addresses) > 1 else "", shown.states[address]))
+    for process, of in groupby(states, lambda state: state.process):
+        parts.append(_table(process if shown.several else "", list(of)))
     parts += [Text(plain(problem), style="bold red") for problem in shown.problems.values()]
     parts.append(Text("q ends it", style="dim"))
     return Group(*parts)

@@ -43,10 +43,11 @@ class Shown:
             self.states.pop(address, None)
             return
         now = trio.current_time()
-        before = {each.name: each for each in self.states.get(address, ())}
+        before = {(each.process, each.name): each for each in self.states.get(address, ())}
         for state in found:
-            if state.name in before and now > self.at[address]:
-                state.rates_since(before[state.name], now - self.at[address])
+            earlier = before.get((state.process, state.name))
+            if earlier is not None and now > self.at[address]:
+                state.rates_since(earlier, now - self.at[address])
         self.problems.pop(address, None)
         self.states[address], self.at[address] = found, now
 
@@ -55,6 +56,11 @@ class Shown:
         while True:
             await self.look()
             await trio.sleep(self.interval)
+
+    @property
+    def several(self) -> bool:
+        """True if there may be controllers of more than one process."""
+        return len(self.addresses) > 1 or len({each.process for each in self.all}) > 1
 
     @property
     def all(self) -> list[ControllerState]:

@@ -13,3 +13,4 @@ from headway.engine._open_engine import open_engine as open_engine
 from headway.engine._open_workers import open_workers as open_workers
 from headway.engine._placing import worker_name as worker_name
 from headway.engine._shutdown import ShutdownWatch as ShutdownWatch
+from headway.engine._siblings import beside_siblings as beside_siblings

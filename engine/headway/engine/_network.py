@@ -34,11 +34,14 @@ async def listening(
     tls: SSLContext | None,
     report: Report,
     limits: Limits | None,
+    *,
+    share_ports: bool = False,
 ) -> AsyncIterator[Sequence[str]]:
     """Serve the services at the addresses, and yield the addresses with their actual ports."""
     health = _add_standard_services(services, registry, topics, access)
     store.follow(lambda problem: health.set_all(serving=problem is None))
-    async with open_server(services, listen, tls=tls, limits=limits, notify=report) as server:
+    opened = open_server(services, listen, tls=tls, limits=limits, notify=report, share_ports=share_ports)
+    async with opened as server:
         try:
             yield server.addresses
         finally:

@@ -77,6 +77,7 @@ async def open_engine(
     access: Authorizer | None = None,
     insecure: bool = False,
     limits: Limits | None = None,
+    share_ports: bool = False,
     process: str | None = None,
     lease_ttl: float = LEASE_TTL,
     stall_limit: float = STALL_LIMIT,
@@ -117,6 +118,8 @@ async def open_engine(
         insecure: let every client that can connect do everything. Use it instead of ``access``; never the default.
         limits: the limits for network clients: the number of connections in all and from one host, the size of a
             message, and more.
+        share_ports: let engines in other processes listen on the same TCP ports (SO_REUSEPORT), as `headway serve
+            --processes` does. Linux spreads new connections over them. They need one store in etcd.
         process: the name of this process on a store that several engines have open at once (etcd), as for
             `open_workers`. On any other store the engine's name is ``server``.
         lease_ttl: the time, in seconds from 1 to 3,600, after which another process (`open_workers`, or an engine on
@@ -165,6 +168,7 @@ async def open_engine(
     check_tls(tls)
     check_http(http, access, tls, insecure=insecure)
     check_flag("http_writes", http_writes)
+    check_flag("share_ports", share_ports)
     check_limits(limits)
     check_flag("check_isolation", check_isolation)
     check_wrap_channel(wrap_channel)
@@ -268,7 +272,8 @@ async def open_engine(
                     if listen:
                         from headway.engine._network import listening
 
-                        server = listening(offered, registry, topics, access, health, listen, tls, report, limits)
+                        about_network = (access, health, listen, tls, report, limits)
+                        server = listening(offered, registry, topics, *about_network, share_ports=share_ports)
                         nursery.start_soon(services.peerings.report.report_rest, name="refused peers")
                         services.peerings.encrypted = tls is not None
                         services.peerings.addresses = addresses = await network.enter_async_context(server)

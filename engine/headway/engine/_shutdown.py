@@ -9,6 +9,7 @@ run. If the process is to be ended, `faulthandler` does that even then.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
@@ -27,7 +28,11 @@ STATUS = 70
 """The exit status of a process that was ended because its engine did not end."""
 _LAST_RESORT = 1.0
 _STDERR = 2
-_OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.errors, trio))
+# A block that is a context manager of ours has a frame of contextlib too.
+_OURS = (
+    *(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.errors, trio)),
+    contextlib.__file__,
+)
 
 
 class ShutdownWatch:

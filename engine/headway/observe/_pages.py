@@ -20,8 +20,11 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Page = tuple[int, bytes, bytes]
 Store = Callable[[], StoreProblem | None]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_PLAIN = b"text/plain; charset=utf-8"
+PLAIN = b"text/plain; charset=utf-8"
+METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+NOT_FOUND: Page = (404, PLAIN, b"not found: the pages are /metrics, /healthz and /readyz\n")
 _GRACE = 2.0
 # 16 connections are half of the 32 or more file descriptors that the network leaves to the rest of the process. Each
 # request has 5 seconds to arrive.
@@ -67,19 +70,15 @@ class Pages:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
         elif scope["type"] == "http":
-            status, kind, body = self._page(scope["path"], scope["method"])
-            headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+            await send_page(scope, send, self.page(scope["path"]))
 
-    def _page(self, path: str, method: str) -> Page:
-        if method not in ("GET", "HEAD"):
-            return 405, _PLAIN, b"only GET and HEAD\n"
+    def page(self, path: str) -> Page:
+        """Return the status code, the content type and the body of a page."""
         if path == "/healthz":
             problem = None if self._store is None else self._store()
             if problem is not None and problem.mended_by_reopening:
-                return 503, _PLAIN, f"{problem.value}\n".encode()
-            return 200, _PLAIN, b"ok\n"
+                return 503, PLAIN, f"{problem.value}\n".encode()
+            return 200, PLAIN, b"ok\n"
         if path == "/readyz":
             problem = None if self._store is None else self._store()
             problems = [] if problem is None else [problem.value]
@@ -88,10 +87,18 @@ class Pages:
             lines = problems + [f"{each.name}: {each.brief_notice}" for each in self._status() if each.brief_notice]
             if not problems:
                 lines.insert(0, "ok")
-            return 503 if problems else 200, _PLAIN, "".join(f"{each}\n" for each in lines).encode()
+            return 503 if problems else 200, PLAIN, "".join(f"{each}\n" for each in lines).encode()
         if path == "/metrics" and self._metrics is not None:
-            return 200, b"text/plain; version=0.0.4; charset=utf-8", self._metrics.text()
-        return 404, _PLAIN, b"not found: the pages are /metrics, /healthz and /readyz\n"
+            return 200, METRICS, self._metrics.text()
+        return NOT_FOUND
+
+
+async def send_page(scope: Scope, send: Send, page: Page) -> None:
+    """Answer a request for a page."""
+    status, kind, body = page if scope["method"] in ("GET", "HEAD") else (405, PLAIN, b"only GET and HEAD\n")
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
@@ -122,6 +129,13 @@ async def open_pages(
         ImportError: if the installed version of Hypercorn does not work.
     """
     check_trio("headway.observe.open_pages")
+    async with serving_pages(address, Pages(status, metrics, store), public=public) as served:
+        yield served
+
+
+@asynccontextmanager
+async def serving_pages(address: str, pages: App, *, public: bool) -> AsyncIterator[str]:
+    """Serve an application as `open_pages` serves its pages, and yield the address with the actual port."""
     if not public and not is_loopback(host_and_port(address)[0]):
         raise InvalidArgument(
             f"{address}: others can reach this address and read the state of the controllers: "
@@ -132,7 +146,6 @@ async def open_pages(
         from headway.http import HttpServer, listener, listening_at
     except ModuleNotFoundError as error:
         raise DeclarationError("pages over HTTP need Hypercorn: pip install 'headway[metrics]'") from error
-    pages = Pages(status, metrics, store)
     listening = listener(address)
     server = HttpServer(pages, _BOUNDS)
     ending = trio.Event()

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from headway.rpc._server import Server as Server
     from headway.rpc._server import open_server as open_server
     from headway.rpc._system import free_descriptors as free_descriptors
+    from headway.rpc._system import reserve as reserve
     from headway.rpc._tls import ServerTls as ServerTls
     from headway.rpc._tls import client_tls as client_tls
     from headway.rpc._tls import client_tls_of_text as client_tls_of_text
@@ -96,6 +97,7 @@ _LATER = {
     "open_channel": "_remote",
     "open_forwarder": "_forward",
     "open_server": "_server",
+    "reserve": "_system",
     "server_tls": "_tls",
 }
 

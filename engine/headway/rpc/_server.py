@@ -91,13 +91,13 @@ class Server:
         # Bounded, because a client could otherwise fill the log by calling a failing method.
         self._notify(HandlerFailed, path=path, error=error)
 
-    async def listen(self, carrier: Carrier, where: Address, tls: ssl.SSLContext | None) -> None:
+    async def listen(self, carrier: Carrier, where: Address, tls: ssl.SSLContext | None, *, share: bool) -> None:
         """Start to listen.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        listeners = await bind(where, _BACKLOG)
+        listeners = await bind(where, _BACKLOG, share=share)
         if where.path:
             self._paths.append(where.path)
             self.addresses.append(str(where))
@@ -286,6 +286,7 @@ async def open_server(
     grace: float = 5.0,
     report: Report | None = None,
     notify: events.Report = events.ignore,
+    share_ports: bool = False,
 ) -> AsyncIterator[Server]:
     """Open a server that listens on the given addresses::
 
@@ -305,6 +306,8 @@ async def open_server(
         report: called with the method's path and the error when a handler raises an unexpected exception. By default
             it becomes a `HandlerFailed` event.
         notify: called with the events of `headway.events` that peers cause, at most once a second for each kind.
+        share_ports: let other processes of the user listen on the same TCP ports (SO_REUSEPORT). Linux then spreads new
+            connections over them.
 
     Raises:
         InvalidArgument: an address is invalid.
@@ -318,6 +321,6 @@ async def open_server(
     async with open_carrier(server.report, server.stop) as carrier:
         with trio.fail_after(_LISTEN_TIMEOUT):
             for each in wanted:
-                await server.listen(carrier, each, None if each.path else tls)
+                await server.listen(carrier, each, None if each.path else tls, share=share_ports)
         server.start(carrier.nursery)
         yield server

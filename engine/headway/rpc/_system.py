@@ -25,8 +25,11 @@ _PAUSE = 0.1
 _REST, _INTERVAL = 1.0, 10.0
 
 
-async def bind(where: Address, backlog: int) -> list[socket.socket]:
+async def bind(where: Address, backlog: int, *, share: bool = False) -> list[socket.socket]:
     """Listen on an address, and return the sockets. A host name may resolve to several addresses.
+
+    With ``share``, other processes of the user may listen on the port too, if they also share it. A Unix socket cannot
+    be shared.
 
     Raises:
         OSError: an address cannot be bound.
@@ -37,7 +40,7 @@ async def bind(where: Address, backlog: int) -> list[socket.socket]:
     listeners: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
-            listeners.append(_bind_tcp(family, kind, protocol, address, backlog))
+            listeners.append(_bind_tcp(family, kind, protocol, address, backlog, share=share))
     except OSError:
         for each in listeners:
             each.close()
@@ -45,22 +48,44 @@ async def bind(where: Address, backlog: int) -> list[socket.socket]:
     return listeners
 
 
-def _bind_tcp(family: int, kind: int, protocol: int, address: tuple[object, ...], backlog: int) -> socket.socket:
+def _bind_tcp(
+    family: int, kind: int, protocol: int, address: tuple[object, ...], backlog: int | None, *, share: bool
+) -> socket.socket:
     # With a protocol, as `socket.create_server` has none. asyncio turns off Nagle's algorithm only if it is TCP's.
     listener = socket.socket(family, kind, protocol)
     try:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if share:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             # Treat 0.0.0.0 and [::] as two separate addresses.
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind(address)
-        listener.listen(backlog)
+        if backlog is not None:
+            listener.listen(backlog)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
         raise OSError(error.errno, f"cannot listen on {address[0]}:{address[1]}: {error.strerror}") from error
     return listener
+
+
+async def reserve(where: Address) -> list[socket.socket]:
+    """Keep a TCP address for processes that share its port (`bind`), and return the sockets, which do not listen.
+
+    Raises:
+        OSError: the address cannot be bound, or a server that is not one of these processes listens there.
+    """
+    # Another group of processes could share the port as well, and get half of the connections. A socket that does not
+    # share shows that somebody listens.
+    for probe in await bind(where, 1) if where.port else ():
+        probe.close()
+    found = await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [
+        _bind_tcp(family, kind, protocol, address, None, share=True)
+        for family, kind, protocol, _, address in dict.fromkeys(found)
+    ]
 
 
 def _bind_unix(path: str, backlog: int) -> socket.socket:

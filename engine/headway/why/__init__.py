@@ -23,6 +23,10 @@ from headway.why._answer import TurnedAwayChange as TurnedAwayChange
 from headway.why._answer import UnmappedChange as UnmappedChange
 from headway.why._answer import Why as Why
 from headway.why._attend import attend as attend
+from headway.why._attend import pass_answer as pass_answer
+from headway.why._attend import relay as relay
+from headway.why._attending import Attending as Attending
+from headway.why._attending import asker_of as asker_of
 from headway.why._host import Elsewhere as Elsewhere
 from headway.why._host import ObserveHost as ObserveHost
 from headway.why._lists import ControllerNow as ControllerNow

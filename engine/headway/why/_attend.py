@@ -1,8 +1,8 @@
-"""A worker's side: one stream to its server, which sends questions, and a call for each answer."""
+"""The side of a process that attends: one stream to its server, which sends questions, and a call for each answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
 import trio
@@ -13,10 +13,13 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import retry_delay
 from headway.client import client_error
 from headway.errors import PayloadError
-from headway.events import CallDelayed, Report
-from headway.resource import resource_id
+from headway.events import CallDelayed, Report, ignore
+from headway.resource import TypeName, resource_id
 from headway.rpc import Channel
 from headway.run import Supervisor
+from headway.why._answer import PastWrite
+from headway.why._attending import Attending
+from headway.why._host import ObserveHost
 from headway.why._local import controllers_why, stuck_here
 from headway.why._now import controllers_now
 from headway.why._service import ATTEND, OBSERVE_SERVICE
@@ -25,31 +28,89 @@ from headway.why._wire import to_message
 _ANSWER = f"/{OBSERVE_SERVICE}/Answer"
 _OLD_SERVER = 300.0
 """The seconds until a server without this service, or that denies it, is asked again."""
+_SIBLING_DELAY = 0.5
+"""The longest delay in seconds until another process of the same server is tried again. It is on this machine."""
 _LATE = 5.0
 """The seconds that sending an answer may take. The server no longer waits for it then."""
 
 
-async def attend(channel: Channel, process: str, supervisors: Sequence[Supervisor], report: Report) -> NoReturn:
+async def attend(
+    channel: Channel, process: str, supervisors: Sequence[Supervisor], report: Report, host: ObserveHost | None = None
+) -> NoReturn:
     """Answer the questions of a server about the controllers of this process, until canceled.
 
     A stream that ends is opened again. A failure is reported, except that a server knows no such service.
+
+    Args:
+        host: if the server is another process of the same server, what this process has committed.
+    """
+    request = _request(process, supervisors)
+
+    async def answer(question: observe_pb.Question) -> bool:
+        await pass_answer(channel, _answer(question, supervisors, host))
+        # The controllers of peerings begin later. The other processes must learn of them.
+        return host is None or len(supervisors) == len(request.controllers)
+
+    def asked() -> observe_pb.AttendRequest:
+        nonlocal request
+        request = _request(process, supervisors)
+        return request
+
+    await _stay(channel, asked, answer, report, 5.0 if host is None else _SIBLING_DELAY)
+
+
+async def relay(channel: Channel, attending: Attending) -> None:
+    """Let a worker of this process attend at another process of the same server too, until its stream here ends."""
+    controllers = [
+        observe_pb.Attended(name=name, manages=TypeName(group, "v1", kind).message())
+        for name, (group, kind) in attending.controllers.items()
+    ]
+    request = observe_pb.AttendRequest(process=attending.process, controllers=controllers, caller=attending.caller)
+
+    async def ask(question: observe_pb.Question) -> None:
+        number = question.number
+        answer = await attending.ask(question)
+        if answer is not None:
+            answer.number = number
+            await pass_answer(channel, answer)
+
+    async def ask_soon(question: observe_pb.Question) -> bool:
+        nursery.start_soon(ask, question)
+        return True
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stay, channel, lambda: request, ask_soon, ignore, _SIBLING_DELAY)
+        await attending.ended.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _stay(
+    channel: Channel,
+    request: Callable[[], observe_pb.AttendRequest],
+    answer: Callable[[observe_pb.Question], Awaitable[bool]],
+    report: Report,
+    longest: float,
+) -> NoReturn:
+    """Answer each question. If ``answer`` returns False, open a new stream, with a new request.
+
+    The delays until a stream is opened again grow to ``longest`` seconds.
     """
     failures = 0
     while True:
         try:
-            async with channel.stream(ATTEND, _request(process, supervisors)) as questions:
+            async with channel.stream(ATTEND, request()) as questions:
                 async for question in questions:
                     failures = 0
-                    if question.number:
-                        await _answer(channel, question, supervisors)
-            delay = retry_delay(failures)
+                    if question.number and not await answer(question):
+                        break
+            delay = retry_delay(failures, longest)
         except GRPCError as error:
             rejected = error.status in (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
-            delay = _OLD_SERVER if rejected else retry_delay(failures)
+            delay = _OLD_SERVER if rejected else retry_delay(failures, longest)
             if error.status is not Status.UNIMPLEMENTED:
                 report(CallDelayed("", "Attend", client_error(error), delay))
         except PayloadError as error:
-            delay = retry_delay(failures)
+            delay = retry_delay(failures, longest)
             report(CallDelayed("", "Attend", error, delay))
         failures += 1
         await trio.sleep(delay)
@@ -64,17 +125,31 @@ def _request(process: str, supervisors: Sequence[Supervisor]) -> observe_pb.Atte
     return observe_pb.AttendRequest(process=process, controllers=controllers)
 
 
-async def _answer(channel: Channel, question: observe_pb.Question, supervisors: Sequence[Supervisor]) -> None:
+def _answer(
+    question: observe_pb.Question, supervisors: Sequence[Supervisor], host: ObserveHost | None
+) -> observe_pb.AnswerRequest:
     answer = observe_pb.AnswerRequest(number=question.number)
     if question.why is not None:
-        answer.controllers = [to_message(each) for each in controllers_why(supervisors, resource_id(question.why))]
+        id = resource_id(question.why)
+        answer.controllers = [to_message(each) for each in controllers_why(supervisors, id)]
+        if host is not None:
+            answer.writes = [to_message(each) for each in host.writes_of(id)]
+    elif question.revisions:
+        written = {} if host is None else host.writers_of(set(question.revisions))
+        answer.writes = [to_message(PastWrite(revision=at, writer=writer)) for at, writer in written.items()]
     elif question.now:
         answer.now = [to_message(each) for each in controllers_now(supervisors)]
     else:
         answer.stuck = to_message(stuck_here(supervisors, question.longer_than, set(question.types) or None))
-    # If the answer is late or lost, the server says that this process did not answer.
+    return answer
+
+
+async def pass_answer(channel: Channel, answer: observe_pb.AnswerRequest) -> bool:
+    """Send an answer. Return False if it is late or lost: the server says then that this process did not answer."""
     with trio.move_on_after(_LATE):
         try:
             await channel.unary(_ANSWER, answer, observe_pb.AnswerResponse)
         except GRPCError:
-            return
+            return False
+        return True
+    return False

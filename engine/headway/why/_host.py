@@ -6,10 +6,9 @@ a process that hangs delays an answer, but never prevents it.
 
 from __future__ import annotations
 
-import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -22,19 +21,19 @@ from headway.journal import Journal, Written
 from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
 from headway.why._answer import Cause, Condition, ControllerWhy, Finalizer, Gone, PastEvent, PastWrite, Ref, Stored, Why
+from headway.why._attending import Attending, Busy, Sort
 from headway.why._leases import Leases, ReadLeases
 from headway.why._lists import ControllerNow, StuckList
 from headway.why._local import controllers_why, stuck_here, to_wall
 from headway.why._stuck import joined, said_by
 from headway.why._wire import from_message
 
-PATIENCE = 2.0
 MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
-_QUESTIONS = 16
-"""The number of questions that may wait for one process."""
 _GONE_SECONDS = 3600.0
 _MOST_GONE = 200
+_SIBLINGS = "the server itself"
+"""The caller of the other processes of this server. It is no name that a caller can have."""
 WRITES = 10
 STANDBYS = 100
 """The number of controllers on standby in an answer about what is stuck."""
@@ -43,60 +42,6 @@ _PROGRAM = "a program in the server's process"
 
 ReadStored = Callable[[ResourceId], Awaitable[pb.Resource | None]]
 """A function that returns a stored resource, or None."""
-
-
-class Busy(Exception):
-    """The maximum number of processes attend already."""
-
-
-class Attending:
-    """A process that attends.
-
-    Attributes:
-        controllers: the kinds that its controllers manage, by the names of the controllers.
-        questions: the questions to send to it.
-    """
-
-    def __init__(self, process: str, controllers: dict[str, Kind]) -> None:
-        self.process = process
-        self.controllers = controllers
-        self._send, self.questions = trio.open_memory_channel[observe_pb.Question](_QUESTIONS)
-        self._waiting: dict[int, _Waiting] = {}
-
-    async def ask(self, question: observe_pb.Question) -> observe_pb.AnswerRequest | None:
-        """Return the answer of the process, or None if it does not answer in time."""
-        number = question.number = secrets.randbits(63) | 1
-        waiting = self._waiting[number] = _Waiting()
-        try:
-            with trio.move_on_after(PATIENCE):
-                self._send.send_nowait(question)
-                await waiting.answered.wait()
-        except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
-            return None
-        finally:
-            del self._waiting[number]
-        return waiting.answer
-
-    def answered(self, answer: observe_pb.AnswerRequest) -> bool:
-        """Hand an answer to the question that it belongs to. Return False if the question no longer waits."""
-        waiting = self._waiting.get(answer.number)
-        if waiting is None:
-            return False
-        waiting.answer = answer
-        waiting.answered.set()
-        return True
-
-    def end(self) -> None:
-        """End the stream of the process."""
-        self._send.close()
-
-
-class _Waiting:
-    """A question that waits for its answer."""
-
-    def __init__(self) -> None:
-        self.answered = trio.Event()
-        self.answer: observe_pb.AnswerRequest | None = None
 
 
 class Elsewhere(NamedTuple):
@@ -127,6 +72,10 @@ class ObserveHost:
     Attributes:
         supervisors: the controllers of the server's own process.
         names_callers: True if every caller from elsewhere has a name, so that one without is a program in this process.
+        siblings: the names of the other processes of this server. One that does not attend is away.
+        number: the number of this process among the processes of its server, from 1 on; 0 if it is alone.
+        pass_on: hands an answer to the process of this server that has asked, and returns False if it does not wait. A
+            worker has several connections, which may reach different processes.
     """
 
     def __init__(self, read: ReadStored, journal: Journal | None = None, leases: ReadLeases | None = None) -> None:
@@ -135,9 +84,13 @@ class ObserveHost:
         self._journal = journal
         self.supervisors: Sequence[Supervisor] = ()
         self.names_callers = False
+        self.siblings: Collection[str] = ()
+        self.number = 0
+        self.pass_on: Callable[[observe_pb.AnswerRequest], Awaitable[bool]] | None = None
         # By the caller and the process, so that no caller can end the stream of another one's process.
         self._attending: dict[tuple[str, str], Attending] = {}
         self._gone: OrderedDict[tuple[str, str], tuple[float, dict[str, Kind]]] = OrderedDict()
+        self._followers: list[Callable[[Attending], None]] = []
         self._ended = False
 
     async def why(self, id: ResourceId) -> Why:
@@ -153,21 +106,26 @@ class ObserveHost:
                 )
             )
         )
-        unreachable = []
+        unreachable, writes = self._away(), self.writes_of(id)
         for attending, answer in answers:
             if answer is None:
                 unreachable.append(attending.process)
                 continue
+            if attending.sort is Sort.SIBLING:
+                writes += [from_message(PastWrite, each) for each in answer.writes]
             # A process speaks for its own controllers only, and once for each.
             parts = {each.name: each for each in answer.controllers}
             own = [parts[name] for name in parts if name in attending.controllers]
             controllers += [replace(from_message(ControllerWhy, each), process=attending.process) for each in own]
+        if self.siblings:
+            # The answer is the same, whichever process gives it.
+            controllers.sort(key=lambda each: each.process)
         return Why(
             at=wall_time(),
             resource=Ref.of(id.type, id.key),
             stored=None if stored is None else self._stored(stored),
-            controllers=tuple(self._with_writers(await self._leases().of_parts(controllers))),
-            writes=self._writes(id),
+            controllers=tuple(await self._with_writers(await self._leases().of_parts(controllers))),
+            writes=tuple(sorted(writes, key=lambda each: -each.revision)[:WRITES]),
             unreachable=tuple(sorted(unreachable)),
             gone=self._gone_of(id.type.unversioned),
             events=() if stored is None else await self._events(resource_id(stored.id)),
@@ -176,7 +134,7 @@ class ObserveHost:
     async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
         """Return the work of these types, or of all, that has been pending for longer than this, the oldest first."""
         lists = [stuck_here(self.supervisors, longer_than, types)]
-        unreachable = []
+        unreachable = self._away()
         asked = [] if types is None else sorted(types)
         for attending, answer in await self._ask_all(lambda: observe_pb.Question(longer_than=longer_than, types=asked)):
             if answer is None or answer.stuck is None:
@@ -229,21 +187,30 @@ class ObserveHost:
     # --- processes that attend ---
 
     @asynccontextmanager
-    async def attended(self, process: str, controllers: dict[str, Kind], caller: str = "") -> AsyncIterator[Attending]:
+    async def attended(
+        self, process: str, controllers: dict[str, Kind], caller: str = "", sort: Sort = Sort.WORKER
+    ) -> AsyncIterator[Attending]:
         """Let a process of a caller attend during the block. An earlier one of the caller with that name is ended.
 
-        Raises Busy if too many attend, in all or of the caller.
+        Raises Busy if too many attend, in all or of the caller, or if a relayed worker attends here itself.
         """
+        if sort is Sort.SIBLING:
+            caller = _SIBLINGS
         name = (caller, process)
         earlier = self._attending.get(name)
+        if earlier is not None and sort is Sort.RELAYED and earlier.sort is Sort.WORKER:
+            raise Busy
         if earlier is not None:
             earlier.end()
         elif self._are_too_many(caller):
             raise Busy
-        attending = self._attending[name] = Attending(process, controllers)
+        attending = self._attending[name] = Attending(process, controllers, caller, sort, self.number)
         self._gone.pop(name, None)
         if self._ended:
             attending.end()
+        elif sort is Sort.WORKER:
+            for begin in self._followers:
+                begin(attending)
         try:
             yield attending
         finally:
@@ -254,9 +221,27 @@ class ObserveHost:
                 if len(self._gone) > _MOST_GONE:
                     self._gone.popitem(last=False)
 
+    def _siblings(self) -> list[Attending]:
+        return [each for each in self._attending.values() if each.sort is Sort.SIBLING]
+
+    def _away(self) -> list[str]:
+        return sorted({*self.siblings} - {each.process for each in self._siblings()})
+
     def _are_too_many(self, caller: str) -> bool:
         most = max(1, MOST_ATTENDING * 3 // 4) if caller else MOST_ATTENDING
         return len(self._attending) >= MOST_ATTENDING or sum(owner == caller for owner, _ in self._attending) >= most
+
+    @contextmanager
+    def following(self, begin: Callable[[Attending], None]) -> Iterator[None]:
+        """Call ``begin`` for each worker that attends here itself, now or later, while the block runs."""
+        for each in self._attending.values():
+            if each.sort is Sort.WORKER:
+                begin(each)
+        self._followers.append(begin)
+        try:
+            yield
+        finally:
+            self._followers.remove(begin)
 
     def answered(self, answer: observe_pb.AnswerRequest) -> bool:
         """Hand an answer to its question. Return False if no question waits for it."""
@@ -326,24 +311,30 @@ class ObserveHost:
             for each in reversed(entries)
         )
 
-    def _writes(self, id: ResourceId) -> tuple[PastWrite, ...]:
+    def writes_of(self, id: ResourceId) -> list[PastWrite]:
+        """Return the last writes of a resource that this process has committed, the newest first."""
         if self._journal is None:
-            return ()
+            return []
         wall = to_wall()
         found = islice(self._journal.writes.of(id.type.unversioned, id.key), WRITES)
-        return tuple(PastWrite(wall(each.at), each.revision, each.verb, self._writer(each)) for each in found)
+        return [PastWrite(wall(each.at), each.revision, each.verb, self._writer(each)) for each in found]
+
+    def writers_of(self, revisions: set[int]) -> dict[int, str]:
+        """Return the writers of these revisions that this process has committed."""
+        if self._journal is None:
+            return {}
+        return {at: self._writer(each) for at, each in self._journal.writes.at(revisions).items()}
 
     def _writer(self, written: Written) -> str:
         return written.writer or (_PROGRAM if self.names_callers else "")
 
-    def _with_writers(self, controllers: Sequence[ControllerWhy]) -> Iterable[ControllerWhy]:
-        """Return the parts with the writer of each cause. Only the server that committed a write knows its writer."""
-        if self._journal is None:
-            return controllers
-        every = [each for part in controllers for each in (*part.causes, *_past_causes(part))]
-        writers = {
-            at: self._writer(each) for at, each in self._journal.writes.at({each.revision for each in every}).items()
-        }
+    async def _with_writers(self, controllers: Sequence[ControllerWhy]) -> Iterable[ControllerWhy]:
+        """Return the parts with the writer of each cause. Only the process that committed a write knows its writer."""
+        wanted = {each.revision for part in controllers for each in (*part.causes, *_past_causes(part))} - {0}
+        writers = self.writers_of(wanted)
+        if self.siblings and (unknown := sorted(wanted - writers.keys())):
+            for _, answer in await self._ask(self._siblings(), lambda: observe_pb.Question(revisions=unknown)):
+                writers |= {} if answer is None else {each.revision: each.writer for each in answer.writes}
 
         def known(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
             return tuple(replace(each, writer=writers.get(each.revision, "")) for each in causes)

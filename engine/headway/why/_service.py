@@ -16,7 +16,8 @@ from headway.reconcile import STRONG_READ
 from headway.resource import Registry, ResourceId, TypeName, quoted, type_name
 from headway.service import AccessChecks, Permissions, admit_id, check_text, denied, invalid, unary_handlers
 from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why
-from headway.why._host import Busy, ObserveHost
+from headway.why._attending import Busy, Sort
+from headway.why._host import ObserveHost
 from headway.why._wire import to_message
 
 OBSERVE_SERVICE = "headway.observe.v1.ObserveService"
@@ -52,6 +53,7 @@ class ObserveService:
     Args:
         permissions: what the caller may observe; without them, everything.
         ask: returns why a resource is not done, for a caller who may observe everything; by default `ObserveHost.why`.
+        between: True if all callers are the other processes of this server.
     """
 
     def __init__(
@@ -60,8 +62,11 @@ class ObserveService:
         registry: Registry,
         permissions: ObservePermissions | None = None,
         ask: Callable[[ResourceId], Awaitable[Why]] | None = None,
+        *,
+        between: bool = False,
     ) -> None:
         self._host = host
+        self._between = between
         self._ask = ask or host.why
         self._permissions = permissions
         self._access = AccessChecks(permissions, registry)
@@ -114,8 +119,10 @@ class ObserveService:
                 raise denied(f"permission denied: you may not acquire lease {each.name}")
             controllers[each.name] = type_name(each.manages).unversioned
         try:
-            caller = "" if self._permissions is None else self._permissions.caller
-            async with self._host.attended(message.process, controllers, caller) as attending:
+            caller, sort = "" if self._permissions is None else self._permissions.caller, Sort.WORKER
+            if self._between:
+                caller, sort = message.caller or "", Sort.SIBLING if message.caller is None else Sort.RELAYED
+            async with self._host.attended(message.process, controllers, caller, sort) as attending:
                 await stream.send_message(observe_pb.Question())
                 async for question in attending.questions:
                     await stream.send_message(question)
@@ -124,7 +131,8 @@ class ObserveService:
 
     async def answer(self, message: observe_pb.AnswerRequest) -> observe_pb.AnswerResponse:
         """Take the answer to a question. Only its addressee knows its number."""
-        if not self._host.answered(message):
+        pass_on = None if self._between else self._host.pass_on
+        if not self._host.answered(message) and (pass_on is None or not await pass_on(message)):
             raise GRPCError(Status.NOT_FOUND, f"number {quoted(message.number)}: no question waits for this answer")
         return observe_pb.AnswerResponse()
 

@@ -57,6 +57,12 @@ class AnswerRequest(betterproto2.Message):
 
     now: "list[ControllerNow]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
 
+    writes: "list[PastWrite]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The writes of the resource, or of the revisions, that the process has
+    committed. Used between the processes of one server only.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "AnswerRequest", AnswerRequest)
 
@@ -91,6 +97,12 @@ class AttendRequest(betterproto2.Message):
     process: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     controllers: "list[Attended]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
+
+    caller: "str | None" = betterproto2.field(3, betterproto2.TYPE_STRING, optional=True)
+    """
+    Between the processes of one server only, and ignored elsewhere. Present when
+    the process is a worker of another one: the caller whose worker it is.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "AttendRequest", AttendRequest)
@@ -569,6 +581,11 @@ class Question(betterproto2.Message):
     types: "list[str]" = betterproto2.field(5, betterproto2.TYPE_STRING, repeated=True)
     """
     What is stuck of these types only; none: of all.
+    """
+
+    revisions: "list[int]" = betterproto2.field(6, betterproto2.TYPE_UINT64, repeated=True)
+    """
+    Who wrote these revisions. Asked between the processes of one server only.
     """
 
 

@@ -1,0 +1,98 @@
+"""A process that attends: the questions to it, and its answers."""
+
+from __future__ import annotations
+
+import secrets
+from enum import Enum
+
+import trio
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.resource import Kind
+
+PATIENCE = 2.0
+"""The seconds that a question waits for its answer."""
+_RANDOM = 56
+"""The random bits of the number of a question. Those above are the number of the process that asks."""
+_QUESTIONS = 16
+"""The number of questions that may wait for one process."""
+
+
+class Sort(Enum):
+    """The sort of a process that attends: a worker, a worker of another process of this server, or such a process."""
+
+    WORKER = "worker"
+    RELAYED = "relayed"
+    SIBLING = "sibling"
+
+
+def asker_of(number: int) -> int:
+    """Return the number of the process that has asked a question."""
+    return number >> _RANDOM
+
+
+class Busy(Exception):
+    """The maximum number of processes attend already."""
+
+
+class Attending:
+    """A process that attends.
+
+    Args:
+        asker: the number of the process that asks, among the processes of its server.
+
+    Attributes:
+        controllers: the kinds that its controllers manage, by the names of the controllers.
+        caller: the caller whose process it is.
+        sort: what kind of process it is.
+        questions: the questions to send to it.
+        ended: set at the end of its stream.
+    """
+
+    def __init__(
+        self, process: str, controllers: dict[str, Kind], caller: str = "", sort: Sort = Sort.WORKER, asker: int = 0
+    ) -> None:
+        self.process = process
+        self.controllers = controllers
+        self.caller = caller
+        self.sort = sort
+        self.ended = trio.Event()
+        self._asker = asker
+        self._send, self.questions = trio.open_memory_channel[observe_pb.Question](_QUESTIONS)
+        self._waiting: dict[int, _Waiting] = {}
+
+    async def ask(self, question: observe_pb.Question) -> observe_pb.AnswerRequest | None:
+        """Return the answer of the process, or None if it does not answer in time."""
+        number = question.number = self._asker << _RANDOM | secrets.randbits(_RANDOM) | 1
+        waiting = self._waiting[number] = _Waiting()
+        try:
+            with trio.move_on_after(PATIENCE):
+                self._send.send_nowait(question)
+                await waiting.answered.wait()
+        except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            return None
+        finally:
+            del self._waiting[number]
+        return waiting.answer
+
+    def answered(self, answer: observe_pb.AnswerRequest) -> bool:
+        """Hand an answer to the question that it belongs to. Return False if the question no longer waits."""
+        waiting = self._waiting.get(answer.number)
+        if waiting is None:
+            return False
+        waiting.answer = answer
+        waiting.answered.set()
+        return True
+
+    def end(self) -> None:
+        """End the stream of the process."""
+        self._send.close()
+        self.ended.set()
+
+
+class _Waiting:
+    """A question that waits for its answer."""
+
+    def __init__(self) -> None:
+        self.answered = trio.Event()
+        self.answer: observe_pb.AnswerRequest | None = None
