@@ -58,6 +58,7 @@ def test_ids_of_a_scope_have_its_tenancy() -> None:
 
 
 @example([("a", "a", "a"), ("a", "b", "a"), ("b", "a", "a")], Within("*", "a"))
+@example([("a", "a", "a"), ("a", "a", "b")], Within("a", "a", "a"))
 @example([("a", "a", "ab"), ("a", "b", "a"), ("a", "b", "ab")], Within("a", "*", "ab"))
 @given(
     st.lists(st.tuples(*[st.sampled_from("ab")] * 2, st.sampled_from(["a", "ab", "b"])), unique=True, max_size=6),
