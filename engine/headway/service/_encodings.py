@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
 
+from headway.base import joined
 from headway.protobuf import encode
 from headway.resource import pb
 from headway.rpc import PIECE
@@ -96,6 +97,19 @@ class ResourceEncodings:
             return None
         self._found += len(found)
         return found
+
+    def pieces(self, resources: Sequence[pb.Resource], head: Callable[[int], bytes]) -> Iterator[bytes]:
+        """Return resources of a snapshot, each after the head for its length, in pieces of about PIECE bytes.
+
+        Those that are not kept are encoded while the pieces are read.
+        """
+        bodies = self.kept(resources)
+        return joined(self._encoded(resources, head), PIECE) if bodies is None else in_pieces(bodies, head)
+
+    def _encoded(self, resources: Sequence[pb.Resource], head: Callable[[int], bytes]) -> Iterator[bytes]:
+        for resource in resources:
+            body = self.of_scanned(resource)
+            yield head(len(body)) + body
 
     def _drop_unused(self) -> None:
         """Drop the snapshot entries if they are no longer requested: they were deleted, or another type is read."""

@@ -13,7 +13,7 @@ from typing import Any
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.base import give_way, joined
+from headway.base import give_way
 from headway.protobuf import encode, varint
 from headway.resource import (
     Key,
@@ -23,9 +23,9 @@ from headway.resource import (
     quoted,
     resource_key,
 )
-from headway.rpc import PIECE, Encoded
+from headway.rpc import Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
-from headway.service._encodings import in_pieces
+from headway.service._encodings import ResourceEncodings
 from headway.service._handlers import Context
 from headway.service._refusals import invalid
 from headway.service._versions import View
@@ -65,7 +65,7 @@ class ListReply:
         self._most = MAX_REPLY if self._encodes or getattr(stream, "bounds_lists", False) else None
         self._instead = instead
         self._as_listed = context.as_listed
-        self._encodings = context.encodings
+        self._encodings = context.encodings or ResourceEncodings(0)
         self._size = 0
 
     def add(self, resource: pb.Resource) -> None:
@@ -79,7 +79,7 @@ class ListReply:
         listed = resources if self._as_listed is None else [*map(self._as_listed, resources)]
         self.resources += listed
         if self._most is not None:
-            bodies = self._kept(listed)
+            bodies = self._encodings.kept(listed)
             self._count(sum(map(_least_size, listed)) if bodies is None else sum(map(len, bodies)))
 
     def is_full(self) -> bool:
@@ -97,11 +97,7 @@ class ListReply:
         pieces: list[bytes] = []
         total = 0
         for begin in range(0, len(self.resources), TURN):
-            some = self.resources[begin : begin + TURN]
-            bodies = self._kept(some)
-            # What is kept takes no more memory until it is joined. The others are encoded one piece at a time.
-            made = joined(map(self._field, some), PIECE) if bodies is None else in_pieces(bodies, _field_head)
-            for piece in made:
+            for piece in self._encodings.pieces(self.resources[begin : begin + TURN], _head):
                 pieces.append(piece)
                 total += len(piece)
                 if self._most is not None and total > self._most:
@@ -112,13 +108,6 @@ class ListReply:
         reply.resources = []
         pieces.append(encode(reply))
         return Encoded(pieces)
-
-    def _field(self, resource: pb.Resource) -> bytes:
-        body = encode(resource) if self._encodings is None else self._encodings.of_scanned(resource)
-        return _field_head(len(body)) + body
-
-    def _kept(self, resources: Sequence[pb.Resource]) -> list[bytes] | None:
-        return None if self._encodings is None else self._encodings.kept(resources)
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -133,7 +122,7 @@ class ListReply:
 
 
 @lru_cache(4096)
-def _field_head(size: int) -> bytes:
+def _head(size: int) -> bytes:
     return _RESOURCES + varint(size)
 
 

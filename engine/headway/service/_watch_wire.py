@@ -26,7 +26,7 @@ from headway.resource import (
     position,
 )
 from headway.rpc import PIECE, framed
-from headway.service._encodings import ResourceEncodings, in_pieces
+from headway.service._encodings import ResourceEncodings
 from headway.subscription import Commits, NewSnapshot, Reached, SnapshotComplete, SnapshotPart, SubscriptionEvent
 
 _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"
@@ -40,22 +40,15 @@ class WatchEncoder:
 
     def __init__(self, encodings: ResourceEncodings | None = None) -> None:
         encodings = encodings or ResourceEncodings()
-        self._of, self._of_scanned, self._kept = encodings.of, encodings.of_scanned, encodings.kept
+        self._of, self._pieces = encodings.of, encodings.pieces
 
     def __call__(self, item: StreamItem | ScopeConfirmed) -> Iterable[bytes]:
         """Return the item's events, each as a framed message, in pieces of about PIECE bytes."""
         if isinstance(item, Changes):
             return joined(map(self._change, item.changes), PIECE)
         if isinstance(item, SnapshotChunk):
-            bodies = self._kept(item.resources)
-            return (
-                joined(map(self._upsert, item.resources), PIECE) if bodies is None else in_pieces(bodies, _upsert_head)
-            )
+            return self._pieces(item.resources, _upsert_head)
         return (framed(encode(_mark(item))),)
-
-    def _upsert(self, resource: pb.Resource) -> bytes:
-        body = self._of_scanned(resource)
-        return _upsert_head(len(body)) + body
 
     def _change(self, change: Change) -> bytes:
         body = self._of(change.resource)
