@@ -71,7 +71,10 @@ def network(program: Path, size: int, rounds: int) -> None:
     """Print the table of servers, with ``size`` resources where there are many."""
     _header("grpc-go")
     for row in rows(program, max(size // 10, 1), size, rounds):
-        _line(row.text, row.headway, row.grpc_go, "µs")
+        if row.grpc_go < 1000:
+            _line(row.text, row.headway, row.grpc_go, "µs")
+        else:
+            _line(row.text, row.headway / 1000, row.grpc_go / 1000, "ms")
 
 
 def _header(peer: str) -> None:
