@@ -43,6 +43,7 @@ def test_scan_larger_than_the_cache_evicts_nothing() -> None:
     kept = pb.Resource(version="kept")
     first = encodings.of(kept)
     stored = [pb.Resource(version=f"{number:0100}") for number in range(40)]
+    before = 0
     for _ in range(3):
         before = encodings.encoded
         assert [decode(pb.Resource, encodings.of_scanned(each)) for each in stored] == stored
