@@ -8,6 +8,7 @@ SEED ?=
 QUICK ?=
 PICTURES ?=
 SAMPLE ?=
+ONLY ?=
 
 ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
@@ -15,6 +16,7 @@ GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
 GO_CATALOG := .venv/go/catalog-client
 GO_PEER := .venv/go/controller-runtime-peer
+GO_SERVER := .venv/go/grpc-go-peer
 
 # The tests start many processes. Without bytecode each of them compiles all of Headway, and each of pytest's workers
 # rewrites every test again: half of the time of a run.
@@ -114,8 +116,8 @@ crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times
 bench: .venv/ready ## the numbers and their bounds, as a table and in benchmarks/results.json (QUICK=1: most of them, in three minutes)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
-bench-peers: .venv/ready $(GO_PEER) ## the same work by Headway and by controller-runtime, in turn, as a table; needs Go
-	$(BIN)/python -m benchmarks.peers $(GO_PEER)
+bench-peers: .venv/ready $(GO_PEER) $(GO_SERVER) ## the same work by Headway and by controller-runtime, and by a server on grpc-go, as tables; needs Go (ONLY=network: the second)
+	$(BIN)/python -m benchmarks.peers $(GO_PEER) $(GO_SERVER) $(if $(ONLY),--only $(ONLY))
 
 ##@ Made things
 etcd: $(ETCD) ## the real etcd for the tests, of the version in tests/etcd/go.mod; needs Go, takes minutes once
@@ -133,7 +135,7 @@ any-etcd:
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
 
-go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) $(GO_CATALOG) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
+go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) $(GO_CATALOG) $(GO_SERVER) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
 
 $(GO_TOOLS): tests/go/tools/go.mod tests/go/tools/go.sum
 	@echo 'building the Go tools for the tests, which takes minutes once'
@@ -151,6 +153,13 @@ $(GO_PEER): $(wildcard benchmarks/peers/controller_runtime/*)
 	@echo 'building the program on controller-runtime, which takes minutes once'
 	@mkdir -p $(@D)
 	cd benchmarks/peers/controller_runtime && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
+	@touch $@
+
+$(GO_SERVER): $(wildcard benchmarks/peers/grpc_go/*.go) $(addprefix benchmarks/peers/grpc_go/,generate.sh go.mod go.sum) schema/headway/resource/v1/resource.proto | .venv/ready
+	@echo 'building the server on grpc-go'
+	@mkdir -p $(@D)
+	benchmarks/peers/grpc_go/generate.sh $(abspath $(BIN)/python)
+	cd benchmarks/peers/grpc_go && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
 	@touch $@
 
 # Its stubs are generated each time: they are never older than the schema, and nobody has to read them in a review.

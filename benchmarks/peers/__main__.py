@@ -1,8 +1,10 @@
-"""Measure Headway and controller-runtime in turn, and print their tables: ``python -m benchmarks.peers PROGRAM``.
+"""Measure Headway and its peers in turn, and print their tables: ``python -m benchmarks.peers CONTROLLERS SERVER``.
 
-Each measurement is a process of its own, and the two sides alternate. A figure is the median of its rounds. All rows
-but `latency` and `memory` compare processor time, because a Go program spreads its work over all cores. A row says how
-much Headway takes for each unit of what controller-runtime takes: below 1 is ahead.
+The first table compares controllers with the program on controller-runtime, the second one servers with the program on
+grpc-go (`_network.py`). The two sides alternate, and a figure is the median of its rounds. Each measurement of a
+controller is a process of its own. All rows but `latency` and `memory` compare processor time, because a Go program
+spreads its work over all cores. A row says how much Headway takes for each unit of what the peer takes: below 1 is
+ahead.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks._harness import load
+from benchmarks.peers._network import rows
 
 ROUNDS = 5
 
@@ -54,21 +57,49 @@ def measured(command: list[str], work: Work) -> float:
     return float(json.loads(ran.stdout)[work.figure]) / work.per
 
 
+def controllers(program: Path, size: int, rounds: int) -> None:
+    """Print the table of controllers, with ``size`` objects where there are many."""
+    ours = [sys.executable, "-m", "benchmarks.peers._headway"]
+    _header("controller-runtime")
+    for work in works(size):
+        pairs = [(measured(ours, work), measured([str(program)], work)) for _ in range(rounds)]
+        mine, other = median(each for each, _ in pairs), median(each for _, each in pairs)
+        _line(work.text, mine, other, "B" if work.figure == "bytes" else "µs")
+
+
+def network(program: Path, size: int, rounds: int) -> None:
+    """Print the table of servers, with ``size`` resources where there are many."""
+    _header("grpc-go")
+    for row in rows(program, max(size // 10, 1), size, rounds):
+        if row.grpc_go < 1000:
+            _line(row.text, row.headway, row.grpc_go, "µs")
+        else:
+            _line(row.text, row.headway / 1000, row.grpc_go / 1000, "ms")
+
+
+def _header(peer: str) -> None:
+    print(f"| work | Headway | {peer} | ratio |\n| --- | --- | --- | --- |", flush=True)
+
+
+def _line(text: str, mine: float, other: float, unit: str) -> None:
+    print(f"| {text} | {mine:,.2f} {unit} | {other:,.2f} {unit} | {mine / other:.2f} |", flush=True)
+
+
 def main() -> None:
-    """Print a table in Markdown."""
+    """Print the tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("program", type=Path, help="the built program of controller-runtime")
+    parser.add_argument("controllers", type=Path, help="the built program on controller-runtime")
+    parser.add_argument("server", type=Path, help="the built program on grpc-go")
     parser.add_argument("--size", type=int, default=100_000, help="the number of objects where there are many")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--only", choices=["controllers", "network"], help="print only this table")
     given = parser.parse_args()
-    ours = [sys.executable, "-m", "benchmarks.peers._headway"]
     print(f"load before: {load()}")
-    print("| work | Headway | controller-runtime | ratio |\n| --- | --- | --- | --- |", flush=True)
-    for work in works(given.size):
-        pairs = [(measured(ours, work), measured([str(given.program)], work)) for _ in range(given.rounds)]
-        mine, other = median(each for each, _ in pairs), median(each for _, each in pairs)
-        unit = "B" if work.figure == "bytes" else "µs"
-        print(f"| {work.text} | {mine:,.2f} {unit} | {other:,.2f} {unit} | {mine / other:.2f} |", flush=True)
+    if given.only != "network":
+        controllers(given.controllers, given.size, given.rounds)
+        print()
+    if given.only != "controllers":
+        network(given.server, given.size, given.rounds)
     print(f"load after: {load()}")
 
 

@@ -32,6 +32,7 @@ from headway.service import (
     LeaseService,
     Permissions,
     Reason,
+    ResourceEncodings,
     ResourceService,
     StoreService,
     WatchDecoder,
@@ -178,12 +179,13 @@ async def over_the_network(
     def report(_: str, error: BaseException) -> None:
         unexpected.append(error)
 
+    encodings = ResourceEncodings()
     services = Services(
-        ResourceService(backend, registry, permissions),
-        ConsulService(backend, registry, permissions),
+        ResourceService(backend, registry, permissions, encodings=encodings),
+        ConsulService(backend, registry, permissions, encodings=encodings),
         LeaseService(backend),
         StoreService(backend, registry),
-        encoders=watch_encoders(),
+        encoders=watch_encoders(encodings),
     )
     decoders = {f"{service}WatchList": WatchDecoder for service in (RESOURCES, CONSUL_RESOURCES)}
     async with (

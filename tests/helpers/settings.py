@@ -26,6 +26,7 @@ from headway.service import (
     WATCH_LIST,
     ConsulService,
     LeaseService,
+    ResourceEncodings,
     ResourceService,
     StoreService,
     WatchDecoder,
@@ -109,12 +110,13 @@ class Setting:
         for type in app.registry:
             if type.name not in registry:
                 registry.register(type)
+        encodings = ResourceEncodings()
         services = Services(
-            ResourceService(backend, registry),
-            ConsulService(backend, registry),
+            ResourceService(backend, registry, encodings=encodings),
+            ConsulService(backend, registry, encodings=encodings),
             LeaseService(backend),
             StoreService(backend, registry),
-            encoders=watch_encoders(),
+            encoders=watch_encoders(encodings),
             interceptors=self.interceptors,
         )
         # A socket's path is limited to some 100 characters, and pytest's directory of a test has a long name.

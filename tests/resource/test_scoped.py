@@ -7,10 +7,12 @@ import gc
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import headway
 from headway.errors import InvalidArgument
-from headway.resource import Within, pb
+from headway.resource import Key, Within, pb
 from tests.helpers.declared import NOTE, PLANET, REGION
 
 GOLD = (("tier", "gold"),)
@@ -53,6 +55,24 @@ def test_ids_of_a_scope_have_its_tenancy() -> None:
     assert NOTE.within(partition="p", namespace="n").id("x").key == ("p", "n", "x")
     assert NOTE.within(metadata="a=1").id("x") == NOTE.id("x")
     assert PLANET.within(name_prefix="e").id("earth") == PLANET.id("earth")
+
+
+@example([("a", "a", "a"), ("a", "b", "a"), ("b", "a", "a")], Within("*", "a"))
+@example([("a", "a", "a"), ("a", "a", "b")], Within("a", "a", "a"))
+@example([("a", "a", "ab"), ("a", "b", "a"), ("a", "b", "ab")], Within("a", "*", "ab"))
+@given(
+    st.lists(st.tuples(*[st.sampled_from("ab")] * 2, st.sampled_from(["a", "ab", "b"])), unique=True, max_size=6),
+    st.builds(Within, *[st.sampled_from("*a")] * 2, st.sampled_from(["", "a", "ab"])),
+)
+def test_sorted_resources_are_selected_like_any(keys: list[Key], within: Within) -> None:
+    """The ends may match although something between them does not."""
+    stored = [
+        pb.Resource(id=pb.Id(name=name, tenancy=pb.Tenancy(partition=partition, namespace=namespace)))
+        for partition, namespace, name in sorted(keys)
+    ]
+    assert within.select_sorted(stored) == within.select(stored)
+    if keys and within.matches_all(min(keys), max(keys)):
+        assert all(map(within.matches, keys))
 
 
 def test_prefix_may_be_any_beginning_of_a_name() -> None:

@@ -170,8 +170,8 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
     echo, health = Echo(), rpc.Health("headway.resource.v1.ResourceService")
     async with open_store("memory:") as backend:
         services = rpc.Services(
-            ResourceService(backend, registry),
-            ConsulService(backend, registry),
+            ResourceService(backend, registry, encodings=encodings),
+            ConsulService(backend, registry, encodings=encodings),
             LeaseService(backend),
             StoreService(backend, registry),
             echo,

@@ -18,7 +18,7 @@ from headway.client import Client
 from headway.protobuf import decode, encode, field, message
 from headway.resource import pb
 from headway.rpc import InProcessChannel, Limits, Services
-from headway.service import _pages
+from headway.service import _encodings, _pages
 from tests.rpc.hostile_bytes import REQUEST
 from tests.rpc.raw_kit import tcp
 from tests.rpc.rpc_kit import ECHO, THING, Text, app, served
@@ -154,6 +154,7 @@ async def test_large_reply_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> N
 
     every = pb.ListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
     monkeypatch.setattr(_pages, "encode", piece)
+    monkeypatch.setattr(_encodings, "encode", piece)
     async with served() as it, rpc.open_channel(it.where) as channel:
         it.services.codec = Counted()
         assert len((await channel.unary(ECHO, Text(text="x" * 500_000), Text)).text) == 500_000

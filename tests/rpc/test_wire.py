@@ -25,7 +25,7 @@ from headway.resource import (
     pb,
 )
 from headway.rpc import PIECE, MessageParser, framed
-from headway.service import ResourceEncodings, WatchDecoder, WatchEncoder
+from headway.service import WatchDecoder, WatchEncoder
 
 revisions = st.one_of(st.integers(1, 300), st.integers(1, (1 << 64) - 1))
 positions = st.builds(Position, st.text(max_size=5), st.text(max_size=5), revisions)
@@ -151,61 +151,6 @@ def test_large_items_are_encoded_in_pieces() -> None:
     sizes = [len(piece) for piece in WatchEncoder()(chunk)]
     assert max(sizes) < PIECE + 10_100
     assert len(sizes) > 10
-
-
-def test_resource_is_encoded_once_while_the_cache_has_room() -> None:
-    """The size of the cache is bounded."""
-    encodings = ResourceEncodings(size=4000)
-    resource = pb.Resource(version="x" * 100)
-    first = encodings.of(resource)
-    assert encodings.of(resource) is first
-    others = [pb.Resource(version=str(number) * 100) for number in range(100)]
-    for other in others:
-        assert decode(pb.Resource, encodings.of(other)) == other
-        assert encodings.of(resource) is first
-    for other in others:
-        encodings.of(other)
-    assert encodings.held < 2 * 4000 + 600
-    assert encodings.of(resource) is not first
-
-
-def test_scan_larger_than_the_cache_evicts_nothing() -> None:
-    """The same scan is repeated in the same order. An entry evicted for it would be encoded anew each time."""
-    encodings = ResourceEncodings(size=4000)
-    kept = pb.Resource(version="kept")
-    first = encodings.of(kept)
-    stored = [pb.Resource(version=f"{number:0100}") for number in range(40)]
-    for _ in range(3):
-        before = encodings.encoded
-        assert [decode(pb.Resource, encodings.of_scanned(each)) for each in stored] == stored
-        assert encodings.held <= 2 * 4000 + 600
-    assert encodings.encoded - before < 30
-    assert encodings.of(kept) is first
-
-
-def test_scan_that_is_not_repeated_makes_room_for_the_next() -> None:
-    """Resources that are deleted or no longer read do not fill the cache forever."""
-    encodings = ResourceEncodings(size=4000)
-    gone = [pb.Resource(version=f"{number:0100}") for number in range(20)]
-    for each in gone:
-        encodings.of_scanned(each)
-    stored = [pb.Resource(version=f"{number:0100}") for number in range(15)]
-    for _ in range(30):
-        for each in stored:
-            encodings.of_scanned(each)
-    before = encodings.encoded
-    for each in stored:
-        encodings.of_scanned(each)
-    assert encodings.encoded == before
-
-
-def test_change_that_is_also_in_a_snapshot_is_encoded_once() -> None:
-    """The order of the two doesn't matter."""
-    encodings = ResourceEncodings()
-    changed, there = pb.Resource(version="1"), pb.Resource(version="2")
-    assert encodings.of(changed) is encodings.of_scanned(changed)
-    assert encodings.of_scanned(there) is encodings.of(there)
-    assert encodings.encoded == 2
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.data())

@@ -20,6 +20,7 @@ from headway.service import (
     MigrationService,
     OpenSubscriptions,
     QuotaService,
+    ResourceEncodings,
     ResourceService,
     StoreService,
     SubscribeService,
@@ -67,10 +68,13 @@ class EngineServices:
         self.peerings = PeeringHost(backend, registry, report)
         self._peerings = partial(PeeringService, self.peerings)
         self._peer_streams = PeerStreamService(self.peerings)
-        resources = partial(ResourceService, backend, registry, versions=versions, journal=writes)
+        # One for all callers: it holds the bytes of stored resources, and who may read them is decided before.
+        self._encodings = ResourceEncodings()
+        of_resources: dict[str, Any] = {"versions": versions, "journal": writes, "encodings": self._encodings}
+        resources = partial(ResourceService, backend, registry, **of_resources)
         self._shared: list[Callable[..., Any]] = [
             resources,
-            partial(ConsulService, backend, registry, versions=versions, journal=writes),
+            partial(ConsulService, backend, registry, **of_resources),
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
             partial(QuotaService, backend, registry),
@@ -79,9 +83,9 @@ class EngineServices:
             partial(ObserveService, self.observe, registry),
         ]
         self._migration = partial(MigrationService, backend, registry)
-        self._own = Services(*(service() for service in self._shared), encoders=watch_encoders())
+        self._own = Services(*(service() for service in self._shared), encoders=watch_encoders(self._encodings))
         others = (service() for service in self._shared[1:])
-        self._privileged = Services(resources(writes_copies=True), *others, encoders=watch_encoders())
+        self._privileged = Services(resources(writes_copies=True), *others, encoders=watch_encoders(self._encodings))
 
     @asynccontextmanager
     async def open_channels(
@@ -119,7 +123,7 @@ class EngineServices:
 
         everything: list[Callable[[Caller], Any]] = [*self._shared, self._migration, types]
         guarded = (Guarded(service, access, registry, audit) for service in everything)
-        services = Services(*guarded, encoders=watch_encoders())
+        services = Services(*guarded, encoders=watch_encoders(self._encodings))
         # A stream brings the secret of its peering instead of a token.
         services.add(self._peer_streams)
         return services

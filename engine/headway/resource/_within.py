@@ -101,6 +101,18 @@ class Within(NamedTuple):
             return resources
         return [each for each in resources if self.matches(resource_key(each))]
 
+    def matches_all(self, first: Key, last: Key) -> bool:
+        """Return True only if every key from ``first`` to ``last`` matches."""
+        same = first[:2] == last[:2] or (self.namespace == "*" and not self.name_prefix)
+        return same and self.matches(first) and self.matches(last)
+
+    def select_sorted(self, resources: list[pb.Resource]) -> list[pb.Resource]:
+        """Return the resources that match, of resources in order of key. If the ends match, most need no look."""
+        if self.metadata or not resources:
+            return self.select(resources)
+        all = self.matches_all(resource_key(resources[0]), resource_key(resources[-1]))
+        return resources if all else self.select(resources)
+
     def may_hold(self, first: Key, last: Key) -> bool:
         """Return False if no key from ``first`` to ``last`` can match."""
         if first[0] != last[0]:

@@ -18,6 +18,7 @@ from headway.service._consul import CONSUL_SERVICE as CONSUL_SERVICE
 from headway.service._consul import ConsulService as ConsulService
 from headway.service._consul import watch_encoders as watch_encoders
 from headway.service._deletion import tombstone_of as tombstone_of
+from headway.service._encodings import ResourceEncodings as ResourceEncodings
 from headway.service._fences import MAX_NUMBER as MAX_NUMBER
 from headway.service._fences import MAX_TTL_MS as MAX_TTL_MS
 from headway.service._fences import MAX_WAIT_MS as MAX_WAIT_MS
@@ -70,7 +71,6 @@ from headway.service._types import TypesRequest as TypesRequest
 from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered
 from headway.service._versions import Versions as Versions
-from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
 from headway.service._watch_wire import copied as copied

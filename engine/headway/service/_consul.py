@@ -20,13 +20,14 @@ from headway.journal import WriteJournal
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
 from headway.rpc import StreamEncoder
 from headway.service._access import AccessChecks, Permissions
+from headway.service._encodings import ResourceEncodings
 from headway.service._handlers import Context, Handlers
 from headway.service._refusals import Reason, reason_of
 from headway.service._service import WATCH_LIST, verbs
 from headway.service._subscribe import SUBSCRIBE
 from headway.service._subscribe_wire import SubscribeEncoder
 from headway.service._versions import Versions
-from headway.service._watch_wire import ResourceEncodings, WatchEncoder
+from headway.service._watch_wire import WatchEncoder
 from headway.storage import Backend
 
 CONSUL_SERVICE = "hashicorp.consul.resource.ResourceService"
@@ -51,10 +52,13 @@ class ConsulService:
         *,
         versions: Versions | None = None,
         journal: WriteJournal | None = None,
+        encodings: ResourceEncodings | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry)
         versions = versions or Versions(registry)
-        self._context = Context(backend, access, versions, recreates=True, as_listed=_listed, journal=journal)
+        self._context = Context(
+            backend, access, versions, recreates=True, as_listed=_listed, journal=journal, encodings=encodings
+        )
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path, under Consul's name of the service."""

@@ -13,6 +13,7 @@ from headway.journal import WriteJournal
 from headway.resource import pb
 from headway.rpc import ANSWER
 from headway.service._access import AccessChecks
+from headway.service._encodings import ResourceEncodings
 from headway.service._versions import Versions
 from headway.storage import Backend
 
@@ -29,6 +30,7 @@ class Context(NamedTuple):
         recreates: a Write that names the uid of a deleted incarnation creates a new one, as in Consul.
         as_listed: returns the form of a stored resource that lists send; None sends resources as stored.
         journal: records the committed writes with their writers; None records nothing.
+        encodings: the bytes of resources that lists send to the network, shared with watches; None keeps none.
     """
 
     backend: Backend
@@ -37,6 +39,7 @@ class Context(NamedTuple):
     recreates: bool = False
     as_listed: Callable[[pb.Resource], pb.Resource] | None = None
     journal: WriteJournal | None = None
+    encodings: ResourceEncodings | None = None
 
 
 class Handlers(Mapping[str, Handler]):

@@ -28,7 +28,7 @@ from headway.service._handlers import Context
 from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
 from headway.service._refusals import invalid, store_errors_refused
-from headway.service._versions import View
+from headway.service._versions import View, are_of_version
 from headway.storage import Backend, Within, in_order, open_watch
 
 _PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
@@ -43,7 +43,7 @@ async def list_type(context: Context, stream: Any) -> None:
     """
     backend, access, versions = context.backend, context.access, context.versions
     request: pb.ListRequest = await stream.recv_message()
-    collected = ListReply(stream, _PAGES, context.as_listed)
+    collected = ListReply(stream, _PAGES, context)
     type = resolve(access, request.type, "type")
     if request.tenancy is None:
         raise invalid("tenancy is required; its units may be '*' for any")
@@ -70,7 +70,9 @@ async def list_type(context: Context, stream: Any) -> None:
             if selector_problem("metadata_filter", request.metadata_filter) is None:
                 # The store reads less. The terms are compared in any case.
                 within = within._replace(metadata=selected(request.metadata_filter))
-            here = await _read_cut(backend, type.kind, within, wanted, collected)
+            # Where nothing is hidden or filtered, resources need no look each, unless they are of another version.
+            version = None if terms or access.restricted else type.name.version
+            here = await _read_cut(backend, type.kind, within, wanted, collected, version)
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
     at = here._replace(versions=access.contained(type.name, versions.contained(type)))
@@ -78,16 +80,23 @@ async def list_type(context: Context, stream: Any) -> None:
 
 
 async def _read_cut(
-    backend: Backend, kind: tuple[str, str], within: Within, wanted: View, collected: ListReply
+    backend: Backend, kind: tuple[str, str], within: Within, wanted: View, collected: ListReply, version: str | None
 ) -> Position:
-    """Keep all wanted resources of one revision, ordered by key, and return its position."""
+    """Keep all wanted resources of one revision, ordered by key, and return its position.
+
+    All resources that are stored as ``version`` are wanted, as they are.
+    """
     # The start of a watch is a consistent snapshot in chunks, so unwanted resources need not be held in memory.
     watch = await open_watch(backend, kind, within)
     try:
         while True:
             item = await watch.next()
             if isinstance(item, SnapshotChunk):
-                await _collect(item.resources, wanted, collected)
+                if version is not None and are_of_version(item.resources, version):
+                    collected.add_all(item.resources)
+                    await give_way()
+                else:
+                    await _collect(item.resources, wanted, collected)
             elif isinstance(item, EndOfSnapshot):
                 break
     finally:
@@ -141,7 +150,7 @@ async def list_by_owner(context: Context, stream: Any) -> None:
     """
     backend, access, versions = context.backend, context.access, context.versions
     request: pb.ListByOwnerRequest = await stream.recv_message()
-    collected = ListReply(stream, _BY_TYPE, context.as_listed)
+    collected = ListReply(stream, _BY_TYPE, context)
     requested = request.owner
     _admit_owner(access, requested)
     assert requested is not None

@@ -6,7 +6,8 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from grpclib import GRPCError
@@ -22,8 +23,10 @@ from headway.resource import (
     quoted,
     resource_key,
 )
-from headway.rpc import PIECE, Encoded
+from headway.rpc import Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
+from headway.service._encodings import ResourceEncodings
+from headway.service._handlers import Context
 from headway.service._refusals import invalid
 from headway.service._versions import View
 from headway.storage import Backend, Within
@@ -52,27 +55,32 @@ class ListReply:
         stream: the call's. In process nothing is encoded, so the reply has no maximum size. A stream with
             ``bounds_lists`` encodes the reply in another format; its maximum is the same.
         instead: what to request instead when the reply would be too large.
-        as_listed: as in `Context`.
+        context: its ``as_listed`` and ``encodings`` apply.
     """
 
-    def __init__(
-        self, stream: Any, instead: str, as_listed: Callable[[pb.Resource], pb.Resource] | None = None
-    ) -> None:
+    def __init__(self, stream: Any, instead: str, context: Context) -> None:
         self.resources: list[pb.Resource] = []
         self._stream = stream
         self._encodes = getattr(stream, "encodes", False)
         self._most = MAX_REPLY if self._encodes or getattr(stream, "bounds_lists", False) else None
         self._instead = instead
-        self._as_listed = as_listed
+        self._as_listed = context.as_listed
+        self._encodings = context.encodings or ResourceEncodings(0)
         self._size = 0
 
     def add(self, resource: pb.Resource) -> None:
         """Add a resource. Raises RESOURCE_EXHAUSTED if the reply would be too large."""
         self.resources.append(resource if self._as_listed is None else self._as_listed(resource))
         if self._most is not None:
-            self._size += _least_size(resource)
-            if self._size > self._most:
-                raise self._exhausted()
+            self._count(_least_size(resource))
+
+    def add_all(self, resources: Sequence[pb.Resource]) -> None:
+        """Add some hundred resources, like `add`."""
+        listed = resources if self._as_listed is None else [*map(self._as_listed, resources)]
+        self.resources += listed
+        if self._most is not None:
+            bodies = self._encodings.kept(listed)
+            self._count(sum(map(_least_size, listed)) if bodies is None else sum(map(len, bodies)))
 
     def is_full(self) -> bool:
         """Return True if there may be no room for another resource."""
@@ -87,33 +95,35 @@ class ListReply:
 
     async def _encoded(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> Encoded:
         pieces: list[bytes] = []
-        held: list[bytes] = []
-        size = total = 0
-        for index, resource in enumerate(reply.resources, 1):
-            body = encode(resource)
-            head = _RESOURCES + varint(len(body))
-            held += (head, body)
-            size += len(head) + len(body)
-            total += len(head) + len(body)
-            if self._most is not None and total > self._most:
-                raise self._exhausted()
-            if size >= PIECE:
-                pieces.append(b"".join(held))
-                held, size = [], 0
+        total = 0
+        for begin in range(0, len(self.resources), TURN):
+            for piece in self._encodings.pieces(self.resources[begin : begin + TURN], _head):
+                pieces.append(piece)
+                total += len(piece)
+                if self._most is not None and total > self._most:
+                    raise self._exhausted()
                 # The size counts toward the memory that unread replies may take.
                 self._stream.hold(total)
                 await give_way()
-            elif index % TURN == 0:
-                await give_way()
         reply.resources = []
-        pieces.append(b"".join([*held, encode(reply)]))
+        pieces.append(encode(reply))
         return Encoded(pieces)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._most is not None and self._size > self._most:
+            raise self._exhausted()
 
     def _exhausted(self) -> GRPCError:
         return GRPCError(
             Status.RESOURCE_EXHAUSTED,
             f"the list would take more than {(self._most or 0) >> 20} MiB in one reply: {self._instead}",
         )
+
+
+@lru_cache(4096)
+def _head(size: int) -> bytes:
+    return _RESOURCES + varint(size)
 
 
 def _least_size(resource: pb.Resource) -> int:

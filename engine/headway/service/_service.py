@@ -15,6 +15,7 @@ from headway.journal import WriteJournal
 from headway.resource import Registry, pb
 from headway.service._access import AccessChecks, Permissions
 from headway.service._delete import delete
+from headway.service._encodings import ResourceEncodings
 from headway.service._handlers import Context, Handlers, unary_handler
 from headway.service._list import list_by_owner, list_type
 from headway.service._mutate_and_validate import mutate_and_validate
@@ -39,6 +40,7 @@ class ResourceService:
         versions: converts between versions of a kind; shared by all services over a store. None creates a new one.
         writes_copies: True for the peerings and Headway's own controllers, which write to partitions with copies.
         journal: records the committed writes with their writers.
+        encodings: as in `watch_encoders`; lists use the bytes that it keeps.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class ResourceService:
         versions: Versions | None = None,
         writes_copies: bool = False,
         journal: WriteJournal | None = None,
+        encodings: ResourceEncodings | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry, writes_copies=writes_copies)
-        self._context = Context(backend, access, versions or Versions(registry), journal=journal)
+        versions = versions or Versions(registry)
+        self._context = Context(backend, access, versions, journal=journal, encodings=encodings)
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path."""

@@ -15,7 +15,8 @@ from headway.errors import PayloadError
 from headway.protobuf import decode, decoder_of, encode, varint
 from headway.resource import AnyMessage, Change, SnapshotChunk, pb
 from headway.rpc import PIECE, framed
-from headway.service._watch_wire import ResourceEncodings, read_varint
+from headway.service._encodings import ResourceEncodings
+from headway.service._watch_wire import read_varint
 from headway.subscription import (
     Commit,
     Commits,

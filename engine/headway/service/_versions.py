@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from headway.errors import PayloadError
@@ -35,6 +36,14 @@ share one conversion.
 # Bytes of an entry without its payload: the resource, its id, the tuple and its slot in the dict.
 _ENTRY = 600
 _REPORTED = 1024
+
+# Not a Python function, because it is called for each resource of a snapshot. Stored ids are complete.
+_version: Callable[[pb.Resource], str] = attrgetter("id.type.group_version")
+
+
+def are_of_version(resources: Sequence[pb.Resource], version: str) -> bool:
+    """Return True if there are resources, and all of them are stored as this version."""
+    return set(map(_version, resources)) == {version}
 
 
 class Versions:

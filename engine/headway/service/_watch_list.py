@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from headway.resource import (
@@ -26,6 +24,7 @@ from headway.service._position import check_known, check_position, check_version
 from headway.service._reader import Reader
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
+from headway.service._versions import are_of_version
 from headway.storage import open_watch
 
 
@@ -103,10 +102,6 @@ async def watch_list(context: Context, stream: Any) -> None:
         raise refusal(error) from error
 
 
-# Not a Python function, because it is called for each resource of a snapshot. Stored ids are complete.
-_version: Callable[[pb.Resource], str] = attrgetter("id.type.group_version")
-
-
 def is_of_version(item: StreamItem, version: str) -> bool:
     """Return True if all resources of an item are stored as this version; False for items without resources."""
     if isinstance(item, Changes):
@@ -117,5 +112,5 @@ def is_of_version(item: StreamItem, version: str) -> bool:
             return True
         return False
     if isinstance(item, SnapshotChunk):
-        return set(map(_version, item.resources)) == {version}
+        return are_of_version(item.resources, version)
     return False

@@ -26,6 +26,7 @@ from headway.resource import (
     position,
 )
 from headway.rpc import PIECE, framed
+from headway.service._encodings import ResourceEncodings
 from headway.subscription import Commits, NewSnapshot, Reached, SnapshotComplete, SnapshotPart, SubscriptionEvent
 
 _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"
@@ -34,113 +35,20 @@ _NOWHERE = Position("", "", 0)
 _SHORT = 0x80
 
 
-class ResourceEncodings:
-    """A cache of the bytes of recently sent resources, so that each is encoded once for all watchers.
-
-    Entries are found by identity, because stored resources are never modified. The cache holds at most twice ``size``
-    bytes, a quarter of them for changes and the rest for snapshots:
-
-    - Changes are in two generations. The older one is dropped when the younger is full.
-    - Snapshots fill their part and then evict nothing. Each scan reads the resources in the same order. If they do not
-      all fit, a cache that evicts the oldest would lose each resource just before it is needed. All entries are dropped
-      together once they are no longer requested.
-
-    Attributes:
-        encoded: the number of resources that have been encoded.
-    """
-
-    __slots__ = ("_found", "_generation", "_old", "_refused", "_room", "_scanned", "_used", "_young", "encoded")
-
-    def __init__(self, size: int = 16 << 20) -> None:
-        self.encoded = 0
-        self._generation = size // 4
-        self._room = 2 * size - 2 * self._generation
-        # Bytes of the younger generation of changes, and of snapshots.
-        self._used = [0, 0]
-        # Invariant: an entry holds its resource, so that no other resource can get its identity.
-        self._young: dict[int, tuple[pb.Resource, bytes]] = {}
-        self._old: dict[int, tuple[pb.Resource, bytes]] = {}
-        self._scanned: dict[int, tuple[pb.Resource, bytes]] = {}
-        # The number of hits for snapshots, and of resources without room, since the last check of both.
-        self._found = 0
-        self._refused = 0
-
-    @property
-    def held(self) -> int:
-        """The approximate size of the cache in bytes."""
-        return sum(
-            len(entry[1]) + _ENTRY for part in (self._young, self._old, self._scanned) for entry in part.values()
-        )
-
-    def of(self, resource: pb.Resource) -> bytes:
-        """Return a changed resource in protobuf format."""
-        identity = id(resource)
-        entry = self._young.get(identity)
-        if entry is not None:
-            return entry[1]
-        entry = self._old.get(identity) or self._scanned.get(identity)
-        if entry is None:
-            entry = (resource, encode(resource))
-            self.encoded += 1
-        self._young[identity] = entry
-        self._used[0] += len(entry[1]) + _ENTRY
-        if self._used[0] > self._generation:
-            self._old, self._young, self._used[0] = self._young, {}, 0
-        return entry[1]
-
-    def of_scanned(self, resource: pb.Resource) -> bytes:
-        """Return a resource of a snapshot in protobuf format."""
-        identity = id(resource)
-        entry = self._scanned.get(identity)
-        if entry is not None:
-            self._found += 1
-            return entry[1]
-        entry = self._young.get(identity) or self._old.get(identity)
-        if entry is not None:
-            return entry[1]
-        body = encode(resource)
-        self.encoded += 1
-        used = self._used[1] + len(body) + _ENTRY
-        if used <= self._room:
-            self._scanned[identity] = (resource, body)
-            self._used[1] = used
-        else:
-            self._refused += 1
-            if self._refused > _SCANS * len(self._scanned):
-                self._drop_unused()
-        return body
-
-    def _drop_unused(self) -> None:
-        """Drop the snapshot entries if they are no longer requested: they were deleted, or another type is read."""
-        if self._found < len(self._scanned):
-            self._scanned, self._used[1] = {}, 0
-        self._found = self._refused = 0
-
-
-# Bytes of an entry without its contents: the tuple, two numbers, its slot in the dict.
-_ENTRY = 200
-# The number of resources without room, per entry, after which the hits are checked.
-_SCANS = 8
-
-
 class WatchEncoder:
     """An encoder of StreamItems as framed WatchEvents, in pieces of whole events. All streams share one."""
 
     def __init__(self, encodings: ResourceEncodings | None = None) -> None:
         encodings = encodings or ResourceEncodings()
-        self._of, self._of_scanned = encodings.of, encodings.of_scanned
+        self._of, self._pieces = encodings.of, encodings.pieces
 
     def __call__(self, item: StreamItem | ScopeConfirmed) -> Iterable[bytes]:
         """Return the item's events, each as a framed message, in pieces of about PIECE bytes."""
         if isinstance(item, Changes):
             return joined(map(self._change, item.changes), PIECE)
         if isinstance(item, SnapshotChunk):
-            return joined(map(self._upsert, item.resources), PIECE)
+            return self._pieces(item.resources, _upsert_head)
         return (framed(encode(_mark(item))),)
-
-    def _upsert(self, resource: pb.Resource) -> bytes:
-        body = self._of_scanned(resource)
-        return _head(_UPSERT, len(body), 0) + body
 
     def _change(self, change: Change) -> bytes:
         body = self._of(change.resource)
@@ -161,6 +69,11 @@ def _head(arm: bytes, size: int, tail: int) -> bytes:
     outer = varint(len(inner) + size)
     total = len(arm) + len(outer) + len(inner) + size + tail
     return total.to_bytes(5, "big") + arm + outer + inner
+
+
+@lru_cache(4096)
+def _upsert_head(size: int) -> bytes:
+    return _head(_UPSERT, size, 0)
 
 
 def _mark(item: EndOfSnapshot | Bookmark | ScopeConfirmed) -> pb.WatchEvent:

@@ -64,7 +64,7 @@ async def _read(cut: Cut, within: Within) -> list[pb.Resource]:
     while True:
         if not within.every_key:
             cut.skip(within)
-        found += within.select(cut.take())
+        found += within.select_sorted(cut.take())
         if not cut:
             return found
         await give_way()
@@ -152,7 +152,7 @@ class CutSnapshot(Snapshot):
                     self._cut.skip(self._within)
                 keys = self._cut.next_keys() if self.index is not None else []
                 taken = self._cut.take()
-                self._taken += self._within.select(taken)
+                self._taken += self._within.select_sorted(taken)
                 if self.index is not None:
                     self.index.offer(keys, taken)
                 # Many resources may not match before the next one does. Let other tasks run.
