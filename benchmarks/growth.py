@@ -14,7 +14,7 @@ In these three, Python's collector is off, as ``gc_freeze=True`` keeps it during
 whole heap of the process comes or does not come, by the size.
 
 `update_10k`, `update_100k`: one of 500 updates through the client, until its reconcile has read the cache and written a
-status, with 10,000 or 100,000 resources stored and cached. The updates are spread over them. The engine is open and idle before.
+status, with 10,000 or 100,000 resources stored and cached. The updates are spread over them. The engine is idle before.
 
 `list_10k`, `list_100k`: one resource of a `client.list` of a whole type, in the engine's process.
 

@@ -1,7 +1,7 @@
 """The samples of a soak, and the judgment whether they drift: the last third of them against the middle third.
 
-The first third is left out, because it fills the bounded memories: the history of the store, the journal, the free lists
-of Python. After it, the same load must cost the same. The bounds:
+The first third is left out, because it fills the bounded memories: the history of the store, the journal, Python's
+free lists. After it, the same load must cost the same. The bounds:
 
 - **Objects, tasks, files, threads.** They are counted when the engine is idle, after a full collection, with the same
   resources and readers each time. A leak of one object for each team that comes and goes is hundreds of objects in a
