@@ -69,11 +69,8 @@ def grown(name: str, prepared: Prepared, size: int, *, rounds: int = 3, quick: b
 
 def least(measured: Callable[[], float], size: int) -> float:
     """Return the least of several measurements: of ten for up to 1,000 units, of one from 10,000 on."""
-    found = []
-    for _ in range(max(1, min(10, 10_000 // size))):
-        gc.collect()
-        found.append(measured())
-    return min(found)
+    gc.collect()
+    return min(measured() for _ in range(max(1, min(10, 10_000 // size))))
 
 
 def _without_collector(measured: Callable[[], float]) -> Callable[[], float]:
@@ -111,7 +108,8 @@ def _prime(size: int) -> Callable[[], float]:
                 return time.process_time() - begin
 
     def each() -> float:
-        return (least(lambda: trio.run(primed, backend), size) - least(lambda: trio.run(primed, empty), 1_000)) / size
+        of_empty = min(trio.run(primed, empty) for _ in range(3))
+        return (least(lambda: trio.run(primed, backend), size) - of_empty) / size
 
     return _without_collector(each)
 
@@ -209,9 +207,9 @@ ROWS = (
     grown("queue_100k", _queue, 100_000),
     grown("queue_1m", _queue, 1_000_000, rounds=1, quick=False),
     grown("first_10k", _first, 10_000),
-    grown("first_100k", _first, 100_000),
+    grown("first_100k", _first, 100_000, quick=False),
     grown("update_10k", _update, 10_000),
-    grown("update_100k", _update, 100_000),
+    grown("update_100k", _update, 100_000, quick=False),
     grown("list_10k", _list, 10_000),
-    grown("list_100k", _list, 100_000),
+    grown("list_100k", _list, 100_000, quick=False),
 )

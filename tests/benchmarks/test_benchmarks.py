@@ -16,8 +16,11 @@ from benchmarks.__main__ import SCENARIOS, main
 from benchmarks._harness import HEADER, RESULTS, Row, Scenario, line, write_results
 from tests.helpers.etcd_server import need_etcd
 
-FULL_ONLY = {"journal", "endpoints", "prime_1m", "queue_1m", "flat"}
-"""The scenarios that are at their bounds, and those of a million objects."""
+FULL_ONLY = {
+    *("journal", "endpoints"),
+    *("prime_1m", "queue_1m", "flat", "first_100k", "update_100k", "list_100k", "snapshot_100k"),
+}
+"""The scenarios that are at their bounds, and those that take seconds to prepare."""
 
 WIDE = {"share", "import"} | {
     f"{kind}_{size}"

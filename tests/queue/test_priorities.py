@@ -266,7 +266,9 @@ def test_backlog_keys_that_became_live_take_no_place_and_no_turn_in_the_backlog(
     queue = make()
     keys = [f"k{number:03}" for number in range(400)]
     queue.add_all(keys, "start", 0.0, priority=BACKLOG)
-    for key in keys[:300]:
+    queue.add(keys[0], "change", 1.0)
+    assert queue._lanes.places() == 401
+    for key in keys[1:300]:
         queue.add(key, "change", 1.0)
         assert queue._lanes.places() - queue.statistics().ready <= max(64, queue.statistics().backlog)
     assert queue.statistics().backlog == 100
