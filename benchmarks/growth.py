@@ -10,9 +10,6 @@ and done, except that every other key fails first, backs off, and is taken again
 `first_10k`, `first_100k`: one key of the first pass over a filled store, from the beginning of a run. It excludes
 opening the engine and priming.
 
-In these three, Python's collector is off, as ``gc_freeze=True`` keeps it during a start. Otherwise one pass over the
-whole heap of the process comes or does not come, by the size.
-
 `update_10k`, `update_100k`: one of 500 updates through the client, until its reconcile has read the cache and written a
 status, with 10,000 or 100,000 resources stored and cached. The updates are spread over them. The engine is idle before.
 
@@ -21,7 +18,9 @@ status, with 10,000 or 100,000 resources stored and cached. The updates are spre
 A step from a size to its tenfold may cost half as much again for each unit, for memory that no longer fits the caches
 of the processor. Work that grows with the size, such as a scan for each unit, costs nine times as much again.
 
-Short work is measured several times in a round, and the least time counts. Further rows of growth are in `flat.py` (one
+Each measurement but the updates is made several times in a round with Python's collector off, as ``gc_freeze=True``
+keeps it during a start, and the least time counts. Otherwise, a pass over the whole heap of the process comes or does
+not come, by the size. Further rows of growth are in `flat.py` (one
 event), `fanout.py` (watchers), `controllers.py`, and `wire.py` (a snapshot over TCP).
 
 The message has one metadata entry and 120 bytes of payload.
@@ -68,12 +67,12 @@ def grown(name: str, prepared: Prepared, size: int, *, rounds: int = 3, quick: b
 
 
 def least(measured: Callable[[], float], size: int) -> float:
-    """Return the least of several measurements: of ten for up to 1,000 units, of one from 10,000 on."""
+    """Return the least of several measurements: of five up to 10,000 units, of two above."""
     gc.collect()
-    return min(measured() for _ in range(max(1, min(10, 10_000 // size))))
+    return min(measured() for _ in range(5 if size <= 10_000 else 2))
 
 
-def _without_collector(measured: Callable[[], float]) -> Callable[[], float]:
+def without_collector(measured: Callable[[], float]) -> Callable[[], float]:
     """Return the measurement with Python's collector turned off."""
 
     def turn() -> float:
@@ -111,7 +110,7 @@ def _prime(size: int) -> Callable[[], float]:
         of_empty = min(trio.run(primed, empty) for _ in range(3))
         return (least(lambda: trio.run(primed, backend), size) - of_empty) / size
 
-    return _without_collector(each)
+    return without_collector(each)
 
 
 def _queue(size: int) -> Callable[[], float]:
@@ -134,15 +133,13 @@ def _queue(size: int) -> Callable[[], float]:
         assert dequeued == size + size // 2
         return time.process_time() - begin
 
-    return _without_collector(lambda: least(passed, size) / size)
+    return without_collector(lambda: least(passed, size) / size)
 
 
 def _first(size: int) -> Callable[[], float]:
     type = headway.App("bench").type("bench", "v1", "Managed", Note)
     backend = _filled(type, size)
-    return _without_collector(
-        lambda: least(lambda: trio.run(reconciled, backend, size, time.process_time), size) / size
-    )
+    return without_collector(lambda: least(lambda: trio.run(reconciled, backend, size, time.process_time), size) / size)
 
 
 def _update(size: int) -> Callable[[], float]:
@@ -196,7 +193,7 @@ def _list(size: int) -> Callable[[], float]:
             assert len(await engine.client.list(type)) == size
             return time.process_time() - begin
 
-    return lambda: least(lambda: trio.run(listed), size) / size
+    return without_collector(lambda: least(lambda: trio.run(listed), size) / size)
 
 
 ROWS = (
