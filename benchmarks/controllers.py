@@ -1,7 +1,7 @@
 """`controllers_10`, `controllers_50`: the cost of one event for each controller, as their number grows.
 
 `controllers_10`: the processor time from a commit until ten controllers have reconciled it, per controller, for each of
-400 creations of distinct keys of the type that they all manage. Each controller also watches one other type. The time
+300 creations of distinct keys of the type that they all manage. Each controller also watches one other type. The time
 includes everything that `trickle` includes, ten times, except for the stream and the cache, which the controllers
 share. Against: the same with one controller. Nothing is subtracted, so one controller pays for the stream alone, and
 ten must be cheaper each.
@@ -25,7 +25,7 @@ from headway.events import ignore
 from headway.storage import MemoryBackend
 
 BOUND = 1.5
-EVENTS = 400
+EVENTS = 300
 _TEN = 10
 
 

@@ -18,7 +18,17 @@ from tests.helpers.etcd_server import need_etcd
 
 FULL_ONLY = {
     *("journal", "endpoints"),
-    *("prime_1m", "queue_1m", "flat", "first_100k", "update_100k", "list_100k", "snapshot_100k"),
+    *(
+        "prime_100k",
+        "prime_1m",
+        "queue_1m",
+        "flat_10k",
+        "flat",
+        "first_100k",
+        "update_100k",
+        "list_100k",
+        "snapshot_100k",
+    ),
 }
 """The scenarios that are at their bounds, and those that take seconds to prepare."""
 
