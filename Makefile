@@ -9,6 +9,7 @@ QUICK ?=
 PICTURES ?=
 SAMPLE ?=
 ONLY ?=
+STORE ?=
 
 ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
@@ -22,7 +23,7 @@ GO_SERVER := .venv/go/grpc-go-peer
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove world mutants crash lint type check bench bench-peers etcd any-etcd go-programs any-go schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove soak world mutants crash lint type check bench bench-peers etcd any-etcd go-programs any-go schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +102,9 @@ prove: .venv/ready any-etcd any-go ## half an hour: the simulation's kill rate, 
 	$(BIN)/python -m tests.stateful $(or $(FOR),600) $(or $(SEED),1)
 	$(BIN)/pytest -n 3 --dist worksteal -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
 	  --timeout 3000 -o faulthandler_timeout=0 tests
+
+soak: .venv/ready ## ten minutes of a steady load, and fail if memory, pauses or latency drift (FOR=60 STORE=sqlite)
+	$(BIN)/python -m tests.soak $(or $(FOR),600) $(or $(STORE),memory)
 
 world: .venv/ready ## the whole engine under random faults, held to the contract at every step (FOR=60 SEED=2)
 	$(BIN)/python -m tests.stateful $(or $(FOR),60) $(or $(SEED),1) test_world.py

@@ -23,6 +23,7 @@ from benchmarks import (
     fanout,
     flat,
     governor,
+    growth,
     handles,
     http,
     importing,
@@ -46,15 +47,16 @@ from benchmarks import (
 )
 from benchmarks._harness import HEADER, PAIRS, RESULTS, NotHere, Row, line, load, write_results
 
+GROWTH = (*growth.ROWS, *flat.ROWS, *wire.ROWS, *fanout.ROWS, *controllers.ROWS)
 SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
-        *(prime, reconcile, journal, trickle, noop, controllers, flat),
+        *(prime, reconcile, journal, trickle, noop),
         *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, handles, etcd_fanout, wire, subscribe),
         *(peering, page, governor),
         *(memory, etcd_memory, share, projection, importing),
     )
-} | {each.name: each for each in (*scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS)}
+} | {each.name: each for each in (*scopes.ROWS, *http.ROWS, *catalog.ROWS, *catalog_dns.ROWS, *GROWTH)}
 
 
 QUICK = "--quick"

@@ -1,4 +1,6 @@
-"""`fanout`: one commit, delivered to 1,000 watchers in the process, per watcher.
+"""The rows of watchers in the process: `fanout`, `watchers_100` and `watchers_1000`.
+
+`fanout`: one commit, delivered to 1,000 watchers in the process, per watcher.
 
 Measured: 1,000 tasks each read a WatchList of one type from a memory store, through the in-process channel, which
 copies nothing. A commit changes one resource. The figure is the wall time from each of 50 commits until the last
@@ -6,6 +8,10 @@ watcher has received its event, divided by the numbers of commits and watchers. 
 wake-up of every watcher's task, and the handler that runs in that task.
 
 Against: one item through a bare Trio memory channel with a buffer of 1,000.
+
+`watchers_100` and `watchers_1000`: the growth with the number of watchers: the same figure in processor time for 100
+watchers against one, and for 1,000 against 100. The cost of a commit without a watcher is measured in the same round
+and subtracted, because a single watcher would otherwise pay for it alone.
 
 The message has one metadata entry and 120 bytes of payload.
 """
@@ -29,6 +35,8 @@ from headway.service import WATCH_LIST, ResourceService
 from headway.storage import Backend, MemoryBackend, Put
 
 COMMITS = 50
+GROWTH = 20
+"""The factor by which a single watcher receives more commits in the rows of growth, as each takes some microseconds."""
 
 
 def measure(size: int, rounds: int) -> Row:
@@ -50,8 +58,10 @@ async def delivered(
     type: ResourceType[Note],
     size: int,
     at_end: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
+    commits: int = COMMITS,
 ) -> float:
-    """Return the seconds until every watcher has received the event of every commit.
+    """Return the seconds of a clock until every watcher has received the event of every commit.
 
     Args:
         at_end: A function that is called while all watchers are still watching.
@@ -77,18 +87,44 @@ async def delivered(
     async with trio.open_nursery() as nursery:
         for _ in range(size):
             nursery.start_soon(watcher)
-        await primed.wait()
-        begin = time.perf_counter()
-        for _ in range(COMMITS):
+        if size:
+            await primed.wait()
+        begin = clock()
+        for _ in range(commits):
             waiting, all_received = size, trio.Event()
             resource = built(type, texts(0), value)
             position = await backend.commit([Put(type.kind, resource_key(resource), resource, versions[-1])])
             versions.append(str(position.revision))
-            await all_received.wait()
-        seconds = time.perf_counter() - begin
+            if size:
+                await all_received.wait()
+        seconds = clock() - begin
         at_end()
         nursery.cancel_scope.cancel()
     return seconds
 
 
 SCENARIO = Scenario("fanout", 1.0, measure, size=1_000, rounds=7, quick=1_000)
+
+
+def _watched(name: str, few: int, size: int) -> Scenario:
+    """Return the scenario that compares ``size`` watchers with ``few``."""
+    app = headway.App("bench")
+    type = app.type("bench", "v1", "Managed", Note)
+
+    def each(watchers: int) -> float:
+        commits = max(COMMITS, COMMITS * GROWTH // watchers)
+
+        async def per_commit(watchers: int) -> float:
+            backend = MemoryBackend()
+            return await delivered(backend, app, type, watchers, clock=time.process_time, commits=commits) / commits
+
+        return (trio.run(per_commit, watchers) - trio.run(per_commit, 0)) / watchers
+
+    def measure(size: int, rounds: int) -> Row:
+        ours, against = interleaved(lambda: each(size), lambda: each(min(few, size)), rounds)
+        return Row(name, ours * 1e6, against * 1e6, "us", 1.5)
+
+    return Scenario(name, 1.5, measure, size=size, rounds=5, quick=size)
+
+
+ROWS = (_watched("watchers_100", 1, 100), _watched("watchers_1000", 100, 1_000))

@@ -1,12 +1,15 @@
-"""`wire`: a snapshot of 100,000 resources over loopback TCP until EndOfSnapshot, with both ends in one process.
+"""The rows of a snapshot over loopback TCP until EndOfSnapshot, with both ends in one process.
 
-Measured: the wall time of a WatchList of a memory store with these resources, from `rpc.open_server` to
-`rpc.open_channel`. It includes opening the stream, the store's chunks, their encoding (nothing is reused from another
-round), grpclib on trio-asyncio, the sockets, and decoding into the resources that a cache receives. It excludes filling
-the store, starting the server, and connecting.
+`wire`: 100,000 resources. Measured: the wall time of a WatchList of a memory store with these resources, from
+`rpc.open_server` to `rpc.open_channel`. It includes opening the stream, the store's chunks, their encoding (nothing is
+reused from another round), grpclib on trio-asyncio, the sockets, and decoding into the resources that a cache receives.
+It excludes filling the store, starting the server, and connecting.
 
 Against: the stock stack: grpclib's own server and channel on asyncio, with betterproto2's own codec and service, which
 yields one WatchEvent per resource.
+
+`snapshot_10k`, `snapshot_100k`: the growth: the processor time per resource of such a snapshot, against one of a tenth
+of the resources.
 
 The message has one metadata entry and 120 bytes of payload. No channel buffer is involved.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import trio
@@ -25,6 +28,7 @@ from grpclib.server import Server
 import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built_many, put
+from benchmarks.growth import grown, least, without_collector
 from headway import rpc
 from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
 from headway.service import WATCH_LIST, ResourceService, WatchDecoder, WatchEncoder
@@ -38,8 +42,10 @@ def _request(type: ResourceType[Note]) -> pb.WatchListRequest:
     return pb.WatchListRequest(type=type.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
 
 
-async def _ours(app: headway.App, type: ResourceType[Note], size: int) -> float:
-    """Return the seconds for a snapshot through our server and channel."""
+async def _ours(
+    app: headway.App, type: ResourceType[Note], size: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the seconds of a clock for a snapshot through our server and channel."""
     async with open_store("memory:") as backend:
         await backend.commit([put(type, resource) for resource in built_many(type, size)])
         services = rpc.Services(ResourceService(backend, app.registry), encoders={WATCH_LIST: WatchEncoder()})
@@ -51,9 +57,9 @@ async def _ours(app: headway.App, type: ResourceType[Note], size: int) -> float:
             nothing = _request(type)
             nothing.name_prefix = "none"
             await _count(channel, nothing)
-            begin = time.perf_counter()
+            begin = clock()
             assert await _count(channel, _request(type)) == size
-            return time.perf_counter() - begin
+            return clock() - begin
 
 
 async def _count(channel: rpc.Channel, request: pb.WatchListRequest) -> int:
@@ -114,4 +120,11 @@ def measure(size: int, rounds: int) -> Row:
     return Row("wire", ours / size * 1e6, against / size * 1e6, "us", BOUND)
 
 
+def _snapshot(size: int) -> Callable[[], float]:
+    app = headway.App("wire")
+    type = app.type("bench", "v1", "Managed", Note)
+    return without_collector(lambda: least(lambda: trio.run(_ours, app, type, size, time.process_time), size) / size)
+
+
+ROWS = (grown("snapshot_10k", _snapshot, 10_000), grown("snapshot_100k", _snapshot, 100_000, quick=False))
 SCENARIO = Scenario("wire", BOUND, measure, size=100_000, rounds=3, quick=5_000)

@@ -16,12 +16,35 @@ from benchmarks.__main__ import SCENARIOS, main
 from benchmarks._harness import HEADER, RESULTS, Row, Scenario, line, write_results
 from tests.helpers.etcd_server import need_etcd
 
+FULL_ONLY = {
+    *("journal", "endpoints"),
+    *(
+        "prime_100k",
+        "prime_1m",
+        "queue_1m",
+        "flat_10k",
+        "flat",
+        "first_100k",
+        "update_100k",
+        "list_100k",
+        "snapshot_100k",
+    ),
+}
+"""The scenarios that are at their bounds, and those that take seconds to prepare."""
+
+WIDE = {"share", "import"} | {
+    f"{kind}_{size}"
+    for kind in ("prime", "queue", "first", "update", "list", "snapshot", "flat")
+    for size in ("100k", "1m")
+}
+
 
 @pytest.mark.parametrize(
     "scenario",
     [
-        # `share` visits all objects several times, and `import` starts six interpreters.
-        pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name in ("share", "import") else [])
+        # `share` visits all objects several times, and `import` starts six interpreters. Several rows of growth differ
+        # only in their size.
+        pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name in WIDE else [])
         for each in SCENARIOS.values()
     ],
 )
@@ -100,10 +123,10 @@ def test_quick_run_refuses_a_scenario_that_it_does_not_measure(
 
 
 def test_quick_run_measures_scenarios_with_a_bound_and_without_etcd() -> None:
-    """A scenario without a bound cannot fail, so it is not measured. Neither are those that are at their bounds."""
+    """A scenario without a bound cannot fail, so it is not measured."""
     quick = {name for name, each in SCENARIOS.items() if each.quick}
     bounded = {name for name, each in SCENARIOS.items() if each.bound is not None and "etcd" not in name}
-    assert quick == bounded - {"journal", "endpoints"}
+    assert quick == bounded - FULL_ONLY
     assert all(each.quick <= each.size for each in SCENARIOS.values())
 
 

@@ -54,6 +54,19 @@ EQUIVALENT: dict[Equivalent, str] = {
             "if len(self._heap) > min(_SMALL, 2 * self._size):",
         )
     },
+    **{
+        Equivalent(
+            "queue/_entries.py",
+            "Lanes.make_live",
+            "if len(self._backlog) > max(_SMALL, 2 * self._in_backlog):",
+            after,
+        ): _SPEED
+        for after in (
+            "if not len(self._backlog) > max(_SMALL, 2 * self._in_backlog):",
+            "if len(self._backlog) >= max(_SMALL, 2 * self._in_backlog):",
+            "if len(self._backlog) > min(_SMALL, 2 * self._in_backlog):",
+        )
+    },
     Equivalent("storage/_log.py", "_KindLog.__init__", "self.start = 0", "self.start = 1"): (
         "Places count from `start` everywhere, whatever it is."
     ),

@@ -261,6 +261,25 @@ def test_empty_queue_keeps_no_memory_for_its_largest_size(priority: Priority) ->
         assert sys.getsizeof(kept) < 1000
 
 
+def test_backlog_keys_that_became_live_take_no_place_and_no_turn_in_the_backlog() -> None:
+    """Their abandoned places are removed, and a turn of the backlog skips those that are left."""
+    queue = make()
+    keys = [f"k{number:03}" for number in range(400)]
+    queue.add_all(keys, "start", 0.0, priority=BACKLOG)
+    queue.add(keys[0], "change", 1.0)
+    assert queue._lanes.places() == 401
+    for key in keys[1:300]:
+        queue.add(key, "change", 1.0)
+        assert queue._lanes.places() - queue.statistics().ready <= max(64, queue.statistics().backlog)
+    assert queue.statistics().backlog == 100
+    assert queue.statistics().oldest_queued_at == 0.0
+    # Eight live keys go before each key of the backlog.
+    wanted = [key for turn in range(9) for key in (*keys[turn * 8 : turn * 8 + 8], keys[300 + turn])]
+    found = drain(queue, 1.0)
+    assert found[:81] == wanted
+    assert sorted(found) == keys
+
+
 def test_delayed_key_keeps_its_place_among_those_due_at_the_same_time() -> None:
     """Adding it again for the same time does not put it behind them."""
     queue = make()

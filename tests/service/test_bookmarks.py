@@ -219,3 +219,24 @@ async def test_interval_applies_in_process_and_over_the_network(
 
             await trio.testing.wait_all_tasks_blocked()
             mock_clock.jump(60)
+
+
+async def test_bookmarks_that_are_held_in_turn_share_a_cancel_scope(autojump_clock: trio.testing.MockClock) -> None:  # noqa: ARG001  # virtual time
+    """A watcher of a quiet part of a busy store sees a bookmark for each commit, and a scope costs more than that."""
+    scopes: list[object] = []
+
+    async def upcoming() -> StreamItem:
+        scope = trio.lowlevel.current_task()._cancel_status
+        if scope not in scopes:
+            scopes.append(scope)
+        await trio.sleep(0.01)
+        return Bookmark(Position("store", "session", int(trio.current_time() * 100)))
+
+    spaced = SpacedBookmarks(upcoming, 1.0)
+    await spaced.next()  # announces the session, and does not count
+    first, last = await spaced.next(), await spaced.next()
+    assert isinstance(first, Bookmark)
+    assert isinstance(last, Bookmark)
+    assert last.position.revision - first.position.revision > 50
+    # The first bookmarks are read in the scope of the test, and all that follow in another one.
+    assert len(scopes) == 2

@@ -39,23 +39,33 @@ class SpacedBookmarks:
 
     async def next(self) -> StreamItem:
         """Return the next item that is due. No cancel scope is open when it returns."""
-        while True:
-            item: StreamItem | None = None
-            with trio.CancelScope(deadline=float("inf") if self._held is None else self._due):
-                item = await self._upcoming()
-            if item is None:
-                assert self._held is not None
-                return self._send(self._held)
-            before = self._session
-            if isinstance(item, Bookmark | EndOfSnapshot):
-                self._session = item.position.session
-            if not isinstance(item, Bookmark) or item.resumed or self._session != before:
-                # It supersedes the held bookmark, because it comes after it.
-                self._held = None
-                return item
-            if trio.current_time() >= self._due:
-                return self._send(item)
-            self._held = item
+        item: StreamItem | None = None
+        if self._held is None:
+            item = self._unless_held(await self._upcoming())
+        if item is None:
+            # One scope for all bookmarks that are held in turn: a scope costs more than an event, and a watcher of a
+            # quiet part of a busy store sees a bookmark for each commit.
+            with trio.CancelScope(deadline=self._due):
+                while item is None:
+                    item = self._unless_held(await self._upcoming())
+        if item is None:
+            assert self._held is not None
+            item = self._send(self._held)
+        return item
+
+    def _unless_held(self, item: StreamItem) -> StreamItem | None:
+        """Return the item if it is due. Otherwise hold it, in place of an earlier one, and return None."""
+        before = self._session
+        if isinstance(item, Bookmark | EndOfSnapshot):
+            self._session = item.position.session
+        if not isinstance(item, Bookmark) or item.resumed or self._session != before:
+            # It supersedes the held bookmark, because it comes after it.
+            self._held = None
+            return item
+        if trio.current_time() >= self._due:
+            return self._send(item)
+        self._held = item
+        return None
 
     def _send(self, bookmark: Bookmark) -> Bookmark:
         self._held = None

@@ -1,0 +1,47 @@
+"""The programs behind the guide on scale measure every unit that its formulas name, with real processes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from benchmarks import scale, shards
+from benchmarks._etcd import etcd_member
+from tests.helpers.etcd_server import ROOT, need_etcd
+
+
+@pytest.mark.deep
+def test_units_of_an_engine_are_measured() -> None:
+    """The sizes of this test are too small for the differences, but whatever is counted directly is there."""
+    need_etcd()
+    with etcd_member() as endpoint:
+        found = scale.units((endpoint, scale.etcd_pid(endpoint)), resources=200, watchers=100, commits=20)
+    assert found.commit > 0
+    assert found.resource > 0
+    # An event has the payload of 120 bytes, and names.
+    assert 200 < found.wire < 1000
+
+
+@pytest.mark.deep
+def test_sharded_controller_is_measured_in_two_workers() -> None:
+    """The line has a figure for each process."""
+    need_etcd()
+    with etcd_member() as endpoint:
+        line = shards.measured(endpoint, "worker", 2, 20, 0.0)
+    assert all(f"{who} " in line for who in ("worker 1", "worker 2", "server", "etcd", "sum"))
+
+
+def test_processor_time_of_a_process_grows_with_its_work() -> None:
+    """It is read from the kernel, in ticks."""
+    before = scale.cpu_of(os.getpid())
+    spent = os.times().user
+    while os.times().user - spent < 0.1:
+        pass
+    assert scale.cpu_of(os.getpid()) - before > 0.05
+
+
+def test_guide_names_every_unit() -> None:
+    """A unit that is measured has a row in the guide's table, except for the memory of a cache."""
+    guide = (ROOT / "docs/guides/how-far-it-scales.md").read_text()
+    assert [each for each in scale.Units._fields if f"| `{each}` |" not in guide] == ["cached"]
