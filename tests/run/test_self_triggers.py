@@ -14,7 +14,7 @@ from headway.client import Acknowledged
 from headway.reconcile import RECONCILING, Reason, Reconciling
 from headway.resource import pb
 from headway.run import OwnWrites, SelfTriggers
-from headway.run._own_writes import FREE, KEPT, MERGING
+from headway.run._own_writes import FREE, KEPT, MERGING, TICK
 from tests.helpers.resources import ACCOUNT, Account, Team, at, key, stored
 from tests.helpers.staff import Staff
 
@@ -326,6 +326,24 @@ def caused(own: OwnWrites, revision: int) -> Reason:
     noted(own, revision)
     RECONCILING.reset(token)
     return Reason("changed", ACCOUNT.name, key("ada"), revision)
+
+
+def test_keys_whose_own_statuses_follow_each_other_become_due_together() -> None:
+    """One wake-up serves all keys whose delays end in the same 5 ms. No delay is shorter than `MERGING`."""
+    own = OwnWrites()
+    due = list[float]()
+    for revision, now in enumerate((1.0001, 1.0049, 1.0051), 1):
+        reconciling = Reconciling()
+        reconciling.key = key("ada")
+        token = RECONCILING.set(reconciling)
+        own.note(Acknowledged(ACCOUNT, key("ada"), stored("ada", revision), at(revision), "ours"))
+        RECONCILING.reset(token)
+        reason = Reason("changed", ACCOUNT.name, key("ada"), revision)
+        delay = SelfTriggers(own).delay(key("ada"), [reason], 1, now)
+        assert delay is not None
+        assert MERGING <= delay.seconds < MERGING + TICK
+        due.append(round(now + delay.seconds, 9))
+    assert due == [1.055, 1.055, 1.06]
 
 
 OTHER = Reason("changed", ACCOUNT.name, key("ada"), 10_000)

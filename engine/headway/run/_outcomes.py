@@ -119,7 +119,7 @@ class Outcomes:
         delay = self._self_triggers.delay(key, dequeued.reasons, dequeued.attempt, now)
         if delay is None:
             return False
-        self._queue.back_off(key, delay.seconds)
+        self._queue.back_off(key, delay.seconds, now)
         if not delay.quiet:
             id = ResourceId(self._definition.manages.name, key[2], key[0], key[1])
             about = (dequeued.attempt, trace_id_of(dequeued.reasons))

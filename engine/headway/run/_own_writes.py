@@ -8,8 +8,9 @@ ends. A reconcile counts if all its reasons are writes by earlier reconciles of 
 row the key is delayed, at first for `FIRST` seconds, doubling up to `LONGEST`. A delayed key stays pending. Any other
 reason ends the delay at once, and so does a reconcile that writes nothing.
 
-A key whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds. A change
-that arrives in this time is handled by the same reconcile. The key stays pending, so no change is lost.
+A key whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds and up to
+`TICK` more, so that many keys become due at once. A change that arrives in this time is handled by the same reconcile.
+The key stays pending, so no change is lost.
 
 The time is an argument, in seconds.
 """
@@ -105,6 +106,8 @@ FREE = 10
 FIRST, LONGEST = 0.1, 60.0
 MERGING = 0.05
 """The delay, in seconds, of a key that only its own status has triggered, in case another change follows."""
+TICK = 0.005
+"""The interval, in seconds, of the times when such keys become due. One wake-up serves all keys of an interval."""
 
 _NEUTRAL = frozenset({"retry", "requeue"})
 
@@ -173,8 +176,9 @@ class SelfTriggers:
         if loop.count <= FREE:
             if attempt > 1 or any(write.what != "status" for write in writes):
                 return None
-            loop.due = now + MERGING
-            return Delay(MERGING, loop.count, tuple(writes), True)
+            seconds = MERGING + -(now + MERGING) % TICK
+            loop.due = now + seconds
+            return Delay(seconds, loop.count, tuple(writes), True)
         # Limit the exponent. Its maximum already gives far more than the longest delay.
         seconds = min(FIRST * 2.0 ** min(loop.count - FREE - 1, 20), LONGEST)
         loop.due = now + seconds

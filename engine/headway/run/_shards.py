@@ -130,9 +130,9 @@ class ShardQueue(WaitingQueue[Key, Reason]):
             self.dropped(key)
 
     @override
-    def back_off(self, key: Key, delay: float) -> None:
+    def back_off(self, key: Key, delay: float, now: float) -> None:
         if self._shard_of(key) in self._open:
-            super().back_off(key, delay)
+            super().back_off(key, delay, now)
         else:
             self.dropped(key)
 
