@@ -4,9 +4,9 @@ They are internal to the queue and mutable. `_values.py` has what the queue retu
 
 Lanes: a live key goes before a backlog key. However, after `live_per_backlog` consecutive live keys were dequeued while
 backlog waited, one backlog key goes first. The n-th backlog key is therefore dequeued after at most `n *
-(live_per_backlog + 1)` keys, whatever live keys arrive in the meantime. A live key only leaves its lane by being
-dequeued, so a deque suffices. A backlog key that a live change raises leaves from the middle, so the backlog needs
-removal by key.
+(live_per_backlog + 1)` keys, whatever live keys arrive in the meantime. A backlog key that a live change raises is
+appended to the live lane, and its place in the backlog is abandoned. An entry's priority never falls, so an abandoned
+place is recognized by it.
 
 Delays: a heap cannot remove an element from its middle, so an abandoned place stays in it and is recognized by its
 ticket: a place is valid only while its entry has the same ticket. An overridden delay therefore never fires. When more
@@ -14,7 +14,7 @@ than half of the heap's places are abandoned, they are removed, so that repeated
 no memory.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -100,54 +100,53 @@ _SMALL: Final = 64
 class Lanes(Generic[K, R]):
     """The ready entries, in two lanes."""
 
-    __slots__ = ("_backlog", "_live", "_live_per_backlog", "_passed_over")
+    __slots__ = ("_abandoned", "_backlog", "_live", "_live_per_backlog", "_passed_over")
 
     def __init__(self, live_per_backlog: int) -> None:
         if live_per_backlog < 1:
             raise ValueError(f"live_per_backlog is {live_per_backlog!r}: it must be at least 1")
         self._live_per_backlog = live_per_backlog
-        # Invariant: every entry in _live has priority LIVE, every entry in _backlog has BACKLOG, and no key is in both.
+        # Invariant: every entry in _live has priority LIVE, and so have exactly _abandoned of those in _backlog.
         self._live: deque[Entry[K, R]] = deque()
-        self._backlog: OrderedDict[K, Entry[K, R]] = OrderedDict()
+        self._backlog: deque[Entry[K, R]] = deque()
+        self._abandoned = 0
         # The live keys dequeued since the last turn of the backlog. Invariant: 0 <= _passed_over <= _live_per_backlog.
         self._passed_over = 0
 
     def __len__(self) -> int:
-        return len(self._live) + len(self._backlog)
+        return len(self._live) + len(self._backlog) - self._abandoned
 
     def __iter__(self) -> Iterator[Entry[K, R]]:
-        return chain(self._live, self._backlog.values())
+        return chain(self._live, (entry for entry in self._backlog if entry.priority == BACKLOG))
 
     def backlog_size(self) -> int:
         """Return the number of backlog entries."""
-        return len(self._backlog)
+        return len(self._backlog) - self._abandoned
 
     def append(self, entry: Entry[K, R]) -> None:
         """Append an entry to the lane of its priority."""
-        if entry.priority == BACKLOG:
-            self._backlog[entry.key] = entry
-        else:
-            self._live.append(entry)
+        (self._backlog if entry.priority == BACKLOG else self._live).append(entry)
 
     def make_live(self, entry: Entry[K, R]) -> None:
         """Move a backlog entry to the end of the live lane."""
-        del self._backlog[entry.key]
         entry.priority = LIVE
+        self._abandoned += 1
         self._live.append(entry)
 
     def pop(self) -> Entry[K, R] | None:
         """Remove and return the next entry, or None."""
         live, backlog = self._live, self._backlog
-        if not backlog:
+        if len(backlog) == self._abandoned:
+            if backlog:
+                backlog.clear()
+                self._abandoned = 0
             return live.popleft() if live else None
         if live and self._passed_over < self._live_per_backlog:
             self._passed_over += 1
             return live.popleft()
         self._passed_over = 0
-        entry = backlog.popitem(last=False)[1]
-        if not backlog:
-            # If only emptied by removals, it would keep the memory for all keys of the run's start.
-            backlog.clear()
+        while (entry := backlog.popleft()).priority != BACKLOG:
+            self._abandoned -= 1
         return entry
 
 
