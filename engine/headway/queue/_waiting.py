@@ -50,9 +50,9 @@ class WaitingQueue(Generic[K, R]):
         self._timekeeper: trio.CancelScope | None = None
         self._waiting_for_idle = trio.lowlevel.ParkingLot()
 
-    def add(self, key: K, reason: R, *, priority: Priority = LIVE) -> None:
-        """Enqueue a key at once, like `WorkQueue.add`."""
-        self._machine.add(key, reason, trio.current_time(), priority=priority)
+    def add(self, key: K, reason: R, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
+        """Enqueue a key at once, or at `due`, like `WorkQueue.add`."""
+        self._machine.add(key, reason, trio.current_time(), priority=priority, due=due)
         self._wake()
 
     def add_all(self, keys: Iterable[K], reason: R, *, priority: Priority = LIVE) -> None:
@@ -80,14 +80,14 @@ class WaitingQueue(Generic[K, R]):
             await self._wait()
         return None
 
-    def dequeue_nowait(self) -> Dequeued[K, R] | None:
-        """Dequeue a key if one is ready, or return None. Not a checkpoint.
+    def dequeue_nowait(self, now: float | None = None) -> Dequeued[K, R] | None:
+        """Dequeue a key if one is ready, or return None. Not a checkpoint. ``now`` spares it a look at the clock.
 
         A queue that is held, paused or closed has none.
         """
         if self._blocked:
             return None
-        dequeued = self._machine.dequeue(trio.current_time())
+        dequeued = self._machine.dequeue(trio.current_time() if now is None else now)
         if dequeued is not None:
             # Several keys may have become due at once, and this task may have been the timekeeper.
             self._wake()
