@@ -190,8 +190,15 @@ MUTANTS = (
     Mutant(
         "a key that its own status has triggered is forgotten",
         "run/_outcomes.py",
-        "self._queue.back_off(key, delay.seconds)",
+        "self._queue.back_off(key, delay.seconds, now)",
         "self._queue.dropped(key) if delay.quiet else self._queue.back_off(key, delay.seconds)",
+        "run/test_self_triggers.py",
+    ),
+    Mutant(
+        "a key that its own status has triggered is not queued",
+        "run/_change_mapper.py",
+        "self._queue.add(key, reason, priority=priority, due=due)",
+        "due > trio.current_time() or self._queue.add(key, reason, priority=priority, due=due)",
         "run/test_self_triggers.py",
     ),
     Mutant(
