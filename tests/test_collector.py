@@ -191,6 +191,24 @@ async def test_collector_settings_of_the_program_are_restored(autojump_clock: Mo
         assert is_frozen()
 
 
+@pytest.mark.parametrize(("before", "meanwhile", "after"), [(10, None, 10), (200, None, 200), (10, 30, 30)])
+async def test_full_collections_are_rarer_while_the_engine_is_open(
+    before: int, meanwhile: int | None, after: int
+) -> None:
+    """The thresholds of young objects stay. What the program has set before or meanwhile is not made smaller."""
+    usual = gc.get_threshold()
+    young = usual[:2]
+    try:
+        gc.set_threshold(*young, before)
+        async with headway.open_engine("memory:", headway.App("rare"), report=ignore, gc_freeze=True):
+            assert gc.get_threshold() == (*young, max(before, _collector.RARELY))
+            if meanwhile is not None:
+                gc.set_threshold(*young, meanwhile)
+        assert gc.get_threshold() == (*young, after)
+    finally:
+        gc.set_threshold(*usual)
+
+
 async def test_failed_opening_leaves_collection_on() -> None:
     @asynccontextmanager
     async def broken() -> AsyncIterator[Any]:

@@ -190,15 +190,22 @@ MUTANTS = (
     Mutant(
         "a key that its own status has triggered is forgotten",
         "run/_outcomes.py",
-        "self._queue.back_off(key, delay.seconds)",
+        "self._queue.back_off(key, delay.seconds, now)",
         "self._queue.dropped(key) if delay.quiet else self._queue.back_off(key, delay.seconds)",
+        "run/test_self_triggers.py",
+    ),
+    Mutant(
+        "a key that its own status has triggered is not queued",
+        "run/_change_mapper.py",
+        "self._queue.add(key, reason, priority=priority, due=due)",
+        "due > trio.current_time() or self._queue.add(key, reason, priority=priority, due=due)",
         "run/test_self_triggers.py",
     ),
     Mutant(
         "a key that its own status has triggered runs at once",
         "run/_own_writes.py",
-        "if attempt > 1 or any(write.what",
-        "if True or any(write.what",
+        "return now + MERGING + -(now + MERGING) % TICK",
+        "return now",
         "run/test_self_triggers.py",
     ),
     # --- shards ---

@@ -46,12 +46,12 @@ EQUIVALENT: dict[Equivalent, str] = {
     ),
     **{
         Equivalent(
-            "queue/_entries.py", "Delays.discard", "if len(self._heap) > max(_SMALL, 2 * self._size):", after
+            "queue/_entries.py", "Delays.discard", "if len(self.heap) > max(_SMALL, 2 * self._size):", after
         ): _SPEED
         for after in (
-            "if not len(self._heap) > max(_SMALL, 2 * self._size):",
-            "if len(self._heap) >= max(_SMALL, 2 * self._size):",
-            "if len(self._heap) > min(_SMALL, 2 * self._size):",
+            "if not len(self.heap) > max(_SMALL, 2 * self._size):",
+            "if len(self.heap) >= max(_SMALL, 2 * self._size):",
+            "if len(self.heap) > min(_SMALL, 2 * self._size):",
         )
     },
     **{

@@ -111,8 +111,8 @@ async def test_first_copy_that_goes_on_for_ever_counts_for_ten_minutes(
 @pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.usefixtures("nothing_frozen")
 def test_load_avoids_full_collections_and_freezes_what_it_received(wanted: bool) -> None:
-    before = gc.get_threshold()
     with GcFreeze(wanted) as freeze:
+        before = gc.get_threshold()
         with freeze.load():
             with freeze.load():
                 received: list[object] = [[]]

@@ -223,6 +223,44 @@ def test_key_added_while_in_hand_does_not_back_off() -> None:
     assert drain(queue, 1.0) == ["a", "b"]
 
 
+def test_new_key_may_begin_with_a_delay_and_is_pending() -> None:
+    """The delay counts no failure, and a key that is due at once is ready."""
+    queue = make()
+    queue.add("a", "change", 1.0, due=6.0)
+    queue.add("b", "change", 1.0, due=1.0)
+    assert (queue.ready_count(), queue.next_due(), queue.owed()) == (1, 6.0, ["a", "b"])
+    assert drain(queue, 5.9) == ["b"]
+    assert not queue.is_idle()
+    assert queue.dequeue(6.0) == Dequeued("a", ("change",), 0, 6.0, 1)
+    queue.succeeded("a", 6.0)
+    assert queue.is_idle()
+
+
+def test_change_ends_the_delay_with_which_a_key_began() -> None:
+    queue = make()
+    queue.add("a", "change", 0.0, due=5.0)
+    queue.add("a", "another", 2.0)
+    assert queue.dequeue(2.0) == Dequeued("a", ("change", "another"), 0, 2.0, 1)
+
+
+def test_delay_of_an_add_does_not_count_for_a_key_in_the_queue() -> None:
+    """A waiting key stays where it is, and one in hand runs again as soon as it is reported back."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    queue.add("a", "another", 0.0, due=5.0)
+    assert dequeue(queue, 0.0).reasons == ("change", "another")
+    queue.add("a", "third", 0.0, due=5.0)
+    queue.succeeded("a", 1.0)
+    assert dequeue(queue, 1.0).reasons == ("third",)
+
+
+def test_delay_of_an_add_must_be_finite() -> None:
+    queue = make()
+    with pytest.raises(ValueError, match="due is inf"):
+        queue.add("a", "change", 0.0, due=float("inf"))
+    assert queue.is_idle()
+
+
 def test_only_a_key_in_hand_can_back_off() -> None:
     queue = make()
     queue.add("a", "change", 0.0)

@@ -198,7 +198,8 @@ async def test_failing_run_gets_no_further_burst(autojump_clock: MockClock) -> N
     assert times[1] < 5
     assert times[2] == pytest.approx(100, abs=1)
     assert times[3] == pytest.approx(200, abs=1)
-    assert autojump_clock.current_time() > 200
+    # The run that has written becomes idle in the same moment.
+    assert autojump_clock.current_time() >= 200
 
 
 async def test_canceled_wait_takes_nothing_from_the_others(autojump_clock: MockClock) -> None:

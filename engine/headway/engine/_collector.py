@@ -1,4 +1,4 @@
-"""Python's garbage collector within an engine: off during the first pass, and afterwards without the primed objects.
+"""Python's garbage collector within an engine: off during the first pass, then rare and without the primed objects.
 
 While a peer's first copy arrives, only young objects are collected, and then it is excluded as well.
 
@@ -21,6 +21,10 @@ from headway.run import Supervisor
 LIMIT = 600.0
 """The time, in seconds, after which collection is on again even if a controller is not done. Failures leave garbage."""
 
+RARELY = 50
+"""The collections of younger objects between two full ones, where Python has 10. Stored resources stay, so a full
+collection would traverse each of them again and again while their number grows, and find nothing."""
+
 _NEVER = 1 << 30
 """The threshold of the oldest objects with which there is no full collection."""
 
@@ -31,6 +35,7 @@ class _Collector:
     def __init__(self) -> None:
         self._loads = 0
         self._threshold = 0
+        self._usual = 0
         self._pauses = 0
         self._enabled = True
         self._users = 0
@@ -64,18 +69,24 @@ class _Collector:
             gc.set_threshold(youngest, young, self._threshold)
 
     def enter(self) -> None:
-        """Begin to use `gc.freeze`."""
+        """Begin to use `gc.freeze`, and rarer full collections."""
         if not self._users:
+            youngest, young, self._usual = gc.get_threshold()
+            gc.set_threshold(youngest, young, max(RARELY, self._usual))
             # `gc.freeze` would have frozen this object too. The number of frozen objects doesn't show it: Python 3.12
             # has hundreds.
             self._frozen = not any(each is sys.modules for each in gc.get_objects())
         self._users += 1
 
     def leave(self) -> None:
-        """Unfreeze after the last use, unless the program had frozen objects before."""
+        """After the last use, unfreeze, unless the program had frozen objects before, and collect as before."""
         self._users -= 1
-        if not self._users and not self._frozen:
-            gc.unfreeze()
+        if not self._users:
+            youngest, young, oldest = gc.get_threshold()
+            if oldest == max(RARELY, self._usual):
+                gc.set_threshold(youngest, young, self._usual)
+            if not self._frozen:
+                gc.unfreeze()
 
 
 _COLLECTOR = _Collector()

@@ -134,8 +134,8 @@ async def open_engine(
         gc_freeze: turn Python's garbage collector off until every controller has reconciled all that it found at the
             start, for ten minutes at most, and exclude the objects that exist then from later collections
             (`gc.freeze`). While the first copy of a peering arrives, only young objects are collected, and the copy is
-            excluded as well. With a million resources, a full collection blocks the event loop for half a second. All
-            this affects the whole process, and the end of the block undoes it.
+            excluded as well. Full collections become rarer: with a million resources, one blocks the event loop for
+            half a second. All this affects the whole process, and the end of the block undoes it.
         block_limit: the time, in seconds, for which a task may block the event loop, in a blocking call or a long
             computation, before it is reported with its stack (`LoopBlocked`). None disables this check.
         journal: a file to which the journal is also written, one JSON object a line. It is rotated.

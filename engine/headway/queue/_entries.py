@@ -163,22 +163,22 @@ class Lanes(Generic[K, R]):
 
 
 class Delays(Generic[K, R]):
-    """The delayed entries, the soonest first. Entries due at the same time are in order of insertion."""
+    """The delayed entries, the soonest first. Entries due at the same time are in order of insertion.
 
-    __slots__ = ("_heap", "_last_ticket", "_size")
+    Attributes:
+        heap: the places, by due time and ticket. The first may be an abandoned one. Only this object writes here.
+    """
+
+    __slots__ = ("_last_ticket", "_size", "heap")
 
     def __init__(self) -> None:
         # Invariant: exactly _size of the places are valid: they have the ticket that their entry has.
-        self._heap: list[tuple[float, int, Entry[K, R]]] = []
+        self.heap: list[tuple[float, int, Entry[K, R]]] = []
         self._size = 0
         self._last_ticket = 0
 
     def __len__(self) -> int:
         return self._size
-
-    def places(self) -> int:
-        """Return the number of places in the heap, including abandoned ones."""
-        return len(self._heap)
 
     def put(self, entry: Entry[K, R], due: float) -> None:
         """Delay an entry that is not in here until `due`, in seconds."""
@@ -186,19 +186,19 @@ class Delays(Generic[K, R]):
         entry.ticket = ticket
         entry.due = due
         self._size += 1
-        heappush(self._heap, (due, ticket, entry))
+        heappush(self.heap, (due, ticket, entry))
 
     def discard(self, entry: Entry[K, R]) -> None:
         """Remove an entry before it is due."""
         entry.ticket = 0
         self._size -= 1
-        if len(self._heap) > max(_SMALL, 2 * self._size):
-            self._heap = [place for place in self._heap if place[2].ticket == place[1]]
-            heapify(self._heap)
+        if len(self.heap) > max(_SMALL, 2 * self._size):
+            self.heap = [place for place in self.heap if place[2].ticket == place[1]]
+            heapify(self.heap)
 
     def next_due(self) -> float | None:
         """Return when the soonest entry is due, in seconds, or None."""
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][2].ticket != heap[0][1]:
             heappop(heap)
         return heap[0][0] if heap else None
@@ -208,7 +208,7 @@ class Delays(Generic[K, R]):
         due = self.next_due()
         if due is None or due > now:
             return None
-        entry = heappop(self._heap)[2]
+        entry = heappop(self.heap)[2]
         entry.ticket = 0
         self._size -= 1
         return entry

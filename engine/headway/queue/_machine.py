@@ -69,21 +69,26 @@ class WorkQueue(Generic[K, R]):
         self._adds = 0
         self._merged = 0
 
-    def add(self, key: K, reason: R, now: float, *, priority: Priority = LIVE) -> None:
+    def add(self, key: K, reason: R, now: float, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
         """Enqueue a key at once.
 
         A waiting key is merged, a delayed one becomes ready, and one in hand runs once more after it has been reported
-        back. A closed queue ignores this.
+        back. Any other key is delayed until `due`, but pending. A closed queue ignores this.
         """
         if priority:
             _check_priority(priority)
+        if due > now:
+            _check_finite("due", due)
         if self._closed:
             return
         self._adds += 1
         entry = self._entries.get(key)
         if entry is None:
             self._entries[key] = entry = Entry(key, (reason,), priority, now)
-            self._lanes.append(entry)
+            if due > now:
+                self._back_off_until(entry, due, now)
+            else:
+                self._lanes.append(entry)
         else:
             self._add_known(entry, reason, now, priority)
 
@@ -144,7 +149,8 @@ class WorkQueue(Generic[K, R]):
         """
         if self._closed:
             return None
-        if self._delays:
+        heap = self._delays.heap
+        if heap and heap[0][0] <= now:
             self.promote(now)
         entry = self._lanes.pop()
         if entry is None:

@@ -50,11 +50,10 @@ class WaitingQueue(Generic[K, R]):
         self._timekeeper: trio.CancelScope | None = None
         self._waiting_for_idle = trio.lowlevel.ParkingLot()
 
-    def add(self, key: K, reason: R, *, priority: Priority = LIVE) -> None:
-        """Enqueue a key at once, like `WorkQueue.add`."""
-        self._machine.add(key, reason, trio.current_time(), priority=priority)
-        if self._waiting:
-            self._wake()
+    def add(self, key: K, reason: R, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
+        """Enqueue a key at once, or at `due`, like `WorkQueue.add`."""
+        self._machine.add(key, reason, trio.current_time(), priority=priority, due=due)
+        self._wake()
 
     def add_all(self, keys: Iterable[K], reason: R, *, priority: Priority = LIVE) -> None:
         """Enqueue many keys at once for one reason, like `WorkQueue.add_all`."""
@@ -81,15 +80,15 @@ class WaitingQueue(Generic[K, R]):
             await self._wait()
         return None
 
-    def dequeue_nowait(self) -> Dequeued[K, R] | None:
-        """Dequeue a key if one is ready, or return None. Not a checkpoint.
+    def dequeue_nowait(self, now: float | None = None) -> Dequeued[K, R] | None:
+        """Dequeue a key if one is ready, or return None. Not a checkpoint. ``now`` spares it a look at the clock.
 
         A queue that is held, paused or closed has none.
         """
         if self._blocked:
             return None
-        dequeued = self._machine.dequeue(trio.current_time())
-        if dequeued is not None and self._waiting:
+        dequeued = self._machine.dequeue(trio.current_time() if now is None else now)
+        if dequeued is not None:
             # Several keys may have become due at once, and this task may have been the timekeeper.
             self._wake()
         return dequeued
@@ -132,9 +131,9 @@ class WaitingQueue(Generic[K, R]):
 
     dropped = succeeded
 
-    def back_off(self, key: K, delay: float) -> None:
+    def back_off(self, key: K, delay: float, now: float) -> None:
         """Report that the key in hand is to be delayed, like `WorkQueue.back_off`."""
-        self._machine.back_off(key, delay, trio.current_time())
+        self._machine.back_off(key, delay, now)
         self._reported_back()
 
     def close(self) -> None:
@@ -209,8 +208,7 @@ class WaitingQueue(Generic[K, R]):
         self._wake()
 
     def _reported_back(self) -> None:
-        if self._waiting:
-            self._wake()
+        self._wake()
         if self._waiting_for_idle and self._machine.is_idle():
             self._waiting_for_idle.unpark_all()
 
@@ -245,7 +243,8 @@ class WaitingQueue(Generic[K, R]):
 
     def _wake(self) -> None:
         """Restore the condition in the module's docstring by waking as few tasks as possible."""
-        if self._blocked:
+        if self._blocked or self._woken == self._waiting:
+            # Every task that waits has been woken, and will look.
             return
         missing = self._machine.ready_count() - self._woken
         if missing > 0 and self._sleepers:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
+
+import trio
 
 from headway.cache import Applied, CachedType, CacheReader, Subscription
 from headway.controller import Definition
@@ -19,8 +22,8 @@ from headway.run._own_writes import SelfTriggers
 class SupportsAdd(Protocol):
     """The part of a work queue that accepts keys."""
 
-    def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
-        """Enqueue a key immediately."""
+    def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
+        """Enqueue a key immediately, or at ``due`` if the queue does not have it."""
         ...
 
 
@@ -134,10 +137,10 @@ class ChangeMapper:
                 self._map_by(watch, legible, reason, LIVE)
 
     def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
-        """Enqueue a key, and end the delay of a key that had only triggered itself."""
-        if self._self_triggers.loops:
-            self._self_triggers.queued(key, reason)
-        self._queue.add(key, reason, priority=priority)
+        """Enqueue a key. Delay one that triggers itself by its status, and end the delay for any other reason."""
+        triggers = self._self_triggers
+        due = triggers.queued(key, reason, trio.current_time()) if triggers.writes else -math.inf
+        self._queue.add(key, reason, priority=priority, due=due)
 
     def _passes(self, name: TypeName, applied: Applied, type: CachedType[Any], when: Predicate[Any]) -> bool:
         return when.passes(

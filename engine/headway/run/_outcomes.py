@@ -113,13 +113,13 @@ class Outcomes:
         if self._journal is not None:
             self._record(self._journal, dequeued, "failed", began, trio.current_time(), error, None, reconciling)
 
-    def delayed(self, dequeued: Dequeued[Key, Reason]) -> bool:
+    def delayed(self, dequeued: Dequeued[Key, Reason], now: float) -> bool:
         """Delay a key that has triggered itself too often, instead of reconciling it, and return True if so."""
-        now, key = trio.current_time(), dequeued.key
+        key = dequeued.key
         delay = self._self_triggers.delay(key, dequeued.reasons, dequeued.attempt, now)
         if delay is None:
             return False
-        self._queue.back_off(key, delay.seconds)
+        self._queue.back_off(key, delay.seconds, now)
         if not delay.quiet:
             id = ResourceId(self._definition.manages.name, key[2], key[0], key[1])
             about = (dequeued.attempt, trace_id_of(dequeued.reasons))

@@ -8,8 +8,9 @@ ends. A reconcile counts if all its reasons are writes by earlier reconciles of 
 row the key is delayed, at first for `FIRST` seconds, doubling up to `LONGEST`. A delayed key stays pending. Any other
 reason ends the delay at once, and so does a reconcile that writes nothing.
 
-A key whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds. A change
-that arrives in this time is handled by the same reconcile. The key stays pending, so no change is lost.
+A key whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds and up to
+`TICK` more, so that many keys become due at once. A change that arrives in this time is handled by the same reconcile.
+The key stays pending, so no change is lost.
 
 The time is an argument, in seconds.
 """
@@ -105,6 +106,8 @@ FREE = 10
 FIRST, LONGEST = 0.1, 60.0
 MERGING = 0.05
 """The delay, in seconds, of a key that only its own status has triggered, in case another change follows."""
+TICK = 0.005
+"""The interval, in seconds, of the times when such keys become due. One wake-up serves all keys of an interval."""
 
 _NEUTRAL = frozenset({"retry", "requeue"})
 
@@ -130,13 +133,18 @@ class _Loop:
         self.due: float | None = None
 
 
+def _merged(now: float) -> float:
+    """Return when a key becomes due that is triggered now by its own status."""
+    return now + MERGING + -(now + MERGING) % TICK
+
+
 class SelfTriggers:
     """The keys of one run that were last reconciled because of their own writes.
 
     Attributes:
         own: the run's own writes.
         writes: these writes by revision. While it is empty, no key has triggered itself.
-        loops: those keys. While it is empty, `queued` and `ended` need not be called.
+        loops: those keys. While it is empty, `ended` need not be called.
     """
 
     def __init__(self, own: OwnWrites) -> None:
@@ -144,10 +152,19 @@ class SelfTriggers:
         self.writes = own.latest
         self.loops: dict[Key, _Loop] = {}
 
-    def queued(self, key: Key, reason: Reason) -> None:
-        """Note that a key was enqueued for this reason."""
-        if key in self.loops and not self._caused(key, reason):
-            del self.loops[key]
+    def queued(self, key: Key, reason: Reason, now: float) -> float:
+        """Note that a key is enqueued for this reason. Return when it becomes due, which is in the past if at once."""
+        write = self._caused(key, reason)
+        if write is None:
+            self.loops.pop(key, None)
+        elif write.what == "status":
+            loop = self.loops.setdefault(key, _Loop())
+            if loop.due is None and loop.count < FREE:
+                loop.count += 1
+                loop.due = _merged(now)
+            if loop.due is not None:
+                return loop.due
+        return now
 
     def delay(self, key: Key, reasons: Iterable[Reason], attempt: int, now: float) -> Delay | None:
         """Return the delay for a key that was dequeued for these reasons, or None."""
@@ -163,18 +180,19 @@ class SelfTriggers:
         if not writes:
             return None
         loop = self.loops.setdefault(key, _Loop())
+        merges = attempt == 1 and all(write.what == "status" for write in writes)
         if loop.due is not None:
             left = loop.due - now
-            if left <= 0:
+            if left <= 0 or (loop.count <= FREE and not merges):
                 loop.due = None
                 return None
             return Delay(left, loop.count, tuple(writes), True)
         loop.count += 1
         if loop.count <= FREE:
-            if attempt > 1 or any(write.what != "status" for write in writes):
+            if not merges:
                 return None
-            loop.due = now + MERGING
-            return Delay(MERGING, loop.count, tuple(writes), True)
+            loop.due = _merged(now)
+            return Delay(loop.due - now, loop.count, tuple(writes), True)
         # Limit the exponent. Its maximum already gives far more than the longest delay.
         seconds = min(FIRST * 2.0 ** min(loop.count - FREE - 1, 20), LONGEST)
         loop.due = now + seconds

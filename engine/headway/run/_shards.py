@@ -11,6 +11,7 @@ queued when its shard closes is dropped when it would be dequeued.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
 from typing import Any
@@ -96,10 +97,10 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     # --- as a queue ---
 
     @override
-    def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
+    def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
         shard = self._shard_of(key)
         if shard in self._open:
-            super().add(key, reason, priority=priority)
+            super().add(key, reason, priority=priority, due=due)
         elif (collected := self._collected.get(shard)) is not None:
             known = collected.get(key)
             if known is None or priority < known[1]:
@@ -110,8 +111,8 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         super().add_all([key for key in keys if self._shard_of(key) in self._open], reason, priority=priority)
 
     @override
-    def dequeue_nowait(self) -> Dequeued[Key, Reason] | None:
-        while (dequeued := super().dequeue_nowait()) is not None and self._shard_of(dequeued.key) not in self._open:
+    def dequeue_nowait(self, now: float | None = None) -> Dequeued[Key, Reason] | None:
+        while (dequeued := super().dequeue_nowait(now)) is not None and self._shard_of(dequeued.key) not in self._open:
             self.dropped(dequeued.key)
         return dequeued
 
@@ -130,9 +131,9 @@ class ShardQueue(WaitingQueue[Key, Reason]):
             self.dropped(key)
 
     @override
-    def back_off(self, key: Key, delay: float) -> None:
+    def back_off(self, key: Key, delay: float, now: float) -> None:
         if self._shard_of(key) in self._open:
-            super().back_off(key, delay)
+            super().back_off(key, delay, now)
         else:
             self.dropped(key)
 
@@ -180,10 +181,10 @@ class OneShard:
         self._shard_of = shard_of
         self._left = False
 
-    def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
+    def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE, due: float = -math.inf) -> None:
         """Add a key, if it belongs to this shard."""
         if self._shard_of(key) == self._shard:
-            self._queue.add(key, reason, priority=priority)
+            self._queue.add(key, reason, priority=priority, due=due)
 
     @property
     def held(self) -> bool:

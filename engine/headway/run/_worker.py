@@ -120,10 +120,11 @@ class Worker:
                 # The end of the last reconcile, if it has just ended: then the next one begins at the same time.
                 ended: float | None = None
                 while dequeued is not None and not late:
-                    if not (own_writes and outcomes.delayed(dequeued)):
+                    began = trio.current_time() if ended is None else ended
+                    if not (own_writes and outcomes.delayed(dequeued, began)):
                         key = dequeued.key
                         id = ResourceId(self._type, key[2], key[0], key[1])
-                        began, running = trio.current_time() if ended is None else ended, (dequeued, id)
+                        running = dequeued, id
                         if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
                         reconciling.key, reconciling.dequeued = key, dequeued
@@ -140,7 +141,7 @@ class Worker:
                             self._note_versions(reconciling)
                         ended = outcomes.done(dequeued, id, began, result, error, reconciling, timed_out=late)
                     in_a_row += 1
-                    dequeued = self._queue.dequeue_nowait() if in_a_row % _IN_A_ROW else None
+                    dequeued = self._queue.dequeue_nowait(ended) if in_a_row % _IN_A_ROW else None
                     if dequeued is None:
                         ended = None
                         dequeued = await self._queue.dequeue()

@@ -45,6 +45,8 @@ from headway.service._writing import (
 )
 from headway.storage import Operation, Put, QuotaExceeded, Read, StorageError, version_of
 
+ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position]]
+
 
 async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and return it as stored, with its new version and generation."""
@@ -70,6 +72,7 @@ class _Write:
     def __init__(self, context: Context, request: pb.WriteRequest) -> None:
         access = context.access
         self.context, self.request = context, request
+        self.read_nowait: ReadNowait | None = getattr(context.backend, "read_nowait", None)
         admitted = admit_resource(access, request.resource, request.fence)
         self.type, self.key, self.resource, self.given, self.fence, self.payload_name, self.undecodable = admitted
         assert self.resource.id is not None
@@ -89,10 +92,8 @@ class _Write:
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Read before the commit. The commit has a checkpoint, so the read does without one if the store can."""
-        backend = self.context.backend
-        read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
-        read_nowait = getattr(backend, "read_nowait", None)
-        return await backend.read(kind, key) if read_nowait is None else read_nowait(kind, key)
+        nowait = self.read_nowait
+        return await self.context.backend.read(kind, key) if nowait is None else nowait(kind, key)
 
     async def attempt(self, optimistic: Read | None = None) -> pb.WriteResponse:
         """Decide from what the store holds, commit, and return the response. Nothing is stored if this raises."""
@@ -102,7 +103,7 @@ class _Write:
             check_store(context.backend, self.request.store_id)
         units = await check_units(read, key) if needs_units(key) else NO_UNITS
         # Most reads need no coroutine.
-        read_nowait = None if optimistic else getattr(context.backend, "read_nowait", None)
+        read_nowait = None if optimistic else self.read_nowait
         stored, at = await read(type.kind, key) if read_nowait is None else read_nowait(type.kind, key)
         if stored is not None and self.request.create_only:
             if optimistic:
@@ -135,14 +136,8 @@ class _Write:
         position = await context.backend.commit(operations, self.fence)
         # Nobody asks who wrote events, and there may be many.
         if context.journal is not None and type is not EVENT:
-            context.journal.add(
-                position.revision,
-                type.name,
-                key,
-                "created" if stored is None else "written",
-                self.fence,
-                access.caller_name,
-            )
+            verb = "created" if stored is None else "written"
+            context.journal.add(position.revision, type.name, key, verb, self.fence, access.caller_name)
         answer = prepared if self.form is None else self.form.shown(prepared)
         if access.restricted:
             answer = access.answered(answer, self.given)

@@ -24,6 +24,9 @@ from headway.storage._resuming import check_resumable, resume
 from headway.storage._tables import Effect, ResourceTables, changes_of, decide
 from headway.storage._watch import LogWatch, Pulse
 
+IN_A_ROW = 8
+"""The number of commits after which other tasks run. Letting them run after each would cost as much as the commit."""
+
 
 class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetadata, KeepsQuotas):
     """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
@@ -42,6 +45,8 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         self._leases = LeaseTable()
         self._log = CommitLog(max_changes=max_changes, max_age=max_age)
         self._pulse = Pulse()
+        # The attempts to commit since other tasks could last run, whichever tasks made them.
+        self._in_a_row = 0
         # Invariant: the position of the log's head. It is made once for each commit, not for each read.
         self._position = self._at(0)
 
@@ -112,7 +117,11 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         if self._tables.quotas is not None and self._tables.quotas.is_counting:
             await count_uses(self._tables, operations)
         # This is the only checkpoint. A cancellation cannot interrupt the commit that follows.
-        await trio.lowlevel.checkpoint()
+        self._in_a_row += 1
+        if self._in_a_row % IN_A_ROW:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()
         if fence is not None:
             self._check_fence(fence)
         applied = [entry for operation in operations if (entry := decide(self._tables, operation)) is not None]

@@ -116,7 +116,9 @@ class ResourceTables:
         if table is None:
             table = self._tables[kind] = Table()
         old = table.put(key, resource)
-        self.indexes.change(kind, key, old, resource)
+        # A written status leaves the metadata as it was, as the same object.
+        if old is None or (old.metadata is not resource.metadata and old.metadata != resource.metadata):
+            self.indexes.change(kind, key, old, resource)
         if self.quotas is not None or kind == QUOTA_KIND:
             self._follow(kind, key, old, resource)
         owner = _owner(resource)
@@ -249,7 +251,7 @@ def changes_of(
         return [(kind, new, False)]
     if version_of(old) != version_of(new):
         return [(kind, old, True), (kind, new, False)]
-    if old.metadata != new.metadata:
+    if old.metadata is not new.metadata and old.metadata != new.metadata:
         formers[index] = old
     return [(kind, new, False)]
 
