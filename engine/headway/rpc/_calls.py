@@ -21,6 +21,7 @@ from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._limits import Budget, Limits
 from headway.rpc._server_stream import CALL_SIZE, ServerStream
 from headway.rpc._services import Services
+from headway.rpc._transport import Outbox
 
 _CONTENT_TYPES = ("application/grpc", "application/grpc+proto")
 STOPPING = "the server is stopping"
@@ -63,7 +64,9 @@ class Calls(AbstractHandler):
         ended: Callable[[], None],
         turn: trio.Lock,
         replies: Budget,
+        outbox: Outbox,
     ) -> None:
+        self._outbox = outbox
         self._nursery = nursery
         self._turn = turn
         self._replies = replies
@@ -82,6 +85,7 @@ class Calls(AbstractHandler):
         """Start a call whose headers have arrived."""
         assert isinstance(stream, Http2Stream)
         self._begun()
+        self._outbox.starting += 1
         call = self._calls[stream] = Call()
         self._nursery.start_soon(self._answer, call, stream, headers, release_stream, name="rpc call")
 
@@ -104,6 +108,7 @@ class Calls(AbstractHandler):
                 call.end(GRPCError(Status.UNAVAILABLE, STOPPING))
 
     async def _answer(self, call: Call, stream: Http2Stream, headers: Any, release: Callable[[], None]) -> None:
+        self._outbox.starting -= 1
         try:
             await self._checked(call, stream, headers)
         except (StreamTerminatedError, ProtocolError):
