@@ -19,6 +19,7 @@ from headway.base import BoundedReport
 from headway.events import ConnectionEnded
 from headway.rpc._addresses import named
 from headway.rpc._channel import Report
+from headway.rpc._direct import DirectFrames
 from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
 from headway.rpc._h2 import CountingH2, h2_configuration, message_size_frame
 from headway.rpc._http2 import Http2Connection, Http2Processor
@@ -98,6 +99,8 @@ class Http2Protocol(H2Protocol):
         self._cutter = FrameCutter(limits.frame_size, preface=not client_side)
         # True while a task works through the bytes that have arrived.
         self._behind = False
+        # True when the connection is lost. Its transport can do nothing more.
+        self._lost = False
         # Bytes of unfinished frames and header blocks, as the budget counts them.
         self._held = 0
 
@@ -109,6 +112,7 @@ class Http2Protocol(H2Protocol):
         self.connection = Http2Connection(h2, transport, config=self.config, limits=self._limits, budget=self._budget)
         self._transport = transport
         self.processor = Http2Processor(self.handler, self.connection, self._account, self._later)
+        self._direct = None if self._client_side else DirectFrames(h2, self.processor)
         transport.write(h2.data_to_send() + (b"" if self._accepts is None else message_size_frame(self._accepts)))
         self._started(self)
 
@@ -144,7 +148,7 @@ class Http2Protocol(H2Protocol):
     def _go_on(self) -> bool:
         """Handle more of the rest. Resume reading if little is left, and return True if anything is left."""
         self._behind = not (self.connection.is_closing() or self._take())
-        if self._cutter.left <= _LEFT or not self._behind:
+        if (self._cutter.left <= _LEFT or not self._behind) and not self._lost:
             self._transport.resume_reading()
         self._count()
         return self._behind
@@ -188,7 +192,7 @@ class Http2Protocol(H2Protocol):
 
         Invalid input ends this connection and nothing else.
         """
-        connection, processor = self.connection, self.processor
+        connection, processor, direct = self.connection, self.processor, self._direct
         until, calls = time.perf_counter() + _SLICE, processor.calls + _CALLS_AT_ONCE
         connection.gathering = True
         finished = False
@@ -197,8 +201,9 @@ class Http2Protocol(H2Protocol):
                 connection.feed(preface)
             while not (finished := (frame := self._cutter.next()) is None):
                 self._account.receive(frame, trio.current_time())
-                for event in connection.feed(frame):
-                    processor.process(event)
+                if direct is None or not direct.receive(frame):
+                    for event in connection.feed(frame):
+                        processor.process(event)
                 if connection.is_closing():
                     return True
                 if self._cutter.left and (processor.calls >= calls or time.perf_counter() > until):
@@ -270,6 +275,7 @@ class Http2Protocol(H2Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Clean up after the connection was lost, whichever end closed it."""
         self._alive.cancel()
+        self._lost = True
         if hasattr(self, "processor"):
             super().connection_lost(exc)
         self._ended(self)

@@ -53,8 +53,8 @@ class Outbox:
                 # They run in this turn. What they answer at once is sent together with the rest.
                 await trio.lowlevel.checkpoint()
             full, self._full = self._full, []
-            for transport in full:
-                transport.flush()
+            while full:
+                full.pop().flush()
 
     def _canceled(self, _: object) -> trio.lowlevel.Abort:
         self._waiting = None
@@ -124,8 +124,8 @@ class SocketTransport:
             self._close_socket()
             # Break the cycle of references, so that both are freed at once.
             protocol, self._protocol = self._protocol, None
-            error, self._error = self._error, None
-            protocol.connection_lost(error)
+            why, self._error = self._error, None
+            protocol.connection_lost(why)
 
     async def _read(self) -> None:
         protocol, connection, most = self._protocol, self._socket, self._read_at_once
