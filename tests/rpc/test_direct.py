@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from h2.exceptions import ProtocolError
@@ -58,8 +59,8 @@ class Side:
     def __init__(self, *, direct: bool) -> None:
         limits = Limits()
         self.h2 = CountingH2(h2_configuration(client_side=False), limits, FrameAccount(limits, 0.0, client_side=False))
-        self.told: Any = Told()
-        self.direct = DirectFrames(self.h2, self.told) if direct else None
+        self.told = Told()
+        self.direct = DirectFrames(self.h2, cast("Any", self.told)) if direct else None
         self.taken = 0
         self.h2.receive_data(PREFACE + b"\0\0\0\4\0\0\0\0\0")
 
@@ -138,7 +139,7 @@ def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
                     ended.add(known)
             case 2 if known in ended:
                 size = chance.randrange(100)
-                yield lambda side, id=known, size=size: _answer(side, id, size)
+                yield partial(_answer, stream_id=known, size=size)
             case 3:
                 yield PingFrame(0, step.to_bytes(8, "big")).serialize()
             case 4:
@@ -153,11 +154,11 @@ def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
                 yield WindowUpdateFrame(known, (1 << 31) - 1).serialize()
 
 
-def _answer(side: Side, id: int, size: int) -> None:
-    stream = side.h2.streams.get(id)
+def _answer(side: Side, stream_id: int, size: int) -> None:
+    stream = side.h2.streams.get(stream_id)
     if stream is not None and stream.open and not stream.state_machine.headers_sent:
-        side.reply(id, b"z" * size)
-        side.end(id)
+        side.reply(stream_id, b"z" * size)
+        side.end(stream_id)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -214,7 +215,7 @@ def _blocks(chance: random.Random) -> Iterator[bytes]:
     for step in range(30):
         if chance.random() < 0.1:
             encoder.header_table_size = chance.choice((0, 60, 200, 4096))
-        given = [each for each in REQUEST if chance.random() < 0.9]
+        given: list[Any] = [each for each in REQUEST if chance.random() < 0.9]
         given += [(f"x-{chance.randrange(4)}", str(step)), ("authorization", "secret", True)][: chance.randrange(3)]
         yield encoder.encode(given, huffman=chance.random() < 0.5)
     block = bytearray(encoder.encode(REQUEST))

@@ -32,9 +32,11 @@ _REJECTION_DELAY = 1.0
 class Call:
     """A call in progress."""
 
-    __slots__ = ("error", "scope", "stream")
+    __slots__ = ("begun", "error", "scope", "stream")
 
-    def __init__(self) -> None:
+    def __init__(self, begun: int) -> None:
+        # What the outbox calls the time when it began.
+        self.begun = begun
         self.scope = trio.CancelScope()
         self.stream: ServerStream | None = None
         # The status sent to the client if the scope's deadline passes.
@@ -85,8 +87,7 @@ class Calls(AbstractHandler):
         """Start a call whose headers have arrived. They are a `Request` here."""
         assert isinstance(stream, Http2Stream)
         self._begun()
-        self._outbox.starting += 1
-        call = self._calls[stream] = Call()
+        call = self._calls[stream] = Call(self._outbox.begin())
         self._nursery.start_soon(self._answer, call, stream, headers, release_stream, name="rpc call")
 
     def cancel(self, stream: Stream) -> None:
@@ -108,7 +109,6 @@ class Calls(AbstractHandler):
                 call.end(GRPCError(Status.UNAVAILABLE, STOPPING))
 
     async def _answer(self, call: Call, stream: Http2Stream, request: Request, release: Callable[[], None]) -> None:
-        self._outbox.starting -= 1
         try:
             await self._checked(call, stream, request)
         except (StreamTerminatedError, ProtocolError):
@@ -125,6 +125,7 @@ class Calls(AbstractHandler):
             stream.buffer.refused = None
             release()
             self._ended()
+            self._outbox.end(call.begun)
 
     async def _checked(self, call: Call, stream: Http2Stream, request: Request) -> None:
         if not stream.writable:

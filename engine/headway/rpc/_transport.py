@@ -17,6 +17,8 @@ from headway.rpc._channel import Report
 
 # This many bytes are sent at once. Fewer wait until the other tasks of this turn have written too.
 _AT_ONCE = 32 << 10
+# The turns of the loop for which data waits for calls that have just begun, in order to be sent together with replies.
+_PATIENCE = 3
 # The protocol is asked to pause above the first number of unsent bytes, and to resume at the second. As in asyncio.
 _HIGH, _LOW = 64 << 10, 16 << 10
 
@@ -26,15 +28,26 @@ class Outbox:
 
     So the replies of several calls, and the answers to the frames that came with them, are one write. A write takes
     longer than anything else in a short call, because it wakes the peer.
-
-    Attributes:
-        starting: the number of calls that have begun and whose tasks have not run yet.
     """
 
     def __init__(self) -> None:
-        self.starting = 0
         self._full: list[SocketTransport] = []
         self._waiting: trio.lowlevel.Task | None = None
+        # The calls that have begun since the last flush and have not ended.
+        self._young = 0
+        self._flushes = 0
+
+    def begin(self) -> int:
+        """Record that a call has begun. Most end within a few turns. Return a number for `end`."""
+        self._young += 1
+        return self._flushes
+
+    def end(self, begun: int) -> None:
+        """Record that a call has ended. If no other young call is left, everything is sent at once."""
+        if begun == self._flushes:
+            self._young -= 1
+            if not self._young:
+                self._flush()
 
     def add(self, transport: SocketTransport) -> None:
         """Flush the transport soon."""
@@ -46,15 +59,21 @@ class Outbox:
     async def run(self) -> None:
         """Flush the transports, until canceled."""
         while True:
-            if not self._full:
-                self._waiting = trio.lowlevel.current_task()
-                await trio.lowlevel.wait_task_rescheduled(self._canceled)
-            if self.starting:
-                # They run in this turn. What they answer at once is sent together with the rest.
+            self._waiting = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._canceled)
+            turns = 0
+            while self._full and self._young and turns < _PATIENCE:
+                turns += 1
                 await trio.lowlevel.checkpoint()
-            full, self._full = self._full, []
-            while full:
-                full.pop().flush()
+            self._flush()
+
+    def _flush(self) -> None:
+        # The calls that are still there may take long.
+        self._young = 0
+        self._flushes += 1
+        full, self._full = self._full, []
+        while full:
+            full.pop().flush()
 
     def _canceled(self, _: object) -> trio.lowlevel.Abort:
         self._waiting = None
