@@ -30,12 +30,14 @@ _BEFORE_END = (StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE)
 class DirectFrames:
     """The frames of a server's connection that are handled without h2's own way."""
 
-    __slots__ = ("_buffer", "_decoder", "_h2", "_machine", "_processor")
+    __slots__ = ("_buffer", "_decoder", "_h2", "_machine", "_most", "_processor")
 
     def __init__(self, h2: CountingH2, processor: Http2Processor) -> None:
         self._h2 = h2
         self._processor = processor
         self._machine = h2.state_machine
+        # This end never changes its settings.
+        self._most = h2.local_settings.max_concurrent_streams
         self._buffer = h2.incoming_buffer
         self._decoder = _RaisingDecoder(h2.decoder)
 
@@ -84,7 +86,7 @@ class DirectFrames:
             or not stream_id & 1
             or stream_id > _LARGEST
             # h2 counts the open streams, and forgets those that have ended.
-            or len(h2.streams) >= h2.local_settings.max_concurrent_streams
+            or len(h2.streams) >= self._most
         ):
             return False
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import Connection, EventsProcessor, Stream
-from h2.connection import H2Connection
+from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import TooManyStreamsError
 
@@ -146,7 +146,11 @@ class Http2Stream(Stream):
     @property
     def writable(self) -> bool:
         """True if data sent now can still reach the peer."""
-        return not self.connection.is_closing() and self.closable
+        h2 = self._h2_connection
+        if self.connection.is_closing() or h2.state_machine.state is ConnectionState.CLOSED:
+            return False
+        stream = h2.streams.get(self.id or 0)
+        return stream is not None and not stream.closed
 
     def abandon(self, error_code: ErrorCodes = ErrorCodes.CANCEL) -> bool:
         """Reset the stream unless it has ended. Return True if it was reset."""

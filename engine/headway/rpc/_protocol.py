@@ -32,7 +32,7 @@ MOST_DISCARDED = 1 << 20
 # The share of one connection in one turn: seconds to handle frames, and calls that it may begin. The calls are handled
 # after the frames, and cost more.
 _SLICE = 0.001
-_CALLS_AT_ONCE = 4
+_CALLS_AT_ONCE = 8
 # Reading from the transport pauses while more bytes than this wait for their turn.
 _LEFT = 16 << 10
 # Fewer bytes of unfinished frames than this are not charged to the budget.

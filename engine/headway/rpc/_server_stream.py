@@ -110,7 +110,8 @@ class ServerStream(Stream[Any, Any]):
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
         stream.buffer.refused = self._refused
-        stream.buffer.count(CALL_SIZE)
+        if not stream.buffer.ended:
+            stream.buffer.count(CALL_SIZE)
 
     def end_after(self, seconds: float, error: GRPCError) -> None:
         """End the call with this error after ``seconds``, whatever its handler is doing then."""
