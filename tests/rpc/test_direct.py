@@ -11,6 +11,7 @@ import pytest
 from h2.exceptions import ProtocolError
 from hpack import Encoder, HPACKError
 from hyperframe.frame import (
+    ContinuationFrame,
     DataFrame,
     HeadersFrame,
     PingFrame,
@@ -97,15 +98,16 @@ class Side:
             self.h2.send_headers(stream_id, OK, end_stream=True)
 
     def state(self) -> Any:
-        """Return all that h2 knows. It counts the open streams to forget those that have ended."""
+        """Return all that h2 knows. It forgets the streams that have ended later than the direct way."""
         h2 = self.h2
-        streams = (h2.open_inbound_streams, h2.streams)[1]
+        streams = {id: each for id, each in h2.streams.items() if not each.closed}
+        ended = {id: each.closed_by for id, each in h2.streams.items() if each.closed}
         return (
             h2.state_machine.state,
             h2.highest_inbound_stream_id,
             h2.outbound_flow_control_window,
             vars(h2._inbound_flow_control_window_manager),
-            dict(h2._closed_streams),
+            dict(h2._closed_streams) | ended,
             list(h2.encoder.header_table.dynamic_entries),
             list(h2.decoder.header_table.dynamic_entries),
             {
@@ -124,7 +126,7 @@ def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
     encoder, opened, ended = Encoder(), [0], set[int]()
     for step in range(120):
         known = chance.choice(opened[-6:]) or 1
-        match chance.choices(range(9), (9, 6, 6, 2, 2, 2, 1, 1, 1))[0]:
+        match chance.choices(range(12), (90, 60, 60, 20, 30, 20, 10, 10, 5, 10, 5, 3))[0]:
             case 0:
                 opened.append(opened[-1] + 2 if opened[-1] else 1)
                 given = [*REQUEST, ("grpc-timeout", f"{step}m")] if chance.random() < 0.5 else REQUEST
@@ -152,6 +154,17 @@ def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
                 yield DataFrame(known, b"y", pad_length=3, flags=["PADDED"]).serialize()
             case 8:
                 yield WindowUpdateFrame(known, (1 << 31) - 1).serialize()
+            case 9:
+                opened.append(opened[-1] + 2 if opened[-1] else 1)
+                block = encoder.encode(REQUEST)
+                yield HeadersFrame(opened[-1], block[:3]).serialize()
+                if chance.random() < 0.9:
+                    yield ContinuationFrame(opened[-1], block[3:], flags=["END_HEADERS"]).serialize()
+            case 10:
+                opened.append(opened[-1] + 2 if opened[-1] else 1)
+                yield HeadersFrame(opened[-1], encoder.encode(REQUEST), flags=["END_HEADERS", "PRIORITY"]).serialize()
+            case 11:
+                yield HeadersFrame(known, encoder.encode([("x", "y")]), flags=["END_HEADERS", "END_STREAM"]).serialize()
 
 
 def _answer(side: Side, stream_id: int, size: int) -> None:
@@ -267,6 +280,16 @@ def test_repeated_blocks_are_what_a_decoder_expects(seed: int) -> None:
             case _:
                 headers = chance.choice((REPLY, OK))
                 assert decoder.decode(encoder.repeat(headers)) == list(headers)
+
+
+def test_block_after_a_resize_is_not_repeated() -> None:
+    """It begins with the new size, which is announced once."""
+    encoder = RepeatingEncoder()
+    encoder.header_table_size = 4000
+    blocks = [encoder.repeat(((":status", "200"),)) for _ in range(3)]
+    assert blocks[1:] == [b"\x88", b"\x88"]
+    assert blocks[0].endswith(b"\x88")
+    assert len(blocks[0]) > 1
 
 
 def test_requests_keep_few_heads_and_read_each_timeout() -> None:
