@@ -194,19 +194,22 @@ class Http2Protocol(H2Protocol):
         """
         connection, processor, direct = self.connection, self.processor, self._direct
         until, calls = time.perf_counter() + _SLICE, processor.calls + _CALLS_AT_ONCE
+        now, cutter = trio.current_time(), self._cutter
         connection.gathering = True
         finished = False
         try:
-            if preface := self._cutter.preface():
+            if preface := cutter.preface():
                 connection.feed(preface)
-            while not (finished := (frame := self._cutter.next()) is None):
-                self._account.receive(frame, trio.current_time())
+            while not (finished := (frame := cutter.next()) is None):
+                self._account.receive(frame, now)
                 if direct is None or not direct.receive(frame):
                     for event in connection.feed(frame):
                         processor.process(event)
                 if connection.is_closing():
                     return True
-                if self._cutter.left and (processor.calls >= calls or time.perf_counter() > until):
+                # The last call of a turn gets its request, if it has arrived, so that its task need not wait for it.
+                enough = processor.calls >= calls and cutter.begins_call
+                if cutter.left and (enough or time.perf_counter() > until):
                     break
         except Flooded as error:
             self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)

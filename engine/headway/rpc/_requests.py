@@ -24,7 +24,7 @@ Raw = Sequence[tuple[bytes, bytes]]
 
 
 class Head:
-    """The headers of a request, without a timeout.
+    """The headers of a request, usually without its timeout.
 
     Attributes:
         headers: all of them.
@@ -32,9 +32,11 @@ class Head:
         length: the content-length, or None.
         path: the path of the called method.
         refused: the HTTP status that refuses them, because they are not gRPC's, or None.
+        is_limited: True if they have a timeout after all.
+        unreadable: why the metadata can't be read, or None.
     """
 
-    __slots__ = ("_metadata", "headers", "length", "malformed", "path", "refused", "unreadable")
+    __slots__ = ("_metadata", "headers", "is_limited", "length", "malformed", "path", "refused", "unreadable")
 
     def __init__(self, headers: list[tuple[str, str]]) -> None:
         self.headers = headers
@@ -43,6 +45,7 @@ class Head:
         given = dict(headers)
         self.path = given.get(":path", "")
         self.refused = _wrong_request(given)
+        self.is_limited = _TIMEOUT in given
         self.unreadable: str | None = None
         try:
             self._metadata = decode_metadata(headers)
@@ -84,6 +87,8 @@ class Request:
             raise _malformed(self.head.unreadable)
         if self.timeout is not None:
             return Deadline.from_timeout(self.timeout[1])
+        if not self.head.is_limited:
+            return None
         try:
             return Deadline.from_headers(self.head.headers)
         except (ValueError, OverflowError) as error:
