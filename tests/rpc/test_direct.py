@@ -32,8 +32,8 @@ REPLY = ((":status", "200"), ("content-type", "application/grpc+proto"))
 OK = (("grpc-status", "0"),)
 
 
-class Told:
-    """A processor that records what the direct way tells it, in the form of h2's events."""
+class Recorded:
+    """A processor that records its calls from the direct way, in the form of h2's events."""
 
     def __init__(self) -> None:
         self.said: list[tuple[Any, ...]] = []
@@ -60,7 +60,7 @@ class Side:
     def __init__(self, *, direct: bool) -> None:
         limits = Limits()
         self.h2 = CountingH2(h2_configuration(client_side=False), limits, FrameAccount(limits, 0.0, client_side=False))
-        self.told = Told()
+        self.told = Recorded()
         self.direct = DirectFrames(self.h2, cast("Any", self.told)) if direct else None
         self.taken = 0
         self.h2.receive_data(PREFACE + b"\0\0\0\4\0\0\0\0\0")
@@ -176,7 +176,7 @@ def _answer(side: Side, stream_id: int, size: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_direct_way_and_h2s_way_lead_to_the_same_state(seed: int) -> None:
-    """Both get the same random frames, and then know, tell and send the same."""
+    """Both get the same random frames. Their states, events and output are equal."""
     ours, theirs = Side(direct=True), Side(direct=False)
     for step in _frames(random.Random(seed)):
         if isinstance(step, bytes):

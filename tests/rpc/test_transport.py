@@ -25,7 +25,7 @@ class Counting(socket.socket):
 
 
 class Heard:
-    """A protocol that records what its transport tells it."""
+    """A protocol that records its calls from the transport."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

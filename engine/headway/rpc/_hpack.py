@@ -10,7 +10,7 @@ from hpack.table import HeaderTable
 # A header block may resize the table twice: to the smallest size since the last block, and to the current size
 # (RFC 7541, section 4.2).
 _RESIZES = 2
-# What each header counts in addition to its bytes (RFC 7541, section 4.1).
+# The size of each header in addition to its bytes (RFC 7541, section 4.1).
 _ENTRY = 32
 # A header by its index, in one byte. The index 0 is invalid, and 127 has more bytes.
 _INDEXED, _LONG = 0x80, 0xFF

@@ -17,7 +17,7 @@ from headway.rpc._channel import Report
 
 # This many bytes are sent at once. Fewer wait until the other tasks of this turn have written too.
 _AT_ONCE = 32 << 10
-# The turns of the loop for which data waits for calls that have just begun, in order to be sent together with replies.
+# The longest time, in turns of the loop, that data waits for the replies to calls that have just begun.
 _PATIENCE = 3
 # The protocol is asked to pause above the first number of unsent bytes, and to resume at the second. As in asyncio.
 _HIGH, _LOW = 64 << 10, 16 << 10
@@ -103,7 +103,7 @@ class SocketTransport:
         read_at_once: int,
     ) -> None:
         self._socket = connection
-        self._protocol = protocol
+        self._protocol: Any = protocol
         self._peer = peer
         self._outbox = outbox
         self._nursery = nursery
@@ -148,6 +148,7 @@ class SocketTransport:
 
     async def _read(self) -> None:
         protocol, connection, most = self._protocol, self._socket, self._read_at_once
+        data: Any
         buffered = isinstance(protocol, BufferedProtocol)
         while not self._lost:
             await trio.lowlevel.wait_readable(connection)
@@ -262,7 +263,7 @@ class SocketTransport:
             self._all_sent()
 
     def abort(self) -> None:
-        """Close the connection at once. What was written in this turn is sent, if the socket accepts it."""
+        """Close the connection at once, but first try to send the data that was written in this turn."""
         if not self._lost:
             self.flush()
             self._lose(None)
