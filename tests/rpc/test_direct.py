@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
 from hpack import Encoder, HPACKError
 from hyperframe.frame import (
     ContinuationFrame,
@@ -17,6 +18,7 @@ from hyperframe.frame import (
     PingFrame,
     PriorityFrame,
     RstStreamFrame,
+    SettingsFrame,
     WindowUpdateFrame,
 )
 
@@ -126,7 +128,7 @@ def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
     encoder, opened, ended = Encoder(), [0], set[int]()
     for step in range(120):
         known = chance.choice(opened[-6:]) or 1
-        match chance.choices(range(12), (90, 60, 60, 20, 30, 20, 10, 10, 5, 10, 5, 3))[0]:
+        match chance.choices(range(13), (90, 60, 60, 20, 30, 20, 10, 10, 5, 10, 5, 3, 5))[0]:
             case 0:
                 opened.append(opened[-1] + 2 if opened[-1] else 1)
                 given = [*REQUEST, ("grpc-timeout", f"{step}m")] if chance.random() < 0.5 else REQUEST
@@ -163,13 +165,19 @@ def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
             case 10:
                 opened.append(opened[-1] + 2 if opened[-1] else 1)
                 yield HeadersFrame(opened[-1], encoder.encode(REQUEST), flags=["END_HEADERS", "PRIORITY"]).serialize()
+            case 12:
+                code = chance.choice((SettingCodes.INITIAL_WINDOW_SIZE, SettingCodes.HEADER_TABLE_SIZE))
+                yield SettingsFrame(0, settings={code: chance.randrange(60, 70_000)}).serialize()
             case 11:
                 yield HeadersFrame(known, encoder.encode([("x", "y")]), flags=["END_HEADERS", "END_STREAM"]).serialize()
 
 
 def _answer(side: Side, stream_id: int, size: int) -> None:
     stream = side.h2.streams.get(stream_id)
-    if stream is not None and stream.open and not stream.state_machine.headers_sent:
+    if stream is None or not stream.open or stream.state_machine.headers_sent:
+        return
+    # The callers check the windows.
+    if size <= side.h2.local_flow_control_window(stream_id):
         side.reply(stream_id, b"z" * size)
         side.end(stream_id)
 

@@ -106,6 +106,21 @@ async def test_writes_of_one_turn_are_sent_at_once() -> None:
         assert it.socket.sends == 1
 
 
+async def test_data_of_a_connection_before_the_server_has_started_is_sent() -> None:
+    """A server listens before it runs the outbox."""
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            it = Pair(nursery)
+            nursery.start_soon(it.transport.run)
+            await it.heard.made.wait()
+            it.transport.write(b"early")
+            nursery.start_soon(it.outbox.run)
+            assert await it.receive(5) == b"early"
+            await it.peer.aclose()
+            await it.heard.lost.wait()
+            nursery.cancel_scope.cancel()
+
+
 async def test_data_waits_for_the_end_of_a_young_call() -> None:
     """The answer to a frame is sent with the reply to the call that came with it."""
     async with pair() as it:

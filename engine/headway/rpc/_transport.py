@@ -59,13 +59,15 @@ class Outbox:
     async def run(self) -> None:
         """Flush the transports, until canceled."""
         while True:
-            self._waiting = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._canceled)
+            if not self._full:
+                self._waiting = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._canceled)
             turns = 0
             while self._full and self._young and turns < _PATIENCE:
                 turns += 1
                 await trio.lowlevel.checkpoint()
-            self._flush()
+            if self._full:
+                self._flush()
 
     def _flush(self) -> None:
         # The calls that are still there may take long.
