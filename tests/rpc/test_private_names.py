@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from asyncio import selector_events, sslproto
+from asyncio import sslproto
 from importlib.metadata import version
 from typing import Any
 
 import hpack
 import pytest
 from grpclib import config, events, metadata, protocol, server
-from h2 import connection, frame_buffer, settings, stream
+from h2 import config as config_of_h2
+from h2 import connection, frame_buffer, settings, stream, windows
 from hyperframe.frame import GoAwayFrame
 
 
@@ -29,9 +30,7 @@ def test_library_versions_are_the_reviewed_ones() -> None:
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (protocol.Buffer.add, ["self", "data", "ack_size"]),
         (protocol.Buffer.eof, ["self"]),
-        (protocol.Buffer.unacked_size, ["self"]),
         (protocol.Connection.__init__, ["self", "connection", "transport", "config"]),
         (protocol.Connection.ack, ["self", "stream_id", "size"]),
         (protocol.Connection.close, ["self"]),
@@ -105,6 +104,19 @@ def test_functions_have_the_expected_parameters(function: Any, expected: list[st
             ],
         ),
         (protocol.Stream.init_stream, ["buffer"]),
+        (connection.H2Connection._prepare_for_sending, ["_data_to_send"]),
+        (connection.H2Connection._open_streams, ["streams", "_closed_streams", "closed_by"]),
+        (
+            connection.H2Connection._receive_data_frame,
+            ["_inbound_flow_control_window_manager", "window_consumed", "state_machine"],
+        ),
+        (connection.H2Connection._receive_window_update_frame, ["outbound_flow_control_window"]),
+        (stream.H2Stream.receive_data, ["_inbound_window_manager", "_track_content_length"]),
+        (stream.H2Stream.send_data, ["outbound_flow_control_window"]),
+        (windows.WindowManager.window_consumed, ["current_window_size"]),
+        (stream.H2StreamStateMachine.request_received, ["client", "headers_received"]),
+        (stream.H2StreamStateMachine.response_sent, ["headers_sent", "trailers_sent"]),
+        (stream.H2StreamStateMachine.send_end_stream, ["stream_closed_by", "SEND_END_STREAM"]),
         (protocol.EventsProcessor.__init__, ["processors", "streams"]),
         (server.Stream.__init__, ["_stream", "_method_name", "_cardinality", "_recv_type", "metadata", "peer"]),
         (server.Stream.send_initial_metadata, ["_send_initial_metadata_done"]),
@@ -157,6 +169,34 @@ def test_h2_keeps_partial_headers_in_the_buffer_that_is_cleared() -> None:
     assert "_headers_buffer" in frame_buffer.FrameBuffer._update_header_buffer.__code__.co_names
 
 
+def test_request_changes_nothing_else_in_h2() -> None:
+    """The direct way sets what h2 sets for a request, for its data, and for an answer with trailers."""
+    assert {
+        each for each in vars(stream.H2Stream(1, config_of_h2.H2Configuration(), 1, 1)) if not each.startswith("__")
+    } == {
+        "_actual_content_length",
+        "_authority",
+        "_expected_content_length",
+        "_inbound_window_manager",
+        "config",
+        "max_outbound_frame_size",
+        "outbound_flow_control_window",
+        "request_method",
+        "state_machine",
+        "stream_id",
+    }
+    assert set(vars(stream.H2StreamStateMachine(1))) == {
+        "client",
+        "headers_received",
+        "headers_sent",
+        "state",
+        "stream_closed_by",
+        "stream_id",
+        "trailers_received",
+        "trailers_sent",
+    }
+
+
 def test_h2_checks_content_length_in_the_overridden_place() -> None:
     """A wrong length would end the connection."""
     assert parameters(connection.H2Connection._begin_new_stream) == ["self", "stream_id", "allowed_ids"]
@@ -164,13 +204,10 @@ def test_h2_checks_content_length_in_the_overridden_place() -> None:
     assert "_expected_content_length" in stream.H2Stream._track_content_length.__code__.co_names
 
 
-def test_asyncio_accepts_a_ready_socket_and_its_tls() -> None:
-    """A server creates both itself, so that neither has a task or a buffer of its own."""
-    loop: Any = selector_events.BaseSelectorEventLoop
-    transport: Any = vars(selector_events)["_SelectorSocketTransport"]
+def test_asyncio_accepts_the_tls_of_a_ready_socket() -> None:
+    """A server creates the TLS itself, so that it has no buffer of its own."""
     tls: Any = sslproto.SSLProtocol
     assert parameters(tls._set_read_buffer_limits) == ["self", "high", "low"]
-    assert parameters(loop._make_socket_transport) == ["self", "sock", "protocol", "waiter", "extra", "server"]
     wanted = ["self", "loop", "app_protocol", "sslcontext", "waiter", "server_side"]
     assert parameters(tls.__init__)[:6] == wanted
     assert parameters(tls._do_read__copied) == ["self"]
@@ -183,6 +220,6 @@ def test_asyncio_accepts_a_ready_socket_and_its_tls() -> None:
         (tls._do_read__copied, {"_sslobj", "data_received", "_call_eof_received", "_start_shutdown"}),
         (tls._process_outgoing, {"_outgoing", "_transport"}),
         (tls._set_read_buffer_limits, {"_incoming_high_water"}),
-        (transport._read_ready__data_received, {"max_size"}),
+        (tls._fatal_error, {"_transport", "_force_close"}),
     ):
         assert names <= set(method.__code__.co_names)

@@ -11,7 +11,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import StreamTerminatedError
-from grpclib.metadata import Deadline, decode_metadata
+from grpclib.metadata import Deadline
 from grpclib.protocol import AbstractHandler, Stream
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
@@ -19,10 +19,11 @@ from h2.exceptions import ProtocolError
 from headway.rpc._channel import HandlerFault, Report
 from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._limits import Budget, Limits
+from headway.rpc._requests import Request
 from headway.rpc._server_stream import CALL_SIZE, ServerStream
 from headway.rpc._services import Services
+from headway.rpc._transport import Outbox
 
-_CONTENT_TYPES = ("application/grpc", "application/grpc+proto")
 STOPPING = "the server is stopping"
 # The seconds to wait for the end of a request that is not gRPC before it is rejected.
 _REJECTION_DELAY = 1.0
@@ -31,9 +32,11 @@ _REJECTION_DELAY = 1.0
 class Call:
     """A call in progress."""
 
-    __slots__ = ("error", "scope", "stream")
+    __slots__ = ("begun", "error", "scope", "stream")
 
-    def __init__(self) -> None:
+    def __init__(self, begun: int) -> None:
+        # What the outbox calls the time when it began.
+        self.begun = begun
         self.scope = trio.CancelScope()
         self.stream: ServerStream | None = None
         # The status sent to the client if the scope's deadline passes.
@@ -63,7 +66,9 @@ class Calls(AbstractHandler):
         ended: Callable[[], None],
         turn: trio.Lock,
         replies: Budget,
+        outbox: Outbox,
     ) -> None:
+        self._outbox = outbox
         self._nursery = nursery
         self._turn = turn
         self._replies = replies
@@ -79,10 +84,10 @@ class Calls(AbstractHandler):
         return bool(self._calls)
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
-        """Start a call whose headers have arrived."""
+        """Start a call whose headers have arrived. They are a `Request` here."""
         assert isinstance(stream, Http2Stream)
         self._begun()
-        call = self._calls[stream] = Call()
+        call = self._calls[stream] = Call(self._outbox.begin())
         self._nursery.start_soon(self._answer, call, stream, headers, release_stream, name="rpc call")
 
     def cancel(self, stream: Stream) -> None:
@@ -103,9 +108,9 @@ class Calls(AbstractHandler):
             if unary or (call.stream is not None and call.stream.streaming):
                 call.end(GRPCError(Status.UNAVAILABLE, STOPPING))
 
-    async def _answer(self, call: Call, stream: Http2Stream, headers: Any, release: Callable[[], None]) -> None:
+    async def _answer(self, call: Call, stream: Http2Stream, request: Request, release: Callable[[], None]) -> None:
         try:
-            await self._checked(call, stream, headers)
+            await self._checked(call, stream, request)
         except (StreamTerminatedError, ProtocolError):
             # The client ended the call, or the connection was lost.
             pass
@@ -120,33 +125,31 @@ class Calls(AbstractHandler):
             stream.buffer.refused = None
             release()
             self._ended()
+            self._outbox.end(call.begun)
 
-    async def _checked(self, call: Call, stream: Http2Stream, headers: list[tuple[str, str]]) -> None:
+    async def _checked(self, call: Call, stream: Http2Stream, request: Request) -> None:
         if not stream.writable:
             # The stream was reset before this task began.
             return
-        given = dict(headers)
-        wrong = _wrong_request(given)
-        if wrong is not None:
-            await _reject(call, stream, wrong)
+        head = request.head
+        if head.refused is not None:
+            await _reject(call, stream, head.refused)
             return
-        path = given.get(":path", "")
-        handler = self._services.handler(path)
+        handler = self._services.handler(head.path)
         error = None
         deadline = None
         if handler is None:
-            error = GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
+            error = GRPCError(Status.UNIMPLEMENTED, f"Method not found: {head.path}")
         elif self._stopping:
             error = GRPCError(Status.UNAVAILABLE, STOPPING)
         else:
             try:
-                deadline = Deadline.from_headers(headers)
-                metadata = decode_metadata(headers)
-            except (ValueError, OverflowError) as malformed:
-                error = GRPCError(Status.INTERNAL, f"malformed metadata: {malformed}")
+                deadline = request.deadline()
+            except GRPCError as malformed:
+                error = malformed.with_traceback(None)
         served = ServerStream(
             stream,
-            headers,
+            request,
             handler or _NO_HANDLER,
             self._services,
             self._limits,
@@ -158,7 +161,7 @@ class Calls(AbstractHandler):
         try:
             if error is None:
                 assert handler is not None
-                served.metadata = metadata
+                served.metadata = head.metadata()
                 error = await self._handled(call, handler, served, deadline)
             await served.conclude(error)
         finally:
@@ -212,12 +215,3 @@ async def _never_called(_: Any) -> None:
 
 
 _NO_HANDLER = Handler(_never_called, Cardinality.UNARY_UNARY, object, object)
-
-
-def _wrong_request(headers: dict[str, str]) -> str | None:
-    """Return the HTTP status for rejecting a request that is not gRPC, or None if it is gRPC."""
-    if headers.get(":method") != "POST":
-        return "405"
-    if headers.get("content-type") not in _CONTENT_TYPES:
-        return "415"
-    return None if headers.get("te") == "trailers" else "400"

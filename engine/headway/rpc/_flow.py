@@ -135,6 +135,11 @@ class Inbox:
         return self._ended or bool(self._chunks)
 
     @property
+    def ended(self) -> bool:
+        """True if the peer has sent everything. Some of it may not be taken yet."""
+        return self._ended
+
+    @property
     def finished(self) -> bool:
         """True if the peer has sent everything and it has all been taken."""
         return self._ended and not self._chunks and self._arrived.failure is None
@@ -176,10 +181,10 @@ class Inbox:
             self.refused(error)
 
     def _hold(self, size: int, extra: int) -> None:
-        before = self._held + self._extra
+        before, now = self._held + self._extra, size + extra
         self._held, self._extra = size, extra
-        if self._budget is not None:
-            self._budget.held(self, before, size + extra)
+        if now != before and self._budget is not None:
+            self._budget.held(self, before, now)
 
     def unacked_size(self) -> int:
         """Discard all data and return how much of the window it took."""

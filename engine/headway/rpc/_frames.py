@@ -92,6 +92,12 @@ class FrameCutter:
         """The number of bytes that have not been returned yet."""
         return len(self._data) - self._at
 
+    @property
+    def begins_call(self) -> bool:
+        """True if the next frame has headers, as far as it has arrived."""
+        at = self._at + 3
+        return at < len(self._data) and self._data[at] == _HEADERS
+
     def clear(self) -> None:
         """Discard everything that has not been returned yet."""
         self._data, self._at = b"", 0

@@ -1,4 +1,4 @@
-"""h2's state machine and hpack's decoder, with limits that they lack."""
+"""h2's state machine with our settings and limits."""
 
 from __future__ import annotations
 
@@ -10,38 +10,16 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, Event
 from h2.settings import SettingCodes, Settings
-from hpack import Decoder, HPACKDecodingError
-from hyperframe.frame import DataFrame, Frame, GoAwayFrame, SettingsFrame
+from h2.stream import StreamState
+from hyperframe.frame import DataFrame, Frame, GoAwayFrame, SettingsFrame, WindowUpdateFrame
 
 from headway.rpc._frames import LITTLE, FrameAccount
+from headway.rpc._hpack import BoundedDecoder, RepeatingEncoder
 from headway.rpc._limits import Limits
 
-# A header block may resize the table twice: to the smallest size since the last block, and to the current size
-# (RFC 7541, section 4.2).
-_RESIZES = 2
 _FIRST_WINDOW = 65_535
 # A setting from the range that HTTP/2 reserves for experiments. A peer that doesn't know the setting ignores it.
 _MESSAGE_SIZE = 0xF048
-
-
-class BoundedDecoder(Decoder):
-    """hpack's decoder with a limit on the resizes of its table in one header block.
-
-    hpack alone would accept ten thousand resizes of a microsecond each.
-    """
-
-    _resizes = 0
-
-    def decode(self, data: bytes, raw: bool = False) -> Any:
-        """Decode a header block."""
-        self._resizes = 0
-        return super().decode(data, raw)
-
-    def _update_encoding_context(self, data: Any) -> int:
-        self._resizes += 1
-        if self._resizes > _RESIZES:
-            raise HPACKDecodingError(f"more than {_RESIZES} resizes of the table in one header block")
-        return super()._update_encoding_context(data)
 
 
 def _ignore(headers: object) -> None:  # h2's name
@@ -104,11 +82,18 @@ class _QuietData(DataFrame):
 
 
 class CountingH2(H2Connection):
-    """h2's state machine with our settings. It records in the peer's account each frame that it sends."""
+    """h2's state machine with our settings. It records in the peer's account each frame that it sends.
+
+    Attributes:
+        account: the peer's account.
+    """
+
+    decoder: BoundedDecoder
+    encoder: RepeatingEncoder
 
     def __init__(self, config: H2Configuration, limits: Limits, account: FrameAccount) -> None:
         super().__init__(config)
-        self._account = account
+        self.account = account
         self.local_settings = _Announced(
             client=config.client_side,
             initial_values={
@@ -122,6 +107,7 @@ class CountingH2(H2Connection):
         self._frame_dispatch_table[GoAwayFrame] = _goaway
         self._frame_dispatch_table[_QuietData] = self._receive_data_frame
         self.decoder = BoundedDecoder(limits.header_size)
+        self.encoder = RepeatingEncoder()
         self.max_inbound_frame_size = limits.frame_size
         self.initiate_connection()
         if limits.connection_window > _FIRST_WINDOW:
@@ -154,22 +140,35 @@ class CountingH2(H2Connection):
         """Send headers, and record them in the account."""
         before = len(self._data_to_send)
         super().send_headers(stream_id, headers, end_stream, *priority, **more)
-        self._account.sent_headers()
+        self.account.sent_headers()
         if self.config.client_side:
-            self._account.charge_self(trio.current_time(), len(self._data_to_send) - before)
+            self.account.charge_self(trio.current_time(), len(self._data_to_send) - before)
 
     def send_data(self, stream_id: int, data: Any, end_stream: bool = False, pad_length: int | None = None) -> None:
         """Send data, and record it in the account."""
         super().send_data(stream_id, data, end_stream, pad_length)
-        self._account.sent_data(len(data))
+        self.account.sent_data(len(data))
         if len(data) < LITTLE and self.config.client_side:
-            self._account.charge_self(trio.current_time())
+            self.account.charge_self(trio.current_time())
 
     def reset_stream(self, stream_id: int, error_code: ErrorCodes | int = 0) -> None:
         """Reset a stream, and record it in the account."""
         super().reset_stream(stream_id, error_code)
         if self.config.client_side:
-            self._account.charge_self(trio.current_time())
+            self.account.charge_self(trio.current_time())
+
+    def acknowledge(self, size: int, stream_id: int) -> None:
+        """Reopen the windows by ``size`` bytes of a stream's data, when it is worth a frame."""
+        stream = self.streams.get(stream_id)
+        if stream is not None and stream.state_machine.state is not StreamState.HALF_CLOSED_REMOTE:
+            self.acknowledge_received_data(size, stream_id)
+            return
+        # Nothing more comes on the stream. Only the connection's window counts.
+        increment = self._inbound_flow_control_window_manager.process_bytes(size)
+        if increment:
+            frame = WindowUpdateFrame(0)
+            frame.window_increment = increment
+            self._data_to_send += frame.serialize()
 
     def forget_header_block(self) -> None:
         """Discard the frames of an incomplete header block."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -29,10 +30,11 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from headway.rpc._flow import Signal, WindowQueue
-from headway.rpc._frames import FrameAccount, content_length, malformed_request, malformed_response, malformed_trailers
+from headway.rpc._frames import FrameAccount, malformed_response, malformed_trailers
 from headway.rpc._h2 import CountingH2
 from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._limits import Budget, Limits
+from headway.rpc._requests import Head, Raw, Request, Requests
 
 _ENDED_AT_ONCE = 16
 # The number of calls without a request that each connection may have, even if the server has reached its limit.
@@ -109,10 +111,18 @@ class Http2Connection(Connection):
     def initialize(self) -> None:
         """Do nothing. grpclib would start its keepalive here on asyncio's timers; ours is a task (`Http2Protocol`)."""
 
+    def ack(self, stream_id: int, size: int) -> None:
+        """Reopen the windows after data was taken from a stream."""
+        if size:
+            self.h2.acknowledge(size, stream_id)
+            self.flush()
+
     def flush(self) -> None:
         """Send pending output, unless it is being collected."""
         if not self.gathering and not self.is_closing():
-            super().flush()
+            data = self._connection.data_to_send()
+            if data:
+                self._transport.write(data)
 
     def unsent(self) -> int:
         """Return the number of bytes that wait for the peer to read."""
@@ -160,6 +170,7 @@ class Http2Processor(EventsProcessor):
         self.calls = 0
         self._account = account
         self._later = later
+        self._requests = Requests()
 
     def close(self, reason: str = "Connection closed") -> None:
         """Close the connection and end its streams.
@@ -197,36 +208,58 @@ class Http2Processor(EventsProcessor):
     def process_request_received(self, event: RequestReceived) -> None:
         """Begin a call, or refuse it so that the client knows that it had no effect."""
         assert event.stream_id is not None
-        headers: list[tuple[str, str]] = event.headers  # type: ignore[assignment]  # they are texts here
-        wrong = malformed_request(headers)
-        length = content_length(headers) if wrong is None else None
-        if wrong is not None or (length and event.stream_ended is not None):
-            self._refuse_malformed(event.stream_id, "malformed request")
+        # Copy to plain tuples. Python's garbage collector would traverse hpack's subclass while the call is open.
+        headers: Any = [(name, value) for name, value in event.headers]
+        self._begin(event.stream_id, Request(Head(headers)), ended=event.stream_ended is not None)
+
+    def receive_request(self, stream_id: int, raw: Raw, *, ended: bool) -> None:
+        """Begin a call whose headers are not decoded to texts yet, as `process_request_received` does."""
+        self._begin(stream_id, self._requests.read(raw), ended=ended)
+        if ended:
+            self._end(stream_id)
+
+    def _begin(self, stream_id: int, request: Request, *, ended: bool) -> None:
+        head = request.head
+        if head.malformed is not None or (head.length and ended):
+            self._refuse_malformed(stream_id, "malformed request")
             return
-        limits, budget = self.connection.limits, self.connection.budget
+        connection = self.connection
+        limits, budget = connection.limits, connection.budget
         crowded = budget is not None and budget.is_crowded(_FAIR_SHARE, limits.requests)
         if crowded or len(self.streams) >= limits.streams:
-            self.connection.h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
+            connection.h2.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         self.calls += 1
-        # Copy to plain tuples. Python's garbage collector would traverse hpack's subclass while the call is open.
-        event.headers = [(name, value) for name, value in event.headers]
-        super().process_request_received(event)
-        if length is not None:
-            self.streams[event.stream_id].announced = length  # type: ignore[attr-defined]  # our `Http2Stream`
+        stream = connection.create_stream(stream_id=stream_id)
+        stream.announced = head.length
+        self.handler.accept(stream, request, self.register(stream))  # type: ignore[arg-type]  # ours: `Calls`
+
+    def _end(self, stream_id: int) -> None:
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            stream.__ended__()
 
     def process_response_received(self, event: ResponseReceived) -> None:
         """Handle a response's headers, or end the stream if they are malformed."""
         assert event.stream_id is not None
+        if self._is_refused(event.stream_id):
+            return
         wrong = malformed_response(event.headers)  # type: ignore[arg-type]  # they are texts here
         if wrong is None:
             super().process_response_received(event)
         else:
             self._refuse_malformed(event.stream_id, f"malformed headers: {wrong}")
 
+    def _is_refused(self, stream_id: int) -> bool:
+        """Return True if a GOAWAY, perhaps in the same read, has said that the call was not begun."""
+        stream = self.streams.get(stream_id)
+        return isinstance(stream, Http2Stream) and stream.refused
+
     def process_trailers_received(self, event: TrailersReceived) -> None:
         """Handle trailers, or end the stream if they are malformed."""
         assert event.stream_id is not None
+        if self._is_refused(event.stream_id):
+            return
         wrong = malformed_trailers(event.headers)  # type: ignore[arg-type]  # they are texts here
         if wrong is not None:
             self._refuse_malformed(event.stream_id, f"malformed trailers: {wrong}")
@@ -262,17 +295,25 @@ class Http2Processor(EventsProcessor):
     def process_data_received(self, event: DataReceived) -> None:
         """Handle data. Content that a call accepts is refunded to the peer's account."""
         assert event.stream_id is not None
-        if not self._has_announced_length(event.stream_id, len(event.data), ended=event.stream_ended is not None):
-            self.connection.ack(event.stream_id, event.flow_controlled_length or 0)
+        size = event.flow_controlled_length or 0
+        self._receive(event.stream_id, event.data, size, ended=event.stream_ended is not None)
+
+    def receive_content(self, stream_id: int, data: bytes, size: int, *, ended: bool) -> None:
+        """Handle data that took ``size`` of the window, and the end of the request, as h2's events would."""
+        self._receive(stream_id, data, size, ended=ended)
+        if ended:
+            self._end(stream_id)
+
+    def _receive(self, stream_id: int, data: bytes, size: int, *, ended: bool) -> None:
+        stream = self.streams.get(stream_id)
+        # An empty chunk in the inbox would mean the end of the request.
+        if stream is None or not self._has_announced_length(stream_id, len(data), ended=ended) or not data:
+            self.connection.ack(stream_id, size)
             return
-        if not event.data:
-            # An empty chunk in the inbox would mean the end of the request.
-            self.connection.ack(event.stream_id, event.flow_controlled_length or 0)
-            return
-        super().process_data_received(event)
-        stream = self.streams.get(event.stream_id)
-        if stream is not None and stream.buffer.open:  # type: ignore[attr-defined]  # our `Inbox`
-            self._account.received_data(len(event.data))
+        inbox: Any = stream.buffer
+        inbox.add(data, size)
+        if inbox.open:
+            self._account.received_data(len(data))
 
     def process_window_updated(self, event: WindowUpdated) -> None:
         """Wake the streams that can send. grpclib would wake all of them when the connection's window opens."""
@@ -280,6 +321,12 @@ class Http2Processor(EventsProcessor):
             super().process_window_updated(event)
         else:
             self.connection.window.pass_on()
+
+    def receive_window(self, stream_id: int) -> None:
+        """Wake the stream whose window the peer has opened."""
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            stream.window_updated.set()
 
     def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
         """Apply the peer's settings, and wake the tasks that wait for the first settings or for a free stream."""
@@ -306,13 +353,18 @@ class Http2Processor(EventsProcessor):
 
     def register(self, stream: Stream) -> Callable[[], None]:
         """Register a stream. On a draining connection, releasing the last stream closes the connection."""
-        release = super().register(stream)
+        assert stream.id is not None
+        self.streams[stream.id] = stream
+        return partial(self._release, stream)
 
-        def release_stream() -> None:
-            release()
+    def _release(self, stream: Stream) -> None:
+        connection = self.connection
+        assert stream.id is not None
+        del self.streams[stream.id]
+        connection.stream_close_waiter.set()
+        if not connection.is_closing():
+            connection.ack(stream.id, stream.buffer.unacked_size())
             self._close_when_drained()
-
-        return release_stream
 
     def _close_when_drained(self) -> None:
         if self.connection.draining and not self.streams and not self.connection.is_closing():

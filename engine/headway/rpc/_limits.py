@@ -134,7 +134,8 @@ class Allowance:
 
     def earn(self, amount: float) -> None:
         """Return ``amount`` tokens to the bucket, up to the burst."""
-        self._left = min(self._rate.burst, self._left + amount)
+        left, most = self._left + amount, self._rate.burst
+        self._left = left if left < most else most
 
     def renew(self) -> None:
         """Refill the bucket."""

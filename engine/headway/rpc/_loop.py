@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -39,13 +38,6 @@ class Loop(Protocol):
 
     async def create_unix_connection(self, factory: Callable[[], Any], *args: Any, **options: Any) -> tuple[Any, Any]:
         """Open a connection to a Unix socket, as asyncio's method does."""
-        ...
-
-    def _make_socket_transport(self, sock: socket.socket, protocol: Any, *, extra: dict[str, Any]) -> Any:
-        """Return a transport for an accepted socket.
-
-        The method is private to asyncio. The public `connect_accepted_socket` needs an asyncio task per connection.
-        """
         ...
 
 

@@ -13,9 +13,7 @@ from headway.base import PYTHON, PrivateNames, check_private_names
 _GRPCLIB = PrivateNames(
     "grpclib",
     {
-        "grpclib.protocol:Buffer.add": "self data ack_size",
         "grpclib.protocol:Buffer.eof": "self",
-        "grpclib.protocol:Buffer.unacked_size": "self",
         "grpclib.protocol:Connection.__init__": "self connection transport config",
         "grpclib.protocol:Connection.ack": "self stream_id size",
         "grpclib.protocol:Connection.close": "self",
@@ -23,6 +21,7 @@ _GRPCLIB = PrivateNames(
         "grpclib.protocol:Connection.flush": "self",
         "grpclib.protocol:Connection.initialize": "self",
         "grpclib.protocol:Connection.is_closing": "self",
+        "grpclib.protocol:Stream.__ended__": "self",
         "grpclib.protocol:Stream.__init__": "self connection h2_connection transport stream_id wrapper",
         "grpclib.protocol:Stream.__terminated__": "self reason",
         "grpclib.protocol:Stream.init_stream": "self stream_id connection",
@@ -65,17 +64,40 @@ _H2 = PrivateNames(
     {
         "h2.connection:H2Connection.initiate_connection": "self",
         "h2.connection:H2Connection.send_data": "self stream_id data end_stream pad_length",
+        "h2.connection:H2Connection._begin_new_stream": "self stream_id allowed_ids",
         "h2.connection:H2Connection._receive_data_frame": "self frame",
         "h2.connection:H2Connection._receive_frame": "self frame",
         "h2.connection:H2Connection._receive_goaway_frame": "self frame",
         "h2.connection:H2Connection._receive_headers_frame": "self frame",
+        "h2.connection:H2Connection._terminate_connection": "self error_code",
+        "h2.connection:_decode_headers": "decoder encoded_header_block",
+        "h2.connection:AllowedStreamIDs.ODD": None,
+        "h2.connection:ConnectionState.CLOSED": None,
+        "h2.connection:ConnectionState.SERVER_OPEN": None,
         "h2.frame_buffer:FrameBuffer._update_header_buffer": "self f",
         "h2.settings:Settings.__init__": "self client initial_values",
         "h2.settings:Settings.max_concurrent_streams": None,
+        "h2.stream:StreamClosedBy.SEND_END_STREAM": None,
+        "h2.stream:StreamState.CLOSED": None,
+        "h2.stream:StreamState.HALF_CLOSED_REMOTE": None,
+        "h2.stream:StreamState.OPEN": None,
+        "h2.windows:WindowManager.process_bytes": "self size",
     },
 )
 _HPACK = PrivateNames(
-    "hpack", {"hpack:Decoder.decode": "self data raw", "hpack:Decoder._update_encoding_context": "self data"}
+    "hpack",
+    {
+        "hpack:Decoder.decode": "self data raw",
+        "hpack:Decoder._assert_valid_table_size": "self",
+        "hpack:Decoder._decode_indexed": "self data",
+        "hpack:Decoder._decode_literal_index": "self data",
+        "hpack:Decoder._decode_literal_no_index": "self data",
+        "hpack:Decoder._update_encoding_context": "self data",
+        "hpack:Encoder.encode": "self headers huffman",
+        "hpack.table:HeaderTable.add": "self name value",
+        "hpack.table:HeaderTable.get_by_index": "self index",
+        "hpack.table:HeaderTable.maxsize": None,
+    },
 )
 _TRIO_ASYNCIO = PrivateNames(
     "trio-asyncio",
@@ -91,12 +113,9 @@ _TRIO_ASYNCIO = PrivateNames(
 _ASYNCIO = PrivateNames(
     PYTHON,
     {
-        "asyncio.selector_events:_SelectorSocketTransport.max_size": None,
-        "asyncio.selector_events:BaseSelectorEventLoop._make_socket_transport": (
-            "self sock protocol waiter extra server"
-        ),
         "asyncio.sslproto:SSLProtocol.__init__": "self loop app_protocol sslcontext waiter server_side ...",
         "asyncio.sslproto:SSLProtocol._do_read__copied": "self",
+        "asyncio.sslproto:SSLProtocol._fatal_error": "self exc message",
         "asyncio.sslproto:SSLProtocol._process_outgoing": "self",
         "asyncio.sslproto:SSLProtocol._set_read_buffer_limits": "self high low",
         "asyncio.sslproto:SSLProtocol.buffer_updated": "self nbytes",

@@ -19,6 +19,7 @@ from headway.base import BoundedReport
 from headway.events import ConnectionEnded
 from headway.rpc._addresses import named
 from headway.rpc._channel import Report
+from headway.rpc._direct import DirectFrames
 from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
 from headway.rpc._h2 import CountingH2, h2_configuration, message_size_frame
 from headway.rpc._http2 import Http2Connection, Http2Processor
@@ -31,7 +32,7 @@ MOST_DISCARDED = 1 << 20
 # The share of one connection in one turn: seconds to handle frames, and calls that it may begin. The calls are handled
 # after the frames, and cost more.
 _SLICE = 0.001
-_CALLS_AT_ONCE = 4
+_CALLS_AT_ONCE = 8
 # Reading from the transport pauses while more bytes than this wait for their turn.
 _LEFT = 16 << 10
 # Fewer bytes of unfinished frames than this are not charged to the budget.
@@ -98,6 +99,8 @@ class Http2Protocol(H2Protocol):
         self._cutter = FrameCutter(limits.frame_size, preface=not client_side)
         # True while a task works through the bytes that have arrived.
         self._behind = False
+        # True when the connection is lost. Its transport can do nothing more.
+        self._lost = False
         # Bytes of unfinished frames and header blocks, as the budget counts them.
         self._held = 0
 
@@ -109,6 +112,7 @@ class Http2Protocol(H2Protocol):
         self.connection = Http2Connection(h2, transport, config=self.config, limits=self._limits, budget=self._budget)
         self._transport = transport
         self.processor = Http2Processor(self.handler, self.connection, self._account, self._later)
+        self._direct = None if self._client_side else DirectFrames(h2, self.processor)
         transport.write(h2.data_to_send() + (b"" if self._accepts is None else message_size_frame(self._accepts)))
         self._started(self)
 
@@ -144,7 +148,7 @@ class Http2Protocol(H2Protocol):
     def _go_on(self) -> bool:
         """Handle more of the rest. Resume reading if little is left, and return True if anything is left."""
         self._behind = not (self.connection.is_closing() or self._take())
-        if self._cutter.left <= _LEFT or not self._behind:
+        if (self._cutter.left <= _LEFT or not self._behind) and not self._lost:
             self._transport.resume_reading()
         self._count()
         return self._behind
@@ -188,20 +192,24 @@ class Http2Protocol(H2Protocol):
 
         Invalid input ends this connection and nothing else.
         """
-        connection, processor = self.connection, self.processor
+        connection, processor, direct = self.connection, self.processor, self._direct
         until, calls = time.perf_counter() + _SLICE, processor.calls + _CALLS_AT_ONCE
+        now, cutter = trio.current_time(), self._cutter
         connection.gathering = True
         finished = False
         try:
-            if preface := self._cutter.preface():
+            if preface := cutter.preface():
                 connection.feed(preface)
-            while not (finished := (frame := self._cutter.next()) is None):
-                self._account.receive(frame, trio.current_time())
-                for event in connection.feed(frame):
-                    processor.process(event)
+            while not (finished := (frame := cutter.next()) is None):
+                self._account.receive(frame, now)
+                if direct is None or not direct.receive(frame):
+                    for event in connection.feed(frame):
+                        processor.process(event)
                 if connection.is_closing():
                     return True
-                if self._cutter.left and (processor.calls >= calls or time.perf_counter() > until):
+                # The last call of a turn gets its request, if it has arrived, so that its task need not wait for it.
+                enough = processor.calls >= calls and cutter.begins_call
+                if cutter.left and (enough or time.perf_counter() > until):
                     break
         except Flooded as error:
             self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
@@ -270,6 +278,7 @@ class Http2Protocol(H2Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Clean up after the connection was lost, whichever end closed it."""
         self._alive.cancel()
+        self._lost = True
         if hasattr(self, "processor"):
             super().connection_lost(exc)
         self._ended(self)

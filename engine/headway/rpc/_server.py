@@ -27,6 +27,7 @@ from headway.rpc._services import Services
 from headway.rpc._system import MemoryReturn, accept, bind, free_descriptors, is_scarce
 from headway.rpc._tls import ServerTls, speaking_http2
 from headway.rpc._tls_protocol import READ_AT_ONCE, TlsProtocol
+from headway.rpc._transport import Outbox, SocketTransport
 
 _BACKLOG = 1024
 _LISTEN_TIMEOUT = 30.0
@@ -73,6 +74,7 @@ class Server:
         # Set when a connection arrives while no other one is in its handshake.
         self._handshake_begun = trio.Event()
         self._buffer = bytearray(READ_AT_ONCE)
+        self._outbox = Outbox()
         self._memory = MemoryReturn(_WORTH)
         self._connections: dict[Http2Protocol, Calls] = {}
         self._changed = trio.Event()
@@ -143,8 +145,10 @@ class Server:
                 buffer=self._buffer,
                 lost=functools.partial(self._lost, visitor),
             )
-        transport = carrier.loop._make_socket_transport(connection, beneath, extra={"peername": address})
-        transport.max_size = READ_AT_ONCE
+        transport = SocketTransport(
+            connection, beneath, address, self._outbox, carrier.nursery, self._report, read_at_once=READ_AT_ONCE
+        )
+        carrier.nursery.start_soon(transport.run, name="rpc socket")
 
         def end(why: str) -> None:
             if protocol in self._connections:
@@ -171,6 +175,7 @@ class Server:
         """Start the background tasks."""
         nursery.start_soon(self._end_late, name="rpc handshakes")
         nursery.start_soon(self._memory.run, name="rpc memory")
+        nursery.start_soon(self._outbox.run, name="rpc outbox")
         nursery.start_soon(self._notify.report_rest, name="rpc reports")
 
     async def _end_late(self) -> None:
@@ -231,6 +236,7 @@ class Server:
             ended=functools.partial(self._call_ended, visitor),
             turn=self._turn,
             replies=Budget(self._limits.replies_size, self._replies),
+            outbox=self._outbox,
         )
         return Http2Protocol(
             calls,

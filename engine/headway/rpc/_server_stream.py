@@ -22,6 +22,7 @@ from headway.rpc._details import TRAILER, StatusDetails
 from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._limited import Limited
 from headway.rpc._limits import Budget, Limits
+from headway.rpc._requests import Request
 from headway.rpc._services import Services
 from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, framed
 
@@ -53,7 +54,8 @@ _LARGE = 4 << 10
 CALL_SIZE = 12 << 10
 """The memory in bytes of a call before its request arrives, as measured."""
 
-_HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
+_HEADERS = ((":status", "200"), ("content-type", "application/grpc+proto"))
+_OK = (("grpc-status", "0"),)
 
 
 class ServerStream(Stream[Any, Any]):
@@ -68,7 +70,7 @@ class ServerStream(Stream[Any, Any]):
     def __init__(
         self,
         stream: Http2Stream,
-        headers: list[tuple[str, str]],
+        request: Request,
         handler: Handler,
         services: Services,
         limits: Limits,
@@ -78,7 +80,7 @@ class ServerStream(Stream[Any, Any]):
         turn: trio.Lock,
         replies: Budget,
     ) -> None:
-        path = dict(headers).get(":path", "")
+        path = request.head.path
         super().__init__(
             stream,
             path,
@@ -90,7 +92,7 @@ class ServerStream(Stream[Any, Any]):
             dispatch=_DISPATCH,
             deadline=deadline,
         )
-        self.headers = headers
+        self._request = request
         # True if the call may go on for as long as the client likes. A stopping server doesn't wait for such calls.
         self.streaming = handler.cardinality.server_streaming
         self._end = end
@@ -108,7 +110,8 @@ class ServerStream(Stream[Any, Any]):
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
         stream.buffer.refused = self._refused
-        stream.buffer.count(CALL_SIZE)
+        if not stream.buffer.ended:
+            stream.buffer.count(CALL_SIZE)
 
     def end_after(self, seconds: float, error: GRPCError) -> None:
         """End the call with this error after ``seconds``, whatever its handler is doing then."""
@@ -122,6 +125,11 @@ class ServerStream(Stream[Any, Any]):
         """Free the parts of the request and end the handler, which may hold some of them while it waits."""
         self._parser = MessageParser(self._limits.message_size)
         self._end(error, -math.inf)
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers of the request."""
+        return self._request.headers
 
     @property
     def http2(self) -> Http2Stream:
@@ -152,24 +160,22 @@ class ServerStream(Stream[Any, Any]):
         Raises:
             GRPCError: the request is invalid, too large, or did not arrive in time.
         """
-        patience = float("inf") if self._cardinality.client_streaming else self._limits.request_timeout
-        with trio.move_on_after(patience) as scope:
-            while not self._bodies:
-                data = await self._inbox.buffer.take()
-                if not data:
-                    if self._parser.held:
-                        raise GRPCError(Status.INTERNAL, "the request ended in the middle of a message")
-                    if not self._cardinality.client_streaming:
-                        raise GRPCError(Status.INTERNAL, "the client sent no request")
-                    return None
-                held = self._parser.held
-                self._bodies = self._parser.feed(data)
-                self._inbox.buffer.done(held + len(data) - self._parser.held)
-        if not self._cardinality.client_streaming:
+        inbox, streaming = self._inbox.buffer, self._cardinality.client_streaming
+        # Usually the request has arrived with the headers.
+        while not self._bodies and inbox.ready:
+            if not await self._take_some():
+                return None
+        if not self._bodies:
+            patience = math.inf if streaming else self._limits.request_timeout
+            with trio.move_on_after(patience) as scope:
+                while not self._bodies:
+                    if not await self._take_some():
+                        return None
+            if scope.cancelled_caught:
+                raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request did not arrive within {patience} s")
+        if not streaming:
             # Discard anything after the only request.
-            self._inbox.buffer.close()
-        if scope.cancelled_caught:
-            raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request did not arrive within {patience} s")
+            inbox.close()
         body = self._bodies.pop(0)
         if len(body) < _LARGE:
             message = self._decoded(body)
@@ -179,6 +185,20 @@ class ServerStream(Stream[Any, Any]):
                 message = self._decoded(body)
         self.begun = True
         return message
+
+    async def _take_some(self) -> bool:
+        """Take data from the inbox. Return False at the end of the client's stream."""
+        data = await self._inbox.buffer.take()
+        held = self._parser.held
+        if not data:
+            if held:
+                raise GRPCError(Status.INTERNAL, "the request ended in the middle of a message")
+            if not self._cardinality.client_streaming:
+                raise GRPCError(Status.INTERNAL, "the client sent no request")
+            return False
+        self._bodies = self._parser.feed(data)
+        self._inbox.buffer.done(held + len(data) - self._parser.held)
+        return True
 
     def _decoded(self, body: bytes) -> Any:
         try:
@@ -203,16 +223,17 @@ class ServerStream(Stream[Any, Any]):
 
     async def send_message(self, message: Any) -> None:
         """Send a message, or an item that the method's encoder accepts. Wait while the client doesn't read."""
-        await trio.lowlevel.checkpoint()
         parts: Iterable[bytes] | None = message.pieces if isinstance(message, Encoded) else None
         if parts is None and self._encoder is not None:
             parts = self._encoder(message)
         data = framed(self._message_codec.encode(message)) if parts is None else b""
-        # The reply of a unary call is sent with its headers and trailers, in one write instead of three.
+        # The reply of a unary call is sent with its headers and trailers, in one write instead of three. It is the end
+        # of the call, which therefore needs no checkpoint.
         only = parts is None and not self._cardinality.server_streaming
         if only and not self._send_initial_metadata_done and self._inbox.hold(_HEADERS, data):
             self._send_initial_metadata_done = self._send_message_done = True
             return
+        await trio.lowlevel.checkpoint()
         if not self._send_initial_metadata_done:
             await self.send_initial_metadata()
         self._send_message_done = True
@@ -238,6 +259,8 @@ class ServerStream(Stream[Any, Any]):
     async def conclude(self, error: GRPCError | None) -> None:
         """Send the trailers, if they have not been sent and the stream is still open."""
         stream = self._inbox
+        if error is None and self._send_message_done and not self._send_trailing_metadata_done:
+            self._send_trailing_metadata_done = stream.finish(_OK)
         if self._send_trailing_metadata_done or not stream.writable:
             return
         if error is None and not self._cardinality.server_streaming and not self._send_message_done:

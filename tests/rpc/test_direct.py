@@ -1,0 +1,326 @@
+"""A server's direct way for usual frames leaves h2 as h2's own way does, and sends the same bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
+
+import pytest
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
+from hpack import Encoder, HPACKError
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    HeadersFrame,
+    PingFrame,
+    PriorityFrame,
+    RstStreamFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
+
+from headway.rpc import Limits, framed
+from headway.rpc._direct import DirectFrames, send_end, send_reply
+from headway.rpc._frames import FrameAccount
+from headway.rpc._h2 import CountingH2, h2_configuration
+from headway.rpc._hpack import BoundedDecoder, RepeatingEncoder
+from headway.rpc._requests import Requests
+from tests.rpc.hostile_bytes import PREFACE, REQUEST
+
+REPLY = ((":status", "200"), ("content-type", "application/grpc+proto"))
+OK = (("grpc-status", "0"),)
+
+
+class Recorded:
+    """A processor that records its calls from the direct way, in the form of h2's events."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+        self.connection = self
+        self.window = self
+        self._requests = Requests()
+
+    def receive_request(self, stream_id: int, raw: Any, *, ended: bool) -> None:
+        self.said.append(("request", stream_id, self._requests.read(raw).headers, ended))
+
+    def receive_content(self, stream_id: int, data: bytes, size: int, *, ended: bool) -> None:
+        self.said.append(("data", stream_id, data, size, ended))
+
+    def receive_window(self, stream_id: int) -> None:
+        self.said.append(("window", stream_id))
+
+    def pass_on(self) -> None:
+        self.said.append(("window", 0))
+
+
+class Side:
+    """A server's h2, with the direct way or without it."""
+
+    def __init__(self, *, direct: bool) -> None:
+        limits = Limits()
+        self.h2 = CountingH2(h2_configuration(client_side=False), limits, FrameAccount(limits, 0.0, client_side=False))
+        self.told = Recorded()
+        self.direct = DirectFrames(self.h2, cast("Any", self.told)) if direct else None
+        self.taken = 0
+        self.h2.receive_data(PREFACE + b"\0\0\0\4\0\0\0\0\0")
+
+    def receive(self, frame: bytes) -> object:
+        """Handle a frame, and return the error or None."""
+        try:
+            if self.direct is not None and self.direct.receive(frame):
+                self.taken += 1
+                return None
+            self._events(self.h2.receive_data(frame))
+        except ProtocolError as error:
+            return type(error), str(error)
+        return None
+
+    def _events(self, events: list[Any]) -> None:
+        for event in events:
+            kind, ended = type(event).__name__, getattr(event, "stream_ended", None) is not None
+            if kind == "RequestReceived":
+                self.told.said.append(("request", event.stream_id, [tuple(each) for each in event.headers], ended))
+            elif kind == "DataReceived":
+                length = event.flow_controlled_length
+                self.told.said.append(("data", event.stream_id, event.data, length, ended))
+            elif kind == "WindowUpdated":
+                self.told.said.append(("window", event.stream_id))
+
+    def reply(self, stream_id: int, data: bytes) -> None:
+        h2 = self.h2
+        if self.direct is None or not send_reply(h2, stream_id, REPLY, data):
+            h2.send_headers(stream_id, REPLY)
+            h2.send_data(stream_id, data)
+
+    def end(self, stream_id: int) -> None:
+        if self.direct is None or not send_end(self.h2, stream_id, OK):
+            self.h2.send_headers(stream_id, OK, end_stream=True)
+
+    def state(self) -> Any:
+        """Return all that h2 knows. It forgets the streams that have ended later than the direct way."""
+        h2 = self.h2
+        streams = {id: each for id, each in h2.streams.items() if not each.closed}
+        ended = {id: each.closed_by for id, each in h2.streams.items() if each.closed}
+        return (
+            h2.state_machine.state,
+            h2.highest_inbound_stream_id,
+            h2.outbound_flow_control_window,
+            vars(h2._inbound_flow_control_window_manager),
+            dict(h2._closed_streams) | ended,
+            list(h2.encoder.header_table.dynamic_entries),
+            list(h2.decoder.header_table.dynamic_entries),
+            {
+                id: (
+                    {name: value for name, value in vars(each.state_machine).items() if name != "trailers_received"},
+                    each.outbound_flow_control_window,
+                    vars(each._inbound_window_manager),
+                )
+                for id, each in streams.items()
+            },
+        )
+
+
+def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
+    """Yield what a client sends and a server answers: mostly usual calls, and some that are not."""
+    encoder, opened, ended = Encoder(), [0], set[int]()
+    for step in range(120):
+        known = chance.choice(opened[-6:]) or 1
+        match chance.choices(range(13), (90, 60, 60, 20, 30, 20, 10, 10, 5, 10, 5, 3, 5))[0]:
+            case 0:
+                opened.append(opened[-1] + 2 if opened[-1] else 1)
+                given = [*REQUEST, ("grpc-timeout", f"{step}m")] if chance.random() < 0.5 else REQUEST
+                flags = ["END_HEADERS"] + ["END_STREAM"] * (chance.random() < 0.1)
+                yield HeadersFrame(opened[-1], encoder.encode(given), flags=flags).serialize()
+                if len(flags) > 1:
+                    ended.add(opened[-1])
+            case 1:
+                flags = ["END_STREAM"] * (chance.random() < 0.7)
+                yield DataFrame(known, framed(b"x" * chance.randrange(50)), flags=flags).serialize()
+                if flags:
+                    ended.add(known)
+            case 2 if known in ended:
+                size = chance.randrange(100)
+                yield partial(_answer, stream_id=known, size=size)
+            case 3:
+                yield PingFrame(0, step.to_bytes(8, "big")).serialize()
+            case 4:
+                yield WindowUpdateFrame(chance.choice((0, known)), chance.randrange(1, 1000)).serialize()
+            case 5:
+                yield RstStreamFrame(known, 8).serialize()
+            case 6:
+                yield PriorityFrame(known, depends_on=0, stream_weight=3).serialize()
+            case 7:
+                yield DataFrame(known, b"y", pad_length=3, flags=["PADDED"]).serialize()
+            case 8:
+                yield WindowUpdateFrame(known, (1 << 31) - 1).serialize()
+            case 9:
+                opened.append(opened[-1] + 2 if opened[-1] else 1)
+                block = encoder.encode(REQUEST)
+                yield HeadersFrame(opened[-1], block[:3]).serialize()
+                if chance.random() < 0.9:
+                    yield ContinuationFrame(opened[-1], block[3:], flags=["END_HEADERS"]).serialize()
+            case 10:
+                opened.append(opened[-1] + 2 if opened[-1] else 1)
+                yield HeadersFrame(opened[-1], encoder.encode(REQUEST), flags=["END_HEADERS", "PRIORITY"]).serialize()
+            case 12:
+                code = chance.choice((SettingCodes.INITIAL_WINDOW_SIZE, SettingCodes.HEADER_TABLE_SIZE))
+                yield SettingsFrame(0, settings={code: chance.randrange(60, 70_000)}).serialize()
+            case 11:
+                yield HeadersFrame(known, encoder.encode([("x", "y")]), flags=["END_HEADERS", "END_STREAM"]).serialize()
+
+
+def _answer(side: Side, stream_id: int, size: int) -> None:
+    stream = side.h2.streams.get(stream_id)
+    if stream is None or not stream.open or stream.state_machine.headers_sent:
+        return
+    # The callers check the windows.
+    if size <= side.h2.local_flow_control_window(stream_id):
+        side.reply(stream_id, b"z" * size)
+        side.end(stream_id)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_direct_way_and_h2s_way_lead_to_the_same_state(seed: int) -> None:
+    """Both get the same random frames. Their states, events and output are equal."""
+    ours, theirs = Side(direct=True), Side(direct=False)
+    for step in _frames(random.Random(seed)):
+        if isinstance(step, bytes):
+            error = ours.receive(step)
+            assert error == theirs.receive(step)
+            if error is not None:
+                break
+        else:
+            step(ours)
+            step(theirs)
+        assert ours.state() == theirs.state()
+    assert _sorted(ours.told.said) == _sorted(theirs.told.said)
+    assert ours.h2.data_to_send() == theirs.h2.data_to_send()
+
+
+def _sorted(said: list[Any]) -> list[Any]:
+    """Return it with the headers of each request in order: the direct way puts the timeout last."""
+    return [(*each[:2], sorted(each[2]), *each[3:]) if each[0] == "request" else each for each in said]
+
+
+def test_usual_call_goes_the_direct_way() -> None:
+    """From the second call of a connection on, h2 sees none of its frames."""
+    side, encoder = Side(direct=True), Encoder()
+    for id in range(1, 11, 2):
+        side.receive(HeadersFrame(id, encoder.encode(REQUEST), flags=["END_HEADERS"]).serialize())
+        side.receive(DataFrame(id, framed(b"x"), flags=["END_STREAM"]).serialize())
+        side.receive(PingFrame(0, b"12345678").serialize())
+        side.receive(WindowUpdateFrame(0, 10).serialize())
+        _answer(side, id, 10)
+    assert side.taken == 4 * 5 - 1
+    assert not side.h2.streams
+
+
+def test_window_that_is_too_small_is_left_to_h2() -> None:
+    """The error, and the GOAWAY, are h2's."""
+    side, encoder = Side(direct=True), Encoder()
+    side.receive(HeadersFrame(1, encoder.encode(REQUEST), flags=["END_HEADERS"]).serialize())
+    window = Limits().stream_window
+    for _ in range(window >> 14):
+        assert side.receive(DataFrame(1, b"x" * (1 << 14)).serialize()) is None
+    error = side.receive(DataFrame(1, b"x").serialize())
+    assert error is not None
+    assert "Flow control" in str(error)
+
+
+def _blocks(chance: random.Random) -> Iterator[bytes]:
+    """Yield valid header blocks of one encoder, and sometimes a damaged one at the end."""
+    encoder = Encoder()
+    for step in range(30):
+        if chance.random() < 0.1:
+            encoder.header_table_size = chance.choice((0, 60, 200, 4096))
+        given: list[Any] = [each for each in REQUEST if chance.random() < 0.9]
+        given += [(f"x-{chance.randrange(4)}", str(step)), ("authorization", "secret", True)][: chance.randrange(3)]
+        yield encoder.encode(given, huffman=chance.random() < 0.5)
+    block = bytearray(encoder.encode(REQUEST))
+    block[chance.randrange(len(block))] = chance.randrange(256)
+    yield bytes(block)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_fast_decoder_reads_what_hpack_reads(seed: int) -> None:
+    """The result, the table and the kind of an error are the same for every block."""
+    ours, theirs = BoundedDecoder(16 << 10), BoundedDecoder(16 << 10)
+    for block in _blocks(random.Random(seed)):
+        try:
+            expected: Any = [tuple(each) for each in theirs.decode(block, raw=True)]
+        except (HPACKError, IndexError) as error:
+            with pytest.raises(type(error)):
+                ours.read(block)
+            return
+        assert [tuple(each) for each in ours.read(block)] == expected
+        assert ours.header_table.dynamic_entries == theirs.header_table.dynamic_entries
+
+
+def test_fast_decoder_bounds_the_size_and_the_resizes() -> None:
+    many = Encoder().encode([("x-a", "b")]) + b"\xbe" * 500
+    with pytest.raises(HPACKError):
+        BoundedDecoder(16 << 10).read(many)
+    with pytest.raises(HPACKError):
+        BoundedDecoder(16 << 10).read(b"\x20\x20\x20\x82")
+    with pytest.raises(HPACKError):
+        BoundedDecoder(16 << 10).read(b"\x82\x20")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_repeated_blocks_are_what_a_decoder_expects(seed: int) -> None:
+    """Other headers and other sizes of the table come between the repetitions."""
+    chance, encoder, decoder = random.Random(seed), RepeatingEncoder(), BoundedDecoder(16 << 10)
+    for step in range(60):
+        match chance.randrange(6):
+            case 0:
+                # hpack forgets to announce a size that is set twice.
+                encoder.header_table_size = chance.choice(tuple({0, 60, 100, 4096} - {encoder.header_table_size}))
+                headers = chance.choice((REPLY, OK, ((":status", "200"),)))
+                assert decoder.decode(encoder.repeat(headers)) == list(headers)
+            case 1:
+                given = [("grpc-message", f"error {step}")]
+                assert decoder.decode(encoder.encode(given)) == given
+            case 2:
+                assert decoder.decode(encoder.encode([(":status", "200")])) == [(":status", "200")]
+            case _:
+                headers = chance.choice((REPLY, OK))
+                assert decoder.decode(encoder.repeat(headers)) == list(headers)
+
+
+def test_block_after_a_resize_is_not_repeated() -> None:
+    """It begins with the new size, which is announced once."""
+    encoder = RepeatingEncoder()
+    encoder.header_table_size = 4000
+    blocks = [encoder.repeat(((":status", "200"),)) for _ in range(3)]
+    assert blocks[1:] == [b"\x88", b"\x88"]
+    assert blocks[0].endswith(b"\x88")
+    assert len(blocks[0]) > 1
+
+
+def test_requests_keep_few_heads_and_read_each_timeout() -> None:
+    requests = Requests()
+    base = [(name.encode(), value.encode()) for name, value in REQUEST]
+    first = requests.read([*base, (b"grpc-timeout", b"5S")])
+    second = requests.read([*base, (b"grpc-timeout", b"7m")])
+    assert first.head is second.head
+    deadlines = [each.deadline() for each in (first, second)]
+    assert [each is not None for each in deadlines] == [True, True]
+    assert deadlines[0] is not None
+    assert 4 < deadlines[0].time_remaining() <= 5
+    assert ("grpc-timeout", "5S") in first.headers
+    for number in range(100):
+        requests.read([*base, (b"x", str(number).encode())])
+    assert len(requests._heads) <= 8
+    long = requests.read([*base, (b"x", b"y" * 600)])
+    assert requests.read([*base, (b"x", b"y" * 600)]).head is not long.head
+
+
+@pytest.mark.parametrize("value", [b"5S\n", b"5", b"123456789S", b"5S\0"])
+def test_unusual_timeout_is_checked_like_every_header(value: bytes) -> None:
+    base = [(name.encode(), text.encode()) for name, text in REQUEST]
+    request = Requests().read([*base, (b"grpc-timeout", value)])
+    assert request.timeout is None
+    assert ("grpc-timeout", value.decode()) in request.headers
