@@ -10,13 +10,14 @@ import pytest
 
 from headway.access import read_access
 from headway.access._tokens import redacted
+from headway.base import did_you_mean
 from headway.documents import Format, Problems, below, parse
 from headway.manifest import ManifestError, load
 from tests.manifest.messages import REGISTRY
 
 LONG = "k" * 100_000
 TWICE: dict[Format, str] = {
-    "JSON": '{"%s":{' % LONG + ",".join(['"a":1'] * 2_000) + "}}",
+    "JSON": f'{{"{LONG}":{{' + ",".join(['"a":1'] * 2_000) + "}}",
     "YAML": f"{LONG[:1000]}:\n" + " a: 1\n" * 2_000,
     "HCL": f"{LONG} {{\n" + " a = 1\n" * 2_000 + "}\n",
 }
@@ -79,7 +80,10 @@ def test_long_key_costs_as_much_as_a_long_text() -> None:
 
 
 def test_long_unknown_name_is_not_compared_with_known_ones() -> None:
-    """A name of 100,000 characters is close to none. The hint lists the known names."""
+    """A comparison takes time for its length. The hint lists the known names."""
+    name = "k" * 200
+    assert did_you_mean(name, [name + "x"]) == f"; did you mean {name + 'x'!r}?"
+    assert did_you_mean(name + "k", [name + "x"]) == f"; known: {name}x"
     with pytest.raises(ManifestError, match=r"has no field .*; known: command, environment"):
         load('{"type": "App", "name": "a", "data": {"%s": 1}}' % ("replcas" * 20_000), REGISTRY, format="JSON")
 

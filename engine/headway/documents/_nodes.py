@@ -241,9 +241,7 @@ class Problems:
     def raise_if_any(self) -> None:
         """Raise ManifestError with the problems, in the order of the text."""
         if self._found:
-            raise ManifestError(
-                sorted(self._found, key=lambda problem: (problem.line, problem.column)), self._more
-            )
+            raise ManifestError(sorted(self._found, key=lambda problem: (problem.line, problem.column)), self._more)
 
 
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

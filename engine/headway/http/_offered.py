@@ -24,6 +24,8 @@ from headway.service import POSITION, PositionRequest
 # The bytes and the time in seconds for the rest of a refused request.
 _DRAINED = 8 << 20
 _DRAIN_TIME = 2.0
+# The values of a small body.
+_SMALL_VALUES = 32
 # The characters of a path that are compared with the paths of the types.
 _LONGEST_HINT = 200
 _PASSED_ON = (TOKEN_HEADER, "authorization", "traceparent", "tracestate")
@@ -150,17 +152,25 @@ class Exchange:
             # The guard of the service refuses the caller, with the reason.
             return _nothing
 
-    async def body(self) -> str:
-        """Receive the body of the request, as a text of bounded size. Raises HttpRefusal."""
+    async def body(self, *, small: bool = False) -> str:
+        """Receive the body of the request, as a text of bounded size. Raises HttpRefusal.
+
+        Args:
+            small: True for a body that anyone may send. It may have only a few values, and as many bytes as a head.
+        """
         limits = self.offered.limits
         encoding = self.request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", ""):
             raise HttpRefusal(
                 415, "INVALID_ARGUMENT", f"content-encoding {quoted(encoding)} is not supported: send the JSON itself"
             )
-        with trio.move_on_after(limits.request_timeout):
-            return decoded(await self._received(limits.body_size), limits.values)
-        why = f"the request did not arrive within {limits.request_timeout:g} s"
+        size, values, timeout = limits.body_size, limits.values, limits.request_timeout
+        if small:
+            size, values = min(size, limits.head_size), min(values, _SMALL_VALUES)
+            timeout = min(timeout, limits.small_timeout)
+        with trio.move_on_after(timeout):
+            return decoded(await self._received(size), values)
+        why = f"the request did not arrive within {timeout:g} s"
         raise HttpRefusal(408, "DEADLINE_EXCEEDED", why, headers={"connection": "close"})
 
     async def drain(self) -> None:
