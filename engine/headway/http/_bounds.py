@@ -24,7 +24,7 @@ class Bounds:
 
     Attributes:
         connections: the number of connections at once.
-        peer_connections: the number of connections from one host.
+        peer_connections: the number of connections from one host, or from one /64 network of IPv6.
         patience: the time for a request to arrive, and for which a connection may be idle.
         answer: the time that a connection may have answers in progress without a pause. Otherwise a peer that reads no
             answer, or that has asked for another protocol, would keep its place forever. Infinity leaves it to the
@@ -58,7 +58,8 @@ class RequestLimits:
         small_timeout: the time for a small body to arrive.
         answer_timeout: the time for the service to answer. Sending the answer doesn't count.
         watches: the number of watches at once.
-        caller_watches: the number of watches of one caller at once: of a token, or of a host without one.
+        caller_watches: the number of watches of one caller at once: of a token, or, without one, of a host or of
+            a /64 network of IPv6.
         heartbeat: the time after which a quiet watch repeats its position, so that both ends notice a lost connection.
     """
 

@@ -18,7 +18,7 @@ from headway.http._call import Caller, Failed, Requested, unary
 from headway.http._document import decoded
 from headway.http._refusal import HttpRefusal
 from headway.resource import Registry, ResourceId, ResourceType, TypeName, did_you_mean, pb, quoted
-from headway.rpc import TOKEN_HEADER, Services
+from headway.rpc import TOKEN_HEADER, Services, peer_of
 from headway.service import POSITION, PositionRequest
 
 # The bytes and the time in seconds for the rest of a refused request.
@@ -67,6 +67,8 @@ class Exchange:
         self.offered = offered
         self.shares = shares
         self.request = request
+        # True if the client has closed the connection before all of the body had arrived.
+        self._lost = False
         if metadata is None:
             headers = request.headers
             # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
@@ -81,16 +83,22 @@ class Exchange:
 
     @property
     def account(self) -> str:
-        """The name under which the watches of an authenticated caller are counted: the token's, or the host's.
+        """The name under which the watches of an authenticated caller are counted.
+
+        It is that of the token. Without a token, it is that of the host, or of the /64 network of IPv6.
 
         Raises HttpRefusal (401) if the token is not valid, or no longer.
         """
-        access, address = self.offered.access, self.caller.address
+        access = self.offered.access
         try:
             account = "" if access is None else access.identify(self.caller.metadata).account
         except PermissionDenied as error:
             raise HttpRefusal(401, Status.UNAUTHENTICATED.name, str(error)) from None
-        return account or f"host {address[0] if address else ''}"
+        return account or self._host
+
+    @property
+    def _host(self) -> str:
+        return f"host {peer_of(self.caller.address)}"
 
     async def wait_for_keys(self) -> None:
         """Wait, for a bounded time, if the login of the request names a key of its issuer that is not known yet."""
@@ -156,7 +164,8 @@ class Exchange:
         """Receive the body of the request, as a text of bounded size. Raises HttpRefusal.
 
         Args:
-            small: True for a body that anyone may send. It may have only a few values, and as many bytes as a head.
+            small: True for a body that anyone may send. It may have only a few values, and as many bytes as a head. It
+                counts for the host, whether or not the request has a valid token.
         """
         limits = self.offered.limits
         encoding = self.request.headers.get("content-encoding", "identity").strip().lower()
@@ -169,7 +178,7 @@ class Exchange:
             size, values = min(size, limits.head_size), min(values, _SMALL_VALUES)
             timeout = min(timeout, limits.small_timeout)
         with trio.move_on_after(timeout):
-            return decoded(await self._received(size), values)
+            return decoded(await self._received(size, self._host if small else None), values)
         why = f"the request did not arrive within {timeout:g} s"
         raise HttpRefusal(408, "DEADLINE_EXCEEDED", why, headers={"connection": "close"})
 
@@ -178,6 +187,8 @@ class Exchange:
 
         Closing a connection with unread data resets it, and the client would not get the answer.
         """
+        if self._lost:
+            return
         left = _DRAINED
         with trio.move_on_after(_DRAIN_TIME), contextlib.suppress(ClientDisconnect, RuntimeError):
             async with contextlib.aclosing(self.request.stream()) as pieces:
@@ -186,7 +197,7 @@ class Exchange:
                     if left < 0:
                         break
 
-    async def _received(self, most: int) -> bytes:
+    async def _received(self, most: int, account: str | None) -> bytes:
         too_large = HttpRefusal(
             413, "RESOURCE_EXHAUSTED", f"the body may have {most} bytes at most", headers={"connection": "close"}
         )
@@ -195,7 +206,7 @@ class Exchange:
         size = int(announced) if announced.isdecimal() and len(announced) < 20 else most
         if announced and size > most:
             raise too_large
-        with self.shares.body(self.account) as hold:
+        with self.shares.body(self.account if account is None else account) as hold:
             pieces: list[bytes] = []
             received = 0
             try:
@@ -207,6 +218,7 @@ class Exchange:
                         hold(len(piece))
                         pieces.append(piece)
             except ClientDisconnect:
+                self._lost = True
                 raise HttpRefusal(400, "CANCELLED", "the connection was lost within the request") from None
             return b"".join(pieces)
 

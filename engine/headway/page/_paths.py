@@ -132,9 +132,8 @@ class _Page:
             raise HttpRefusal(415, Status.INVALID_ARGUMENT.name, "content-type must be application/json")
         if exchange.offered.access is None:
             raise invalid("this server has no access control, so there is nothing to sign in to")
-        # A stranger may have sent it, so it is small. The session that it ends may be one of a token that has expired.
-        stranger = Exchange(exchange.offered, exchange.shares, request, {})
-        token = object_of(await stranger.body(small=True)).get("token")
+        # A stranger may have sent it, or a browser whose session is one of a token that has expired.
+        token = object_of(await exchange.body(small=True)).get("token")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
             raise invalid('token must be the text of a token: {"token": "hw_..."}')
         # The guard of the service identifies the caller, and reports one without a valid token.
