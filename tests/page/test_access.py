@@ -185,6 +185,13 @@ FORGED = (
     {"origin": "https://evil.example"},
     {"origin": "null"},
     {"origin": "http://127.0.0.1:1"},
+    {"origin": "https://evil.example", "sec-fetch-site": "same-origin"},
+    {"origin": "http://evil.example", "sec-fetch-site": "same-origin"},
+    # Only the browser says that its page has another scheme than the server, and no header of a proxy does.
+    {"origin": "https://staff.example", "host": "staff.example"},
+    {"origin": "https://staff.example", "host": "staff.example", "x-forwarded-proto": "https"},
+    {"origin": "https://staff.example", "host": "staff.example", "sec-fetch-site": "same-site"},
+    {"origin": "https://staff.example:444", "host": "staff.example", "sec-fetch-site": "same-origin"},
     {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site"},
     {"sec-fetch-site": "none"},
@@ -224,6 +231,21 @@ async def test_changes_come_from_the_page_itself_only(controlled: bool) -> None:
         assert (await running.client.read(shop.ORDER, "a")).data.customer == "ada"
         assert await running.client.get(shop.ORDER, "b") is None
         assert running.engine.controllers["billing"].status().paused is None
+
+
+@pytest.mark.parametrize("host", ["staff.example", "staff.example:443", "Staff.example:8443"])
+async def test_page_works_behind_a_proxy_that_ends_tls(host: str) -> None:
+    """The browser's origin has https then, and the server's own address http."""
+    rules = {"all": [EVERYTHING]}
+    async with open_shop(writes=True, rules=rules) as running, running.visitor() as visitor:
+        origin = f"https://{host.removesuffix(':443').lower()}"
+        headers = {"host": host, "origin": origin, "sec-fetch-site": "same-origin"}
+        visitor.http.headers.update(headers)
+        assert (await visitor.sign_in(running.tokens["all"])).status_code == 204
+        # httpx keeps the cookie for the name in the URL.
+        answer = await visitor.change("PUT", "/page/api/shop/v1/order/b", {"data": {"customer": "ada"}})
+        assert answer.status_code == 200, answer.text
+        assert (await visitor.http.delete("/page/session")).status_code == 204
 
 
 async def test_form_of_another_site_cannot_sign_in() -> None:

@@ -67,8 +67,8 @@ class Exchange:
         self.offered = offered
         self.shares = shares
         self.request = request
-        # True if the client has closed the connection before all of the body had arrived.
-        self._lost = False
+        # True if the rest of the body did not arrive in time, or will not arrive at all.
+        self._given_up = False
         if metadata is None:
             headers = request.headers
             # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
@@ -179,6 +179,7 @@ class Exchange:
             timeout = min(timeout, limits.small_timeout)
         with trio.move_on_after(timeout):
             return decoded(await self._received(size, self._host if small else None), values)
+        self._given_up = True
         why = f"the request did not arrive within {timeout:g} s"
         raise HttpRefusal(408, "DEADLINE_EXCEEDED", why, headers={"connection": "close"})
 
@@ -187,7 +188,7 @@ class Exchange:
 
         Closing a connection with unread data resets it, and the client would not get the answer.
         """
-        if self._lost:
+        if self._given_up:
             return
         left = _DRAINED
         with trio.move_on_after(_DRAIN_TIME), contextlib.suppress(ClientDisconnect, RuntimeError):
@@ -218,7 +219,7 @@ class Exchange:
                         hold(len(piece))
                         pieces.append(piece)
             except ClientDisconnect:
-                self._lost = True
+                self._given_up = True
                 raise HttpRefusal(400, "CANCELLED", "the connection was lost within the request") from None
             return b"".join(pieces)
 
