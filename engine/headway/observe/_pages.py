@@ -10,7 +10,7 @@ import trio
 
 from headway.base import check_plain, check_trio
 from headway.errors import DeclarationError, InvalidArgument
-from headway.http import Bounds, check_hypercorn, host_and_port
+from headway.http import Bounds, check_hypercorn, host_and_port, names_loopback
 from headway.observe._metrics import Metrics, Status
 from headway.rpc import is_loopback
 from headway.storage import StoreProblem
@@ -22,6 +22,7 @@ Page = tuple[int, bytes, bytes]
 Store = Callable[[], StoreProblem | None]
 
 _PLAIN = b"text/plain; charset=utf-8"
+_OTHER_HOST = b"these pages answer only to localhost, 127.0.0.1 and [::1], unless they are public\n"
 _GRACE = 2.0
 # 16 connections are half of the 32 or more file descriptors that the network leaves to the rest of the process. Each
 # request has 5 seconds to arrive.
@@ -94,6 +95,22 @@ class Pages:
         return 404, _PLAIN, b"not found: the pages are /metrics, /healthz and /readyz\n"
 
 
+def _local(pages: Pages) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    """Return the application of the pages for requests whose Host is this machine, as a browser's own would be."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        # A browser names a host in each request. Other programs may leave it out, in HTTP/1.0.
+        hosts = [value.decode("latin-1") for name, value in scope.get("headers", ()) if name == b"host"]
+        if scope["type"] == "http" and not all(map(names_loopback, hosts)):
+            headers = [(b"content-type", _PLAIN), (b"content-length", str(len(_OTHER_HOST)).encode())]
+            await send({"type": "http.response.start", "status": 403, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else _OTHER_HOST})
+        else:
+            await pages(scope, receive, send)
+
+    return answer
+
+
 async def _lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
@@ -113,7 +130,8 @@ async def open_pages(
     At most 16 connections are open at once. One more closes the oldest that is not being answered.
 
     Every client that can connect can read the pages, which contain the names of controllers and types, and counts. An
-    address that other hosts can reach therefore needs ``public=True``.
+    address that other hosts can reach therefore needs ``public=True``. Without it, the pages answer only requests whose
+    Host is ``localhost`` or a loopback address, because a site could point its own name there (DNS rebinding).
 
     Raises:
         InvalidArgument: for an address that other hosts can reach, without ``public=True``.
@@ -134,7 +152,7 @@ async def open_pages(
         raise DeclarationError("pages over HTTP need Hypercorn: pip install 'headway[metrics]'") from error
     pages = Pages(status, metrics, store)
     listening = listener(address)
-    server = HttpServer(pages, _BOUNDS)
+    server = HttpServer(pages if public else _local(pages), _BOUNDS)
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
         accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
