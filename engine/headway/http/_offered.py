@@ -105,11 +105,20 @@ class Exchange:
         if self.offered.access is not None:
             await self.offered.access.wait_for_keys(self.caller.metadata)
 
-    async def call(self, path: str, requested: Requested) -> Any:
-        """Call a unary method. Raises GRPCError and HttpRefusal."""
+    async def call(self, path: str, requested: Requested, announced: Any = None) -> Any:
+        """Call a unary method. Raises GRPCError and HttpRefusal.
+
+        Args:
+            path: the method.
+            requested: makes the request's message.
+            announced: a message with the id of the request, if making the message takes a body. Limits count the call
+                by it, before the body is received.
+        """
         offered = self.offered
         timeout = offered.limits.answer_timeout
-        return await unary(offered.services, path, self.caller, requested, offered.failed, timeout=timeout)
+        return await unary(
+            offered.services, path, self.caller, requested, offered.failed, timeout=timeout, announced=announced
+        )
 
     async def type(self) -> ResourceType[Any]:
         """Return the type that the path names.
