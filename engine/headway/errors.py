@@ -57,16 +57,22 @@ class Problem(NamedTuple):
 class ManifestError(CallerError, ValueError):
     """A manifest is invalid.
 
-    ``problems`` lists everything that is wrong with it; ``str()`` has one problem on each line.
+    ``str()`` has one problem on each line.
+
+    Attributes:
+        problems: what is wrong with it. One text has 100 problems at most, so that reading it costs a bounded amount.
+        more: the number of further problems, which are not listed.
     """
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], more: int = 0) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        self.more = more
+        rest = [f"and {more} more problems"] if more else []
+        super().__init__("\n".join([*map(str, self.problems), *rest]))
 
-    def __reduce__(self) -> tuple[type[ManifestError], tuple[tuple[Problem, ...]]]:
+    def __reduce__(self) -> tuple[type[ManifestError], tuple[tuple[Problem, ...], int]]:
         # An exception is rebuilt from its args, which here hold the text instead of the problems.
-        return type(self), (self.problems,)
+        return type(self), (self.problems, self.more)
 
 
 class SchemaProblem(NamedTuple):

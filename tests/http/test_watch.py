@@ -148,10 +148,14 @@ async def test_watch_that_cannot_be_resumed_is_refused_as_gone() -> None:
             gone = await _compacted(api)
             refused = await api.http.get(f"{WATCH}&resume_after={gone}")
             assert refused.status_code == 410, refused.text
-            refused = await api.http.get(f"{WATCH}&resume_after={gone}", headers=SSE)
-            assert refused.status_code == 410
-            async with server_sent(api, last=gone) as watch:
-                assert [(await watch.next())[0] for _ in range(3)] == ["snapshot", "upsert", "endOfSnapshot"]
+            # The address of an EventSource has the position for good. Lost within a snapshot, it has no last id.
+            for path, last in (
+                (WATCH, gone),
+                (f"{WATCH}&resume_after={gone}", None),
+                (f"{WATCH}&resume_after={gone}", ""),
+            ):
+                async with server_sent(api, path, last=last) as watch:
+                    assert [(await watch.next())[0] for _ in range(3)] == ["snapshot", "upsert", "endOfSnapshot"]
             assert (await api.http.get(WATCH, headers={**SSE, "last-event-id": "x y"})).status_code == 400
 
 

@@ -16,6 +16,7 @@ from headway.observe import Metrics, open_pages, unready
 from headway.resource import TypeName
 from headway.run import TypeStatus
 from tests.http.kit import NO_CERTIFICATES
+from tests.rpc.raw_kit import tcp
 
 
 @headway.message
@@ -186,6 +187,25 @@ async def test_public_pages_are_served_with_the_option() -> None:
         port = address.rpartition(":")[2]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=NO_CERTIFICATES) as http:
             assert (await http.get("/readyz")).text == "ok\n"
+
+
+@pytest.mark.parametrize("public", [False, True])
+async def test_loopback_pages_answer_no_other_name(public: bool) -> None:
+    """DNS rebinding: a site that points its own name at this machine gets nothing, unless the pages are public."""
+    async with (
+        open_pages("127.0.0.1:0", _statuses(), Metrics(), public=public) as address,
+        httpx.AsyncClient(base_url=f"http://{address}", verify=NO_CERTIFICATES) as http,
+    ):
+        for path in ("/metrics", "/readyz", "/healthz"):
+            for host in ("localhost", "LOCALHOST:9090", "[::1]:9090", "127.0.0.1"):
+                assert (await http.get(path, headers={"host": host})).status_code == 200
+            for host in ("evil.example", "evil.example:9090", "127.0.0.1.evil.example", ""):
+                answer = await http.get(path, headers={"host": host})
+                assert answer.status_code == (200 if public else 403), (path, host)
+        for line in (b"GET /healthz HTTP/1.0\r\n\r\n", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"):
+            async with tcp(address) as probe:
+                await probe.send_all(line)
+                assert b" 200 " in await probe.receive_some()
 
 
 async def test_address_in_use_is_an_error() -> None:

@@ -143,10 +143,11 @@ async def open_shop(
     store: Any = "memory:",
     rules: Mapping[str, Sequence[Rule]] | None = None,
     app: headway.App = shop.app,
+    access: Authorizer | None = None,
+    tokens: Mapping[str, str] | None = None,
     **options: Any,
 ) -> AsyncIterator[Shop]:
     """Run the shop, or another app. With ``rules``, there is a token for each name of theirs."""
-    access, tokens = None, dict[str, str]()
     if rules is not None:
         access, tokens, _ = allowing(**rules)
     async with headway.open_engine(
@@ -160,7 +161,7 @@ async def open_shop(
         **options,
     ) as engine:
         assert engine.http is not None
-        yield Shop(engine, engine.client, engine.http, access, tokens)
+        yield Shop(engine, engine.client, engine.http, access, dict(tokens or {}))
 
 
 async def until(true: Callable[[], bool]) -> None:

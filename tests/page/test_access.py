@@ -6,9 +6,13 @@ import httpx
 import pytest
 import trio
 
+import headway
+from headway.access import Access, Policy, TokenSet
 from headway.resource import NAMESPACE
+from tests.http.kit import allowing
 from tests.page import shop
 from tests.page.kit import EVERYTHING, open_shop, revoke_all, rule
+from tests.rpc.raw_kit import tcp
 
 QUESTIONS = (
     "/page/live",
@@ -181,6 +185,13 @@ FORGED = (
     {"origin": "https://evil.example"},
     {"origin": "null"},
     {"origin": "http://127.0.0.1:1"},
+    {"origin": "https://evil.example", "sec-fetch-site": "same-origin"},
+    {"origin": "http://evil.example", "sec-fetch-site": "same-origin"},
+    # Only the browser says that its page has another scheme than the server, and no header of a proxy does.
+    {"origin": "https://staff.example", "host": "staff.example"},
+    {"origin": "https://staff.example", "host": "staff.example", "x-forwarded-proto": "https"},
+    {"origin": "https://staff.example", "host": "staff.example", "sec-fetch-site": "same-site"},
+    {"origin": "https://staff.example:444", "host": "staff.example", "sec-fetch-site": "same-origin"},
     {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site"},
     {"sec-fetch-site": "none"},
@@ -222,6 +233,21 @@ async def test_changes_come_from_the_page_itself_only(controlled: bool) -> None:
         assert running.engine.controllers["billing"].status().paused is None
 
 
+@pytest.mark.parametrize("host", ["staff.example", "staff.example:443", "Staff.example:8443"])
+async def test_page_works_behind_a_proxy_that_ends_tls(host: str) -> None:
+    """The browser's origin has https then, and the server's own address http."""
+    rules = {"all": [EVERYTHING]}
+    async with open_shop(writes=True, rules=rules) as running, running.visitor() as visitor:
+        origin = f"https://{host.removesuffix(':443').lower()}"
+        headers = {"host": host, "origin": origin, "sec-fetch-site": "same-origin"}
+        visitor.http.headers.update(headers)
+        assert (await visitor.sign_in(running.tokens["all"])).status_code == 204
+        # httpx keeps the cookie for the name in the URL.
+        answer = await visitor.change("PUT", "/page/api/shop/v1/order/b", {"data": {"customer": "ada"}})
+        assert answer.status_code == 200, answer.text
+        assert (await visitor.http.delete("/page/session")).status_code == 204
+
+
 async def test_form_of_another_site_cannot_sign_in() -> None:
     """A browser sends forms across sites without asking, but not as JSON."""
     async with open_shop(rules={"all": [EVERYTHING]}) as running, running.visitor() as visitor:
@@ -229,6 +255,46 @@ async def test_form_of_another_site_cannot_sign_in() -> None:
             body = f'{{"token": "{running.tokens["all"]}"}}'
             answer = await visitor.http.post("/page/session", content=body, headers={"content-type": kind})
             assert (answer.status_code, "set-cookie" in answer.headers) == (415, False)
+
+
+async def test_stranger_cannot_make_the_server_parse_much() -> None:
+    """The body of a sign-in, and of any change that is parsed before rights are checked, is as short as a head."""
+    rules = {"all": [EVERYTHING], "anonymous": [rule("view")]}
+    async with open_shop(writes=True, rules=rules) as running, running.visitor() as visitor:
+        await visitor.learn()
+        for spaces, code in ((15 << 10, 401), (17 << 10, 413)):
+            body = '{"token": "hw_x"' + " " * spaces + "}"
+            json = {"content-type": "application/json", "connection": "close"}
+            assert (await visitor.http.post("/page/session", content=body, headers=json)).status_code == code
+        answer = await visitor.http.post("/page/session", json={"token": [1] * 40})
+        assert answer.status_code == 413
+        for path in ("/page/pause", "/page/resume", "/page/retry"):
+            answer = await visitor.change("POST", path, {"controller": "shop/billing", "more": " " * (17 << 10)})
+            assert answer.status_code == 413, path
+
+
+async def test_stranger_has_little_time_for_a_small_body() -> None:
+    """A sign-in that does not arrive ends after the time of a handshake, not after that of a request."""
+    limits = headway.rpc.Limits(handshake_timeout=0.3)
+    async with open_shop(rules={"all": [EVERYTHING]}, limits=limits) as running, tcp(running.address) as stream:
+        head = f"POST /page/session HTTP/1.1\r\nHost: {running.address}\r\nContent-Type: application/json\r\n"
+        await stream.send_all(f"{head}Content-Length: 9\r\n\r\n{{".encode())
+        # The time of a request is a minute.
+        with trio.fail_after(30):
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 408")
+
+
+async def test_sign_in_ignores_the_session_before_it() -> None:
+    """A browser whose token was revoked signs in with a new one at once, without signing out first."""
+    access, tokens, made = allowing(all=[EVERYTHING], new=[EVERYTHING])
+    async with open_shop(access=access, tokens=tokens) as running, running.visitor("all") as visitor:
+        assert running.access is not None
+        policies = [Policy(name, [EVERYTHING]) for name in made]
+        running.access.replace(Access(policies, TokenSet([made["new"]])))
+        await visitor.learn()
+        assert (visitor.session["signedIn"], visitor.session["allowed"]) == (True, False)
+        assert (await visitor.sign_in(tokens["new"])).status_code == 204
+        assert visitor.session["allowed"] is True
 
 
 TRAVERSALS = (

@@ -42,7 +42,7 @@ in a file. It raises InvalidArgument for a file that cannot be used, with the na
 
 
 def read_access(text: str, *, source: str = "<text>", keys_in: KeysIn | None = None) -> Access:
-    """Return the policies, tokens, issuers and limits of a YAML text. Raises ManifestError with all problems, in order.
+    """Return the policies, tokens, issuers and limits of a YAML text. Raises ManifestError with the problems, in order.
 
     Without ``keys_in``, the files of issuers are not read.
     """

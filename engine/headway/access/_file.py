@@ -31,7 +31,7 @@ def load_access(path: str | os.PathLike[str]) -> Access:
 
     Raises:
         DeclarationError: it has issuers, and the libraries for them are not installed.
-        ManifestError: with all problems of the file. Also if users other than its owner can read or change it (they
+        ManifestError: with the problems of the file. Also if users other than its owner can read or change it (they
             could give themselves access), or if it belongs to neither this process's user nor root.
         OSError: the file cannot be read.
     """

@@ -313,12 +313,19 @@ class _Stream:
         return getattr(self._stream, name)
 
     async def recv_message(self) -> Any:
+        announced = getattr(self._stream, "announced", None)
+        if announced is not None:
+            # An invalid request must count, too, because it takes time to read.
+            self._count_once(announced)
         request = await self._stream.recv_message()
+        self._count_once(request)
+        self._caller.name_prefix = getattr(request, "name_prefix", "")
+        return request
+
+    def _count_once(self, request: Any) -> None:
         if self._count is not None:
             count, self._count = self._count, None
             count(request)
-        self._caller.name_prefix = getattr(request, "name_prefix", "")
-        return request
 
     def send_message(self, message: object) -> Awaitable[None]:
         # Not a coroutine, because in-process channels depend on what they await here.

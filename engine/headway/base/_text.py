@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 LONGEST = 2_000
 """The number of characters of an exception's message that are kept or logged."""
+_LONGEST_GUESS = 200
+"""The number of characters of a misspelled name that is compared with the known ones."""
 
 
 def error_text(error: BaseException) -> str:
@@ -50,7 +52,8 @@ def did_you_mean(value: str, known: Iterable[str]) -> str:
     import difflib
 
     names = sorted(known)
-    close = difflib.get_close_matches(value, names, n=1)
+    # A long text is close to none, and a stranger's could take seconds to compare.
+    close = difflib.get_close_matches(value, names, n=1) if len(value) <= _LONGEST_GUESS else []
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known: {', '.join(names)}" if names else ""

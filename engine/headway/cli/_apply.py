@@ -169,15 +169,17 @@ def _load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
     """
     resources: list[Resource[Any]] = []
     problems: list[Problem] = []
+    more = 0
     for file in files:
         try:
             resources += _load(file, registry)
         except ManifestError as error:
             problems += error.problems
+            more += error.more
         except OSError as error:
             fail(Exit.MANIFEST, f"{file}: cannot be read: {error.strerror}")
     if problems:
-        raise ManifestError(problems)
+        raise ManifestError(problems, more)
     if not resources:
         names = ", ".join("<stdin>" if file == "-" else file for file in files)
         fail(Exit.MANIFEST, f"{names}: no document found")

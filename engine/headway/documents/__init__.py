@@ -2,7 +2,7 @@
 
     problems = Problems("web.yaml")
     documents = parse(text, "YAML", problems)      # scalars, lists and maps, each with its line and column
-    problems.raise_if_any()                        # one ManifestError with all problems
+    problems.raise_if_any()                        # one ManifestError with the first 100 problems
 
 Manifests and access files are read this way. This package doesn't know the fields of a document or the types of their
 values. The package that uses the nodes checks both.

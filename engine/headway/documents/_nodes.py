@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from headway.base import bounded
 from headway.errors import ManifestError, Problem
 
 Kind = Literal["nothing", "a boolean", "a whole number", "a number", "a date", "text"]
@@ -26,7 +27,14 @@ DEPTH_LIMIT = 100
 # Longer numbers are always out of range, and Python refuses to parse very long ones.
 LONGEST_NUMBER = 400
 _SHOWN = 60
-_PLAIN_KEY = re.compile(r"[\w-]+\Z")
+# The limits of what is kept of the problems of a text. A stranger may have written it.
+_MOST_PROBLEMS = 100
+_LONGEST_MESSAGE = 1_000
+_LONGEST_PATH = 400
+# A path is made for each value, so a long key must not be copied into the paths of all values below it.
+_LONGEST_KEY = 100
+# Also one that `below` has cut off.
+_PLAIN_KEY = re.compile(r"[\w-]+…?\Z")
 _WHOLE = re.compile(r"[-+]?\d+\Z", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?\Z", re.ASCII)
 # Each digit can match in one way only. Otherwise a long text that is not a number would take quadratic time.
@@ -170,9 +178,12 @@ def one_of(node: Mapping, path: str, problems: Problems) -> Mapping:
 
 
 def below(path: str, key: str | int) -> str:
-    """Return the path of the value at ``key``."""
+    """Return the path of the value at ``key``. Of a long key it has the beginning."""
     if isinstance(key, int):
         return f"{path}[{key}]"
+    if len(key) > _LONGEST_KEY:
+        # The beginning is kept, because secrets are recognized by how they begin.
+        key = f"{key[:_LONGEST_KEY]}…"
     if not _PLAIN_KEY.match(key):
         return f"{path}[{key!r}]"
     return f"{path}.{key}" if path else key
@@ -183,7 +194,9 @@ class Unreadable(Exception):
 
 
 class Problems:
-    """Collects all problems of one text.
+    """Collects the problems of one text: the first 100, and the number of the others.
+
+    Long messages and paths are cut off.
 
     Args:
         source: the name of the text.
@@ -195,15 +208,24 @@ class Problems:
         self._redact = redact
         # A dict removes duplicates and keeps the order: two aliases of a value with the same path repeat its problems.
         self._found: dict[Problem, None] = {}
+        self._more = 0
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._found) + self._more
 
     def add(self, place: Place, path: str, message: str) -> None:
-        """Add a problem."""
+        """Add a problem, or only count it if there are too many."""
+        if len(self._found) >= _MOST_PROBLEMS:
+            self._more += 1
+            return
         # Messages of other libraries may quote line breaks of the text, but a problem must be one line.
         sentence = " ".join(self._redact(message).splitlines())
-        self._found[Problem(self._source, place.line, place.column, self._redact(path), sentence)] = None
+        sentence = bounded(sentence, _LONGEST_MESSAGE)
+        where = self._redact(path)
+        if len(where) > _LONGEST_PATH:
+            # The end says the most.
+            where = f"…{where[-_LONGEST_PATH:]}"
+        self._found[Problem(self._source, place.line, place.column, where, sentence)] = None
 
     def add_misplaced(self, node: Node, path: str, right: str, empty: str = "") -> None:
         """Add the problem of a node of the wrong shape. ``empty`` is how to write an empty value of the right shape."""
@@ -217,9 +239,9 @@ class Problems:
         return Unreadable(message)
 
     def raise_if_any(self) -> None:
-        """Raise ManifestError with all problems, in the order of the text."""
+        """Raise ManifestError with the problems, in the order of the text."""
         if self._found:
-            raise ManifestError(sorted(self._found, key=lambda problem: (problem.line, problem.column)))
+            raise ManifestError(sorted(self._found, key=lambda problem: (problem.line, problem.column)), self._more)
 
 
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -81,6 +81,7 @@ async def serving_http(
         body_size=limits.message_size,
         bodies_size=limits.requests_size,
         request_timeout=limits.request_timeout,
+        small_timeout=limits.handshake_timeout,
     )
     offered = Offered(services, registry, access, failed, requests)
     further = page_paths(offered._replace(services=Services(services, page)), writes=writes)

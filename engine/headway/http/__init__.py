@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from headway.base import imported_later
 from headway.http._address import check_http_address as check_http_address
 from headway.http._address import host_and_port as host_and_port
+from headway.http._address import names_loopback as names_loopback
 from headway.http._bounds import Bounds as Bounds
 from headway.http._bounds import RequestLimits as RequestLimits
 from headway.http._hypercorn import check_hypercorn as check_hypercorn

@@ -24,7 +24,7 @@ class Bounds:
 
     Attributes:
         connections: the number of connections at once.
-        peer_connections: the number of connections from one host.
+        peer_connections: the number of connections from one host, or from one /64 network of IPv6.
         patience: the time for a request to arrive, and for which a connection may be idle.
         answer: the time that a connection may have answers in progress without a pause. Otherwise a peer that reads no
             answer, or that has asked for another protocol, would keep its place forever. Infinity leaves it to the
@@ -48,15 +48,18 @@ class RequestLimits:
     """The limits of one request over HTTP, and of all together. Times are in seconds, sizes in bytes.
 
     Attributes:
-        head_size: the size of the path, the query and the headers of one request.
+        head_size: the size of the path, the query and the headers of one request; and of a small body, such as that of
+            a sign-in, because a token can be in either.
         body_size: the size of the body of one request.
         bodies_size: the size of the bodies of all requests that are being received. One caller has a quarter of it, or
             one body.
         values: the number of values in a body, such as the members of lists and maps.
         request_timeout: the time for a body to arrive.
+        small_timeout: the time for a small body to arrive.
         answer_timeout: the time for the service to answer. Sending the answer doesn't count.
         watches: the number of watches at once.
-        caller_watches: the number of watches of one caller at once: of a token, or of a host without one.
+        caller_watches: the number of watches of one caller at once: of a token, or, without one, of a host or of
+            a /64 network of IPv6.
         heartbeat: the time after which a quiet watch repeats its position, so that both ends notice a lost connection.
     """
 
@@ -65,6 +68,7 @@ class RequestLimits:
     bodies_size: int = 64 << 20
     values: int = 12_000
     request_timeout: float = 60.0
+    small_timeout: float = 10.0
     answer_timeout: float = 60.0
     watches: int = 256
     caller_watches: int = 32

@@ -42,12 +42,15 @@ class Call:
     Attributes:
         encodes: False, because no message is encoded.
         bounds_lists: True, because a list is limited as over gRPC.
+        announced: a message with what is known before the request is received, such as the id in its path; or None. The
+            places that it names are those of the request, so limits count the call by it.
     """
 
     encodes = False
     bounds_lists = True
 
-    def __init__(self, caller: Caller, requested: Requested, sent: Sent) -> None:
+    def __init__(self, caller: Caller, requested: Requested, sent: Sent, announced: Any = None) -> None:
+        self.announced = announced
         self.metadata = caller.metadata
         self.peer = caller
         self._requested = requested
@@ -96,7 +99,14 @@ class Call:
 
 
 async def unary(
-    services: Services, path: str, caller: Caller, requested: Requested, failed: Failed, *, timeout: float
+    services: Services,
+    path: str,
+    caller: Caller,
+    requested: Requested,
+    failed: Failed,
+    *,
+    timeout: float,
+    announced: Any = None,
 ) -> Any:
     """Call a unary method and return its reply, which is shared and must not be changed.
 
@@ -108,7 +118,7 @@ async def unary(
     async def keep(message: Any) -> None:
         replies.append(message)
 
-    call = Call(caller, requested, keep)
+    call = Call(caller, requested, keep, announced)
     call.end_after(timeout, GRPCError(Status.DEADLINE_EXCEEDED, f"the server did not answer within {timeout:g} s"))
     await call.run(services, path, failed)
     return replies[0]

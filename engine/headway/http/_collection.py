@@ -95,8 +95,9 @@ def _watch(exchange: Exchange, type: ResourceType[Any], query: Query) -> Respons
             bookmark_interval_ms=_BOOKMARKS_MS,
         )
 
-    # A browser reconnects by itself, and would give up at an error: it gets a new snapshot instead.
-    return WatchResponse(exchange, Watched(type, request, events=events, restarts=events and bool(last)))
+    # A browser reconnects by itself, and would give up at an error: it gets a new snapshot instead. It may have no last
+    # id: the position in its address can be too old, or the connection was lost within a snapshot.
+    return WatchResponse(exchange, Watched(type, request, events=events, restarts=events and bool(last or asked)))
 
 
 _BOOKMARKS_MS = 5_000

@@ -152,6 +152,6 @@ def _refuse(problems: Problems, *, places: bool = True) -> None:
     except ManifestError as error:
         first = error.problems[:_SHOWN]
         shown = [str(each) if places else f"{each.path}: {each.message}" for each in first]
-        if (more := len(error.problems) - _SHOWN) > 0:
+        if (more := len(error.problems) + error.more - _SHOWN) > 0:
             shown.append(f"and {more} more problems")
         raise invalid("\n".join(shown)) from None

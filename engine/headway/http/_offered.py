@@ -18,12 +18,14 @@ from headway.http._call import Caller, Failed, Requested, unary
 from headway.http._document import decoded
 from headway.http._refusal import HttpRefusal
 from headway.resource import Registry, ResourceId, ResourceType, TypeName, did_you_mean, pb, quoted
-from headway.rpc import TOKEN_HEADER, Services
+from headway.rpc import TOKEN_HEADER, Services, peer_of
 from headway.service import POSITION, PositionRequest
 
 # The bytes and the time in seconds for the rest of a refused request.
 _DRAINED = 8 << 20
 _DRAIN_TIME = 2.0
+# The values of a small body.
+_SMALL_VALUES = 32
 # The characters of a path that are compared with the paths of the types.
 _LONGEST_HINT = 200
 _PASSED_ON = (TOKEN_HEADER, "authorization", "traceparent", "tracestate")
@@ -65,6 +67,8 @@ class Exchange:
         self.offered = offered
         self.shares = shares
         self.request = request
+        # True if the rest of the body did not arrive in time, or will not arrive at all.
+        self._given_up = False
         if metadata is None:
             headers = request.headers
             # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
@@ -79,27 +83,42 @@ class Exchange:
 
     @property
     def account(self) -> str:
-        """The name under which the watches of an authenticated caller are counted: the token's, or the host's.
+        """The name under which the watches of an authenticated caller are counted.
+
+        It is that of the token. Without a token, it is that of the host, or of the /64 network of IPv6.
 
         Raises HttpRefusal (401) if the token is not valid, or no longer.
         """
-        access, address = self.offered.access, self.caller.address
+        access = self.offered.access
         try:
             account = "" if access is None else access.identify(self.caller.metadata).account
         except PermissionDenied as error:
             raise HttpRefusal(401, Status.UNAUTHENTICATED.name, str(error)) from None
-        return account or f"host {address[0] if address else ''}"
+        return account or self._host
+
+    @property
+    def _host(self) -> str:
+        return f"host {peer_of(self.caller.address)}"
 
     async def wait_for_keys(self) -> None:
         """Wait, for a bounded time, if the login of the request names a key of its issuer that is not known yet."""
         if self.offered.access is not None:
             await self.offered.access.wait_for_keys(self.caller.metadata)
 
-    async def call(self, path: str, requested: Requested) -> Any:
-        """Call a unary method. Raises GRPCError and HttpRefusal."""
+    async def call(self, path: str, requested: Requested, announced: Any = None) -> Any:
+        """Call a unary method. Raises GRPCError and HttpRefusal.
+
+        Args:
+            path: the method.
+            requested: makes the request's message.
+            announced: a message with the id of the request, if making the message takes a body. Limits count the call
+                by it, before the body is received.
+        """
         offered = self.offered
         timeout = offered.limits.answer_timeout
-        return await unary(offered.services, path, self.caller, requested, offered.failed, timeout=timeout)
+        return await unary(
+            offered.services, path, self.caller, requested, offered.failed, timeout=timeout, announced=announced
+        )
 
     async def type(self) -> ResourceType[Any]:
         """Return the type that the path names.
@@ -150,17 +169,27 @@ class Exchange:
             # The guard of the service refuses the caller, with the reason.
             return _nothing
 
-    async def body(self) -> str:
-        """Receive the body of the request, as a text of bounded size. Raises HttpRefusal."""
+    async def body(self, *, small: bool = False) -> str:
+        """Receive the body of the request, as a text of bounded size. Raises HttpRefusal.
+
+        Args:
+            small: True for a body that anyone may send. It may have only a few values, and as many bytes as a head. It
+                counts for the host, whether or not the request has a valid token.
+        """
         limits = self.offered.limits
         encoding = self.request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", ""):
             raise HttpRefusal(
                 415, "INVALID_ARGUMENT", f"content-encoding {quoted(encoding)} is not supported: send the JSON itself"
             )
-        with trio.move_on_after(limits.request_timeout):
-            return decoded(await self._received(limits.body_size), limits.values)
-        why = f"the request did not arrive within {limits.request_timeout:g} s"
+        size, values, timeout = limits.body_size, limits.values, limits.request_timeout
+        if small:
+            size, values = min(size, limits.head_size), min(values, _SMALL_VALUES)
+            timeout = min(timeout, limits.small_timeout)
+        with trio.move_on_after(timeout):
+            return decoded(await self._received(size, self._host if small else None), values)
+        self._given_up = True
+        why = f"the request did not arrive within {timeout:g} s"
         raise HttpRefusal(408, "DEADLINE_EXCEEDED", why, headers={"connection": "close"})
 
     async def drain(self) -> None:
@@ -168,6 +197,8 @@ class Exchange:
 
         Closing a connection with unread data resets it, and the client would not get the answer.
         """
+        if self._given_up:
+            return
         left = _DRAINED
         with trio.move_on_after(_DRAIN_TIME), contextlib.suppress(ClientDisconnect, RuntimeError):
             async with contextlib.aclosing(self.request.stream()) as pieces:
@@ -176,7 +207,7 @@ class Exchange:
                     if left < 0:
                         break
 
-    async def _received(self, most: int) -> bytes:
+    async def _received(self, most: int, account: str | None) -> bytes:
         too_large = HttpRefusal(
             413, "RESOURCE_EXHAUSTED", f"the body may have {most} bytes at most", headers={"connection": "close"}
         )
@@ -185,7 +216,7 @@ class Exchange:
         size = int(announced) if announced.isdecimal() and len(announced) < 20 else most
         if announced and size > most:
             raise too_large
-        with self.shares.body(self.account) as hold:
+        with self.shares.body(self.account if account is None else account) as hold:
             pieces: list[bytes] = []
             received = 0
             try:
@@ -197,6 +228,7 @@ class Exchange:
                         hold(len(piece))
                         pieces.append(piece)
             except ClientDisconnect:
+                self._given_up = True
                 raise HttpRefusal(400, "CANCELLED", "the connection was lost within the request") from None
             return b"".join(pieces)
 

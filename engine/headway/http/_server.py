@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +25,7 @@ from hypercorn.utils import wrap_app
 from headway.http._address import host_and_port
 from headway.http._bounds import Bounds
 from headway.http._http1 import Http1Server
+from headway.rpc import peer_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -32,6 +34,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 Tls = Callable[[], ssl.SSLContext]
 """A function that returns the TLS context of the next connection."""
 
+# The time, in seconds, after which a client that reads nothing of its answer may lose its place to a new one.
+_DEAF = 10.0
 # The delay, in seconds, before it accepts again when no file descriptor was free.
 _PAUSE = 0.1
 
@@ -39,8 +43,12 @@ _PAUSE = 0.1
 class HttpServer:
     """A server of an ASGI application for a limited number of connections at once.
 
-    Every connection is accepted. If there are then too many, of the new one's host or in all, the oldest that is not
-    being answered is closed. If all are being answered, the new one is closed, or with ``evict_answering`` the oldest.
+    Every connection is accepted. If there are then too many, of the new one's host or in all, one is closed:
+
+    - one whose request has not arrived, or not all of it. It is the oldest of the host that has the most of them;
+    - else one that has not read any of its answer for some seconds, chosen in the same way;
+    - else, with ``evict_answering``, the oldest;
+    - else the new one.
 
     Args:
         app: the application.
@@ -112,12 +120,14 @@ class HttpServer:
             return True
         now = trio.current_time()
         *others, new = among
-        # Without others, the limit is below 1.
-        oldest = next((each for each in others if each.answering_until <= now), None)
-        if oldest is None:
-            oldest = others[0] if others and self._bounds.evict_answering else new
-        self._close(oldest)
-        return oldest is not new
+        chosen = _oldest_of_most([each for each in others if each.answering_until <= now])
+        if chosen is None:
+            chosen = _oldest_of_most([each for each in others if each.sending_since <= now - _DEAF])
+        if chosen is None:
+            # Without others, the limit is below 1.
+            chosen = others[0] if others and self._bounds.evict_answering else new
+        self._close(chosen)
+        return chosen is not new
 
     async def _run(self, connection: _Connection) -> None:
         app = wrap_app(connection, self._config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type]  # its own types of ASGI's messages
@@ -150,7 +160,14 @@ class HttpServer:
 
 
 class _Connection:
-    """A connection, and the application that answers it."""
+    """A connection, and the application that answers it.
+
+    Attributes:
+        host: the peer, as limits count it.
+        answering_until: the time until which it is protected from a newer one. It is in the past while no request, or
+            only a part of one, has arrived.
+        sending_since: the time since which the client has not read what is being sent to it; infinity if nothing is.
+    """
 
     def __init__(self, app: App, stream: trio.SocketStream, bounds: Bounds) -> None:
         self.stream = stream
@@ -158,14 +175,22 @@ class _Connection:
         self.scope = trio.CancelScope()
         self.time = trio.CancelScope(deadline=trio.current_time() + bounds.patience)
         self.answering_until = -math.inf
+        self.sending_since = math.inf
         self._answers = 0
         self._sends = 0
+        self._answers_began = -math.inf
         self._answers_end = math.inf
         self._app = app
         self._bounds = bounds
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI application."""
+
+        async def receive_all() -> Message:
+            message = await receive()
+            if not message.get("more_body"):
+                self._protect()
+            return message
 
         async def send_in_time(message: Message) -> None:
             with self._sending():
@@ -174,38 +199,65 @@ class _Connection:
         now = trio.current_time()
         if not self._answers:
             self.time.deadline = self._answers_end = now + self._bounds.answer
+            self._answers_began = now
         self._answers += 1
-        # Pages protect a connection from a newer one only for as long as an honest client needs to read an answer.
-        self.answering_until = now + (self._bounds.patience if self._bounds.evict_answering else math.inf)
+        if not _has_body(scope):
+            self._protect()
         try:
-            await self._app(scope, receive, send_in_time)
+            await self._app(scope, receive_all, send_in_time)
         finally:
             self._answers -= 1
             if not self._answers:
                 self.answering_until = -math.inf
                 self.time.deadline = trio.current_time() + self._bounds.patience
 
+    def _protect(self) -> None:
+        """Protect the connection from newer ones, because its request has arrived and is being answered."""
+        if self._answers:
+            # Pages do so only for as long as an honest client needs to read an answer.
+            limit = self._bounds.patience if self._bounds.evict_answering else math.inf
+            self.answering_until = self._answers_began + limit
+
     @contextmanager
     def _sending(self) -> Iterator[None]:
         """Close the connection if the client does not read in time what is sent during the block."""
         # Hypercorn shields its sends from cancellation, so the deadline is the connection's own.
+        if not self._sends:
+            self.sending_since = trio.current_time()
         self._sends += 1
         self.time.deadline = min(self._answers_end, trio.current_time() + self._bounds.stall)
         try:
             yield
         finally:
             self._sends -= 1
+            # Something of the answer has been read.
+            self.sending_since = trio.current_time() if self._sends else math.inf
             if not self._sends:
                 self.time.deadline = self._answers_end
 
 
 def _host(stream: trio.SocketStream) -> str:
     try:
-        peer = stream.socket.getpeername()
+        return peer_of(stream.socket.getpeername())
     except OSError:
         # It has left already.
         return ""
-    return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+def _has_body(scope: Message) -> bool:
+    """Return True if more than the head of a request has to arrive."""
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+        for name, value in scope.get("headers", ())
+    )
+
+
+def _oldest_of_most(among: Sequence[_Connection]) -> _Connection | None:
+    """Return the first connection of the host that has the most of them, or None."""
+    if not among:
+        return None
+    [(host, _)] = Counter(each.host for each in among).most_common(1)
+    return next(each for each in among if each.host == host)
 
 
 def listener(address: str) -> socket.socket:

@@ -46,7 +46,8 @@ async def put(exchange: Exchange, shown: Shown = resource_object) -> Response:
         version = _agreed("version", query.text("version"), content.version)
         return _write_request(target, content, version, _agreed("uid", query.text("uid"), content.uid))
 
-    return await _written(exchange, target, requested, shown)
+    announced = pb.WriteRequest(resource=pb.Resource(id=target.message()))
+    return await _written(exchange, target, requested, shown, announced)
 
 
 async def patch(exchange: Exchange, shown: Shown = resource_object) -> Response:
@@ -63,7 +64,7 @@ async def patch(exchange: Exchange, shown: Shown = resource_object) -> Response:
         changes.update(changes_of(await exchange.body(), target.type))
         return pb.ReadRequest(id=target.message(query.text("uid")))
 
-    stored: pb.Resource = (await exchange.call(_READ, first)).resource
+    stored: pb.Resource = (await exchange.call(_READ, first, pb.ReadRequest(id=target.message()))).resource
     for attempt in range(1, _ATTEMPTS + 1):
         registry = exchange.known_types(None if stored.owner is None else type_name(stored.owner.type))
         merged = merged_content(_merge(_patchable(target, stored, registry), changes), *target, registry)
@@ -112,7 +113,8 @@ async def put_status(exchange: Exchange) -> Response:
             id=target.message(uid), key=exchange.part("key"), status=status, version=query.text("version")
         )
 
-    reply = await exchange.call(f"/{RESOURCE_SERVICE}/WriteStatus", requested)
+    announced = pb.WriteStatusRequest(id=target.message(uid))
+    reply = await exchange.call(f"/{RESOURCE_SERVICE}/WriteStatus", requested, announced)
     return answer(200, resource_object(target.type, reply.resource))
 
 
@@ -137,8 +139,8 @@ async def _read(exchange: Exchange, target: Target, uid: str = "") -> pb.Resourc
     return read
 
 
-async def _written(exchange: Exchange, target: Target, requested: Any, shown: Shown) -> Response:
-    reply = await exchange.call(f"/{RESOURCE_SERVICE}/Write", requested)
+async def _written(exchange: Exchange, target: Target, requested: Any, shown: Shown, announced: Any = None) -> Response:
+    reply = await exchange.call(f"/{RESOURCE_SERVICE}/Write", requested, announced)
     return answer(200, shown(target.type, reply.resource))
 
 

@@ -1,11 +1,11 @@
-"""Manifests: convert documents in YAML, JSON or HCL to resources and back, and report all problems with their places.
+"""Manifests: convert documents in YAML, JSON or HCL to resources and back, and report the problems with their places.
 
     type: staff.v1.Team
     name: core
     data:
       members: [ada, grace]
 
-``load`` returns all resources of a text, or raises one ManifestError with all problems.
+``load`` returns all resources of a text, or raises one ManifestError with all problems, 100 of a text at most.
 
 Loading never stores or sends anything, never guesses an ambiguous type, never converts a value to another kind (an
 unquoted ``1.10`` is a number, not text), and never creates an object from a tag.

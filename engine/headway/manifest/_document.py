@@ -60,7 +60,7 @@ def load(
         format: "YAML", "JSON" or "HCL". With None, it is guessed from the beginning of the text.
 
     Raises:
-        ManifestError: The text has problems. The error lists all of them.
+        ManifestError: The text has problems. The error lists the first 100.
     """
     problems = Problems(source)
     resources: list[Resource[Any]] = []
@@ -85,7 +85,7 @@ def load_file(path: str | os.PathLike[str], registry: Registry) -> list[Resource
 
     Raises:
         OSError: The file cannot be read.
-        ManifestError: The text has problems. The error lists all of them.
+        ManifestError: The text has problems. The error lists the first 100.
     """
     source = os.fspath(path)
     text = decode(Path(path).read_bytes(), source)

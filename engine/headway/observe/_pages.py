@@ -10,7 +10,7 @@ import trio
 
 from headway.base import check_plain, check_trio
 from headway.errors import DeclarationError, InvalidArgument
-from headway.http import Bounds, check_hypercorn, host_and_port
+from headway.http import Bounds, check_hypercorn, host_and_port, names_loopback
 from headway.observe._metrics import Metrics, Status
 from headway.rpc import is_loopback
 from headway.storage import StoreProblem
@@ -25,6 +25,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 PLAIN = b"text/plain; charset=utf-8"
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 NOT_FOUND: Page = (404, PLAIN, b"not found: the pages are /metrics, /healthz and /readyz\n")
+_OTHER_HOST: Page = (
+    403,
+    PLAIN,
+    b"these pages answer only to localhost, 127.0.0.1 and [::1], unless they are public\n",
+)
 _GRACE = 2.0
 # 16 connections are half of the 32 or more file descriptors that the network leaves to the rest of the process. Each
 # request has 5 seconds to arrive.
@@ -101,6 +106,20 @@ async def send_page(scope: Scope, send: Send, page: Page) -> None:
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
+def _local(pages: App) -> App:
+    """Return the application of the pages for requests whose Host is this machine, as a browser's own would be."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        # A browser names a host in each request. Other programs may leave it out, in HTTP/1.0.
+        hosts = [value.decode("latin-1") for name, value in scope.get("headers", ()) if name == b"host"]
+        if scope["type"] == "http" and not all(map(names_loopback, hosts)):
+            await send_page(scope, send, _OTHER_HOST)
+        else:
+            await pages(scope, receive, send)
+
+    return answer
+
+
 async def _lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
@@ -120,7 +139,8 @@ async def open_pages(
     At most 16 connections are open at once. One more closes the oldest that is not being answered.
 
     Every client that can connect can read the pages, which contain the names of controllers and types, and counts. An
-    address that other hosts can reach therefore needs ``public=True``.
+    address that other hosts can reach therefore needs ``public=True``. Without it, the pages answer only requests whose
+    Host is ``localhost`` or a loopback address, because a site could point its own name there (DNS rebinding).
 
     Raises:
         InvalidArgument: for an address that other hosts can reach, without ``public=True``.
@@ -147,7 +167,7 @@ async def serving_pages(address: str, pages: App, *, public: bool) -> AsyncItera
     except ModuleNotFoundError as error:
         raise DeclarationError("pages over HTTP need Hypercorn: pip install 'headway[metrics]'") from error
     listening = listener(address)
-    server = HttpServer(pages, _BOUNDS)
+    server = HttpServer(pages if public else _local(pages), _BOUNDS)
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
         accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listening))

@@ -132,7 +132,8 @@ class _Page:
             raise HttpRefusal(415, Status.INVALID_ARGUMENT.name, "content-type must be application/json")
         if exchange.offered.access is None:
             raise invalid("this server has no access control, so there is nothing to sign in to")
-        token = object_of(await exchange.body()).get("token")
+        # A stranger may have sent it, or a browser whose session is one of a token that has expired.
+        token = object_of(await exchange.body(small=True)).get("token")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
             raise invalid('token must be the text of a token: {"token": "hw_..."}')
         # The guard of the service identifies the caller, and reports one without a valid token.
@@ -251,7 +252,8 @@ async def _retry(exchange: Exchange) -> Response:
 
 
 async def _controller(exchange: Exchange) -> tuple[str, dict[str, Any]]:
-    body = object_of(await exchange.body())
+    # It is received before the service checks any right.
+    body = object_of(await exchange.body(small=True))
     controller = body.get("controller")
     if not isinstance(controller, str):
         raise invalid('controller must be a name, such as "staff/teams"')

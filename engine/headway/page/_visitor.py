@@ -16,6 +16,8 @@ from headway.page._sessions import SECONDS, Session, Sessions
 from headway.rpc import TOKEN_HEADER
 
 CSRF = "x-headway-csrf"
+# The ports that a browser leaves out of an origin.
+_PORTS = {"http": ":80", "https": ":443"}
 
 
 class Visits:
@@ -85,10 +87,20 @@ def check_origin(request: Request) -> None:
 
     A browser names the site in these headers, which no script can set. Other programs send no cookies by themselves.
     """
-    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
-    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
-    if site != "same-origin" or (origin is not None and origin.lower() != own.lower()):
-        raise HttpRefusal(403, Status.PERMISSION_DENIED.name, "the request comes from another site")
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    schemes = [request.url.scheme]
+    if site == "same-origin":
+        # The browser has compared its own address, with the scheme. Behind a proxy that ends TLS, it is another one
+        # than this server's. A header of the proxy would prove nothing, because anyone can send one.
+        schemes.append("https")
+    host = request.headers.get("host", "").lower()
+    own = {f"{scheme}://{host.removesuffix(_PORTS[scheme])}" for scheme in schemes}
+    if site not in (None, "same-origin") or (origin is not None and origin.lower() not in own):
+        raise HttpRefusal(
+            403,
+            Status.PERMISSION_DENIED.name,
+            "the request comes from another site, or through a proxy that does not pass on the Host",
+        )
 
 
 def cookie_name(request: Request) -> str:
