@@ -7,8 +7,7 @@ backlog waited, one backlog key goes first. The n-th backlog key is therefore de
 (live_per_backlog + 1)` keys, whatever live keys arrive in the meantime. A live key only leaves its lane by being
 dequeued, so a deque suffices. A backlog key that a live change raises would leave from the middle, which a deque cannot
 do: its place is abandoned instead. Such a place is recognized by the priority of its entry, which is never lowered
-again. When more than half of the backlog's places are abandoned, they are removed. An ordered dictionary would find the
-place, but costs half a microsecond for each key of a start.
+again. When more than half of the backlog's places are abandoned, they are removed.
 
 Delays: a heap cannot remove an element from its middle, so an abandoned place stays in it and is recognized by its
 ticket: a place is valid only while its entry has the same ticket. An overridden delay therefore never fires. When more
@@ -125,10 +124,6 @@ class Lanes(Generic[K, R]):
     def backlog_size(self) -> int:
         """Return the number of backlog entries."""
         return self._in_backlog
-
-    def places(self) -> int:
-        """Return the number of places in both lanes, including abandoned ones."""
-        return len(self._live) + len(self._backlog)
 
     def append(self, entry: Entry[K, R]) -> None:
         """Append an entry to the lane of its priority."""
