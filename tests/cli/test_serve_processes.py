@@ -242,7 +242,7 @@ def test_killed_supervisor_leaves_no_process(group: Group) -> None:
 @pytest.mark.wide
 async def test_process_that_cannot_end_is_killed_and_reported(start: Started, etcd: EtcdServer) -> None:
     """The other one ends as always. The command exits as a single server with such a reconcile does."""
-    group = started(start, store_of(etcd), "tests.cli.spinning:app", "--hard-exit", "0.5")
+    group = started(start, store_of(etcd), "tests.cli.spinning:app", "--hard-exit", "6")
     processes = group.processes().values()
     with trio.fail_after(SECONDS):
         # If the process that reconciles has also taken the write, it may spin before it answers.
@@ -251,6 +251,7 @@ async def test_process_that_cannot_end_is_killed_and_reported(start: Started, et
                 await client.write(spinning.THING.new("one"))
     assert group.supervisor.stdout is not None
     assert await trio.to_thread.run_sync(group.supervisor.stdout.readline) == "spinning\n"
+    # The other process waits two seconds for the connection of the one that spins.
     group.supervisor.send_signal(signal.SIGTERM)
     _, errors = await trio.to_thread.run_sync(group.supervisor.communicate, None, SECONDS)
     assert group.supervisor.returncode == 70
