@@ -18,6 +18,7 @@ import trio
 
 import headway
 from headway import events
+from headway.cli._sibling import Sibling
 from tests.cli import served, spinning
 from tests.cli.conftest import Started, starting
 from tests.cli.terminal import Terminal
@@ -44,7 +45,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer, folder: 
 @pytest.fixture
 def group(start: Started, etcd: EtcdServer, folder: Path) -> Group:  # noqa: ARG001
     """Start two processes for one test, which ends them."""
-    return started(start, store_of(etcd), "tests.cli.served:app", "--verbose")
+    return started(start, store_of(etcd), "tests.cli.served:app", "--verbose", "--http", "127.0.0.1:0")
 
 
 # --- what is refused ----------------------------------------------------------
@@ -71,6 +72,14 @@ async def test_forwarder_has_one_process(terminal: Terminal) -> None:
     done = await terminal("serve", "--forward", "127.0.0.1:1", "--processes", "2")
     assert done.returncode == 2
     assert "--processes requires an APP" in done.stderr
+
+
+def test_each_process_has_a_journal_and_a_socket_of_its_own() -> None:
+    sibling = Sibling(2, "web", 3, [], "/folder", -1, -1)
+    assert (sibling.process, sibling.own) == ("web-2", "/folder/2")
+    assert sibling.others == {"web-1": "/folder/1", "web-3": "/folder/3"}
+    assert sibling.journal("a/journal.jsonl") == "a/journal.2.jsonl"
+    assert sibling.journal(None) is None
 
 
 @pytest.mark.wide
@@ -220,6 +229,8 @@ def test_signal_ends_all_processes_gracefully(group: Group, number: signal.Signa
         # Each line of the log names its process.
         assert group.supervisor.stdout is not None
         said += group.supervisor.stdout.readline()
+    # The sessions of the live page are in the memory of one process.
+    assert said.count("HTTP at http://") == 1
     group.supervisor.send_signal(number)
     _, errors = group.supervisor.communicate(timeout=SECONDS)
     assert (group.supervisor.returncode, errors) == (0, "")
