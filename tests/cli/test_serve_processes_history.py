@@ -19,7 +19,7 @@ from tests.helpers.process_group import NAMES, Group, started, store_of
 from tests.helpers.watch_load import HISTORY, WatchLoad, load_registry
 
 SEED = int(os.environ.get("HEADWAY_HISTORY_SEED", "1"))
-WRITES = int(os.environ.get("HEADWAY_HISTORY_WRITES", "120"))
+WRITES = int(os.environ.get("HEADWAY_HISTORY_WRITES", "300"))
 
 
 @pytest.mark.deep
