@@ -18,6 +18,7 @@ import trio
 
 import headway
 from headway import events
+from headway.cli._sibling import Sibling
 from tests.cli import served, spinning
 from tests.cli.conftest import Started, starting
 from tests.cli.terminal import Terminal
@@ -44,7 +45,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer, folder: 
 @pytest.fixture
 def group(start: Started, etcd: EtcdServer, folder: Path) -> Group:  # noqa: ARG001
     """Start two processes for one test, which ends them."""
-    return started(start, store_of(etcd), "tests.cli.served:app", "--verbose")
+    return started(start, store_of(etcd), "tests.cli.served:app", "--verbose", "--http", "127.0.0.1:0")
 
 
 # --- what is refused ----------------------------------------------------------
@@ -71,6 +72,14 @@ async def test_forwarder_has_one_process(terminal: Terminal) -> None:
     done = await terminal("serve", "--forward", "127.0.0.1:1", "--processes", "2")
     assert done.returncode == 2
     assert "--processes requires an APP" in done.stderr
+
+
+def test_each_process_has_a_journal_and_a_socket_of_its_own() -> None:
+    sibling = Sibling(2, "web", 3, [], "/folder", -1, -1)
+    assert (sibling.process, sibling.own) == ("web-2", "/folder/2")
+    assert sibling.others == {"web-1": "/folder/1", "web-3": "/folder/3"}
+    assert sibling.journal("a/journal.jsonl") == "a/journal.2.jsonl"
+    assert sibling.journal(None) is None
 
 
 @pytest.mark.wide
@@ -220,6 +229,8 @@ def test_signal_ends_all_processes_gracefully(group: Group, number: signal.Signa
         # Each line of the log names its process.
         assert group.supervisor.stdout is not None
         said += group.supervisor.stdout.readline()
+    # The sessions of the live page are in the memory of one process.
+    assert said.count("HTTP at http://") == 1
     group.supervisor.send_signal(number)
     _, errors = group.supervisor.communicate(timeout=SECONDS)
     assert (group.supervisor.returncode, errors) == (0, "")
@@ -242,7 +253,7 @@ def test_killed_supervisor_leaves_no_process(group: Group) -> None:
 @pytest.mark.wide
 async def test_process_that_cannot_end_is_killed_and_reported(start: Started, etcd: EtcdServer) -> None:
     """The other one ends as always. The command exits as a single server with such a reconcile does."""
-    group = started(start, store_of(etcd), "tests.cli.spinning:app", "--hard-exit", "0.5")
+    group = started(start, store_of(etcd), "tests.cli.spinning:app", "--hard-exit", "6")
     processes = group.processes().values()
     with trio.fail_after(SECONDS):
         # If the process that reconciles has also taken the write, it may spin before it answers.
@@ -251,6 +262,7 @@ async def test_process_that_cannot_end_is_killed_and_reported(start: Started, et
                 await client.write(spinning.THING.new("one"))
     assert group.supervisor.stdout is not None
     assert await trio.to_thread.run_sync(group.supervisor.stdout.readline) == "spinning\n"
+    # The other process waits two seconds for the connection of the one that spins.
     group.supervisor.send_signal(signal.SIGTERM)
     _, errors = await trio.to_thread.run_sync(group.supervisor.communicate, None, SECONDS)
     assert group.supervisor.returncode == 70

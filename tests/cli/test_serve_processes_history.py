@@ -19,7 +19,7 @@ from tests.helpers.process_group import NAMES, Group, started, store_of
 from tests.helpers.watch_load import HISTORY, WatchLoad, load_registry
 
 SEED = int(os.environ.get("HEADWAY_HISTORY_SEED", "1"))
-WRITES = int(os.environ.get("HEADWAY_HISTORY_WRITES", "120"))
+WRITES = int(os.environ.get("HEADWAY_HISTORY_WRITES", "300"))
 
 
 @pytest.mark.deep
@@ -47,18 +47,20 @@ async def test_watches_of_processes_that_are_killed_keep_every_rule(start: Start
         killed = list[str]()
         with trio.fail_after(220):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_kill_in_turn, group, killed)
-                await load.run(nursery.cancel_scope.cancel)
+                killing = trio.CancelScope()
+                nursery.start_soon(_kill_in_turn, group, killed, killing)
+                await load.run(killing.cancel)
         load.check()
     assert {*killed} == {*NAMES}
     assert min(load.did[each] for each in ("UNAVAILABLE", "resumed", "left")) > 0, load.did
 
 
-async def _kill_in_turn(group: Group, killed: list[str]) -> None:
+async def _kill_in_turn(group: Group, killed: list[str], scope: trio.CancelScope) -> None:
     """Kill one process after the other, each time that both serve."""
-    for name in itertools.cycle(NAMES):
-        await group.until_page("/readyz", "web-1: ok", "web-2: ok")
-        # The load goes on while both serve.
-        await trio.sleep(0.5)
-        await trio.to_thread.run_sync(group.kill, name)
-        killed.append(name)
+    with scope:
+        for name in itertools.cycle(NAMES):
+            await group.until_page("/readyz", "web-1: ok", "web-2: ok")
+            # The load goes on while both serve.
+            await trio.sleep(0.5)
+            await trio.to_thread.run_sync(group.kill, name)
+            killed.append(name)
