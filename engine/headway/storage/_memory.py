@@ -31,6 +31,8 @@ IN_A_ROW = 8
 class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetadata, KeepsQuotas):
     """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
 
+    A commit ends at once if its task is canceled. It lets other tasks run after every eighth commit.
+
     Args:
         max_changes: the number of changes of history to keep for watchers that resume.
         max_age: the maximum age of the kept history in seconds.
