@@ -60,7 +60,7 @@ class ManifestError(CallerError, ValueError):
     ``str()`` has one problem on each line.
 
     Attributes:
-        problems: what is wrong with it. One text has 100 problems at most, so that reading it costs a bounded amount.
+        problems: the problems, in the order of the text. Of one text, the first 100 are listed.
         more: the number of further problems, which are not listed.
     """
 

@@ -1,4 +1,4 @@
-"""Which connection is closed for a new one: strangers who finish no request keep nobody else off the server."""
+"""The choice of the connection that is closed for a new one. Unfinished requests keep no other caller away."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_request_that_has_arrived_keeps_its_place() -> None:
 
 
 async def test_client_that_reads_nothing_loses_its_place_after_a_while(mock_clock: MockClock) -> None:
-    """A long answer that nobody reads keeps no place that another one needs."""
+    """A long answer that its client does not read gives its place to a new connection."""
     mock_clock.rate = 1.0
 
     async def app(_: Message, __: Receive, send: Send) -> None:

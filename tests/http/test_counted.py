@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from headway.access import Access, Authorizer, Limit, Policy, TokenSet, new_token
@@ -15,7 +17,9 @@ BODIES = {"invalid": b"{", "unknown field": b'{"data": {"x": 1}}', "not text": b
     ("method", "path", "category"),
     [("PUT", CORE, "write"), ("PATCH", CORE, "read"), ("PUT", f"{CORE}/status/a?uid=x", "write")],
 )
-async def test_request_with_an_invalid_body_counts(method: str, path: str, category: str, body: str) -> None:
+async def test_request_with_an_invalid_body_counts(
+    method: str, path: str, category: Literal["read", "write"], body: str
+) -> None:
     """The second one is refused, whatever it holds. Before, no limit held a caller of invalid bodies."""
     text, token = new_token(["some"])
     limit = Limit(name="few", categories=[category], per=["caller", "namespace"], per_second=0.001, burst=1)

@@ -93,6 +93,7 @@ def test_key_that_is_cut_off_shows_no_token() -> None:
     token = f"hw_{'0' * 16}_{'c0ffee' * 11}"
     for before in range(130):
         with pytest.raises(ManifestError) as caught:
-            read_access(f'"{" " * before}{token}": [{{}}]\npolicies: 1\n')
+            read_access(f'"{" " * before}{token}": 1\n"{" " * before}{token}": 2\n')
         assert "c0ffee" not in str(caught.value), before
+        assert any(each.path for each in caught.value.problems)
         assert "c0ffee" not in redacted(below("", " " * before + token))

@@ -6,9 +6,9 @@ import httpx
 import pytest
 import trio
 
-import headway
 from headway.access import Access, Policy, TokenSet
 from headway.resource import NAMESPACE
+from headway.rpc import Limits
 from tests.http.kit import allowing
 from tests.page import shop
 from tests.page.kit import EVERYTHING, open_shop, revoke_all, rule
@@ -275,7 +275,7 @@ async def test_stranger_cannot_make_the_server_parse_much() -> None:
 
 async def test_stranger_has_little_time_for_a_small_body() -> None:
     """A sign-in that does not arrive ends after the time of a handshake, not after that of a request."""
-    limits = headway.rpc.Limits(handshake_timeout=0.3)
+    limits = Limits(handshake_timeout=0.3)
     async with open_shop(rules={"all": [EVERYTHING]}, limits=limits) as running, tcp(running.address) as stream:
         head = f"POST /page/session HTTP/1.1\r\nHost: {running.address}\r\nContent-Type: application/json\r\n"
         await stream.send_all(f"{head}Content-Length: 9\r\n\r\n{{".encode())

@@ -27,7 +27,7 @@ DEPTH_LIMIT = 100
 # Longer numbers are always out of range, and Python refuses to parse very long ones.
 LONGEST_NUMBER = 400
 _SHOWN = 60
-# The limits of what is kept of the problems of a text. A stranger may have written it.
+# The limits on the problems that are kept of a text, because a stranger may have written it.
 _MOST_PROBLEMS = 100
 _LONGEST_MESSAGE = 1_000
 _LONGEST_PATH = 400
