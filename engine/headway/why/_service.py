@@ -18,6 +18,7 @@ from headway.service import AccessChecks, Permissions, admit_id, check_text, den
 from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
+from headway.why._rights import AttendingRights
 from headway.why._wire import to_message
 
 OBSERVE_SERVICE = "headway.observe.v1.ObserveService"
@@ -117,12 +118,17 @@ class ObserveService:
             check_text("controllers.name", each.name)
             if self._permissions is not None and not self._permissions.may_take_lease(each.name):
                 raise denied(f"permission denied: you may not acquire lease {each.name}")
-            controllers[each.name] = type_name(each.manages).unversioned
+            manages = type_name(each.manages)
+            self._access.check_known(manages)
+            controllers[each.name] = manages.unversioned
         try:
-            caller, sort = "" if self._permissions is None else self._permissions.caller, Sort.WORKER
+            caller, sort, rights = "", Sort.WORKER, None
+            if self._permissions is not None:
+                caller = self._permissions.caller
+                rights = AttendingRights(self._permissions, self._access.registry, self._host.read)
             if self._between:
                 caller, sort = message.caller or "", Sort.SIBLING if message.caller is None else Sort.RELAYED
-            async with self._host.attended(message.process, controllers, caller, sort) as attending:
+            async with self._host.attended(message.process, controllers, caller, sort, rights) as attending:
                 await stream.send_message(observe_pb.Question())
                 async for question in attending.questions:
                     await stream.send_message(question)
