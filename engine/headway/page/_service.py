@@ -189,7 +189,8 @@ class PageService:
         }
         if not observed:
             raise denied("permission denied: there is no type that you may observe everywhere")
-        return Visible(frozenset(controllers), known, observed, all(each.name in observed for each in registry))
+        whole = all(each.name in observed for each in registry)
+        return Visible(frozenset(controllers), known, observed, whole, permissions.may_read_lease)
 
     def _observes(self, type: TypeName, key: Key) -> bool:
         permissions = self._permissions
