@@ -13,8 +13,8 @@ from grpclib.const import Cardinality, Handler, Status
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
-from headway.resource import Registry, ResourceId, TypeName, quoted, type_name
-from headway.service import AccessChecks, Permissions, admit_id, check_text, denied, invalid, unary_handlers
+from headway.resource import Registry, ResourceId, TypeName, event_id, quoted, type_name
+from headway.service import AccessChecks, Decision, Permissions, admit_id, check_text, denied, invalid, unary_handlers
 from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
@@ -175,7 +175,8 @@ _UNKNOWN = "(you may not observe that resource)"
 def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[str]) -> Why:
     """Return an answer without the names of other resources that the caller may not observe. Their types remain.
 
-    A controller on standby remains as well, without the state of a lease that the caller may not read.
+    A controller on standby remains as well, without the state of a lease that the caller may not read. The events are
+    left out for a caller who may not read them as resources.
 
     Args:
         everywhere: the types that the caller may observe everywhere.
@@ -231,7 +232,10 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
             reconciles=tuple(map(reconcile, it.reconciles)),
         )
 
-    stored = why.stored
+    stored, events = why.stored, why.events
     if stored is not None:
         stored = replace(stored, owner=ref(stored.owner))
-    return replace(why, stored=stored, controllers=tuple(map(part, why.controllers)))
+    # Their name has the resource's uid, which the answer has not. No rule need be that exact.
+    if events and permissions.may_read(event_id(why.resource.id()), None) is not Decision.ALLOWED:
+        events = ()
+    return replace(why, stored=stored, events=events, controllers=tuple(map(part, why.controllers)))
