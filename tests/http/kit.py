@@ -50,6 +50,8 @@ class Team:
     on_call: Member | None = field(5)
     since: datetime.datetime | None = field(6)
     share: float = field(7)
+    shifts: dict[int, str] = field(8)
+    open: dict[bool, Member] = field(9)
 
 
 @headway.message(name="tests.Site")

@@ -236,6 +236,7 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
     if stored is not None:
         stored = replace(stored, owner=ref(stored.owner))
     # Their name has the resource's uid, which the answer has not. No rule need be that exact.
-    if events and permissions.may_read(event_id(why.resource.id()), None) is not Decision.ALLOWED:
+    of = why.resource
+    if events and (of is None or permissions.may_read(event_id(of.id()), None) is not Decision.ALLOWED):
         events = ()
     return replace(why, stored=stored, events=events, controllers=tuple(map(part, why.controllers)))
