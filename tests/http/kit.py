@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -47,6 +48,10 @@ class Team:
     budget: int = field(3)
     labels: dict[str, str] = field(4)
     on_call: Member | None = field(5)
+    since: datetime.datetime | None = field(6)
+    share: float = field(7)
+    shifts: dict[int, str] = field(8)
+    open: dict[bool, Member] = field(9)
 
 
 @headway.message(name="tests.Site")

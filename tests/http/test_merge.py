@@ -85,12 +85,33 @@ async def test_merge_at_a_version_is_not_repeated() -> None:
         assert (await api.client.read(TEAM, "core")).data.note == "newer"
 
 
-# Field 100, which this program doesn't know: of the payload, and of a member in it.
+# Field 100, which this program doesn't know.
 UNKNOWN = b"\xa2\x06\x03new"
 
 
-@pytest.mark.parametrize("value", [UNKNOWN, b"\x0a" + bytes([len(UNKNOWN)]) + UNKNOWN])
-async def test_merge_never_loses_fields_of_a_newer_program(value: bytes) -> None:
+def nested(number: int, value: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        UNKNOWN,
+        nested(1, UNKNOWN),
+        # The entry of a map has no place for it, and neither has a time.
+        nested(4, nested(1, b"k") + UNKNOWN),
+        nested(6, b"\x08\x05" + UNKNOWN),
+        # The nanoseconds of 123.456789.
+        nested(6, b"\x08\x7b\x10\x95\x9a\xef\x3a"),
+        # Other programs merge both parts of a message.
+        nested(5, nested(1, b"ada")) + nested(5, b""),
+        # -0.0
+        b"\x39" + bytes(7) + b"\x80",
+        # A rank that this program doesn't know.
+        nested(5, b"\x10\x09"),
+    ],
+)
+async def test_merge_never_loses_what_json_cannot_hold(value: bytes) -> None:
     """It is refused, and what is stored stays."""
     async with serving() as api:
         await api.client.apply(TEAM.new("core", Team(budget=1)))

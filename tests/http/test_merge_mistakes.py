@@ -23,6 +23,13 @@ STORED = Team(members=[Member(login="ada", rank=Rank.SENIOR)], note="x", budget=
         ({"id": {"uid": None}}, "id.uid: null means no value; write text, or leave it out"),
         ({"data": {"budget": "y"}}, "data.budget: 'y' is text"),
         ({"status": None}, "status cannot be patched"),
+        # A key that could not be set cannot be removed, either.
+        ({"data": {"shifts": {"01": None}}}, "data.shifts.01: as a key, '01' must be '1', as it is stored"),
+        ({"data": {"shifts": {"01": "y"}}}, "data.shifts.01: as a key, '01' must be '1', as it is stored"),
+        ({"data": {"shifts": {"x": None}}}, "data.shifts.x: as a key, 'x' is"),
+        ({"data": {"shifts": {"+2": None}}}, "as a key, '+2' must be '2', as it is stored"),
+        ({"data": {"open": {"True": None}}}, "data.open.True: as a key"),
+        ({"data": {"open": {"true": {"lgin": None}}}}, "data.open.true.lgin: Member has no field"),
     ],
 )
 async def test_mistake_is_refused_by_the_path_of_its_member(changes: Any, says: str) -> None:
@@ -73,3 +80,11 @@ async def test_null_in_a_map_removes_its_entry_by_its_own_name() -> None:
         await api.client.apply(TEAM.new("core", Team(labels={"on_call": "1", "onCall": "2"})))
         merged = (await api.http.patch(CORE, json={"data": {"labels": {"on_call": None, "other": None}}})).json()
         assert merged["data"] == {"labels": {"onCall": "2"}}
+
+
+async def test_entry_of_a_number_or_a_boolean_is_set_and_removed() -> None:
+    async with serving() as api:
+        await api.client.apply(TEAM.new("core", Team(shifts={1: "a", 2: "b"}, open={True: Member(login="ada")})))
+        changes = {"shifts": {"1": None, "-3": "c"}, "open": {"true": None, "false": {}}}
+        merged = (await api.http.patch(CORE, json={"data": changes})).json()
+        assert merged["data"] == {"shifts": {"2": "b", "-3": "c"}, "open": {"false": {}}}

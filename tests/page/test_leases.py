@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import headway
@@ -10,6 +12,7 @@ from headway.client import LeaseClient
 from headway.page import PageHost, _host, _leases
 from headway.page._failing import failing_of
 from headway.page._others import Other
+from headway.page._overview import Visible, overview
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService
 from headway.storage import MemoryBackend
@@ -164,3 +167,35 @@ async def test_failing_says_since_when_its_work_has_been_pending(monkeypatch: py
             assert later["goes-on"]["at"] > first["goes-on"]["at"] > since[0]
             why = (await running.engine.why(team.id("goes-on"))).controllers[0]
             assert why.owed_since == pytest.approx(since[0], abs=0.01)
+
+
+OBSERVE = rule("observe", type="shop.*.*")
+READ = Rule(verbs=["read"], type="internal.v1.Lease", partition="", namespace="", name_prefix="shop/billing")
+
+
+async def test_overview_shows_who_holds_a_lease_only_to_callers_who_may_read_it() -> None:
+    """As `why` does. Others learn that the controller stands by."""
+    backend = MemoryBackend()
+    await hold(backend, "shop/billing", "shop/shipping")
+    rules = {"observer": [OBSERVE], "reader": [OBSERVE, READ]}
+    async with open_shop(store=backend, rules=rules) as shop_:
+        for token, holder in (("observer", ""), ("reader", "holder of shop/billing")):
+            async with shop_.visitor(token) as visitor, visitor.events("/page/live") as live:
+                state = await live.until(lambda event: len(standing_by(event)) == 2)
+                assert standing_by(state) == {"shop/billing": holder, "shop/shipping": ""}
+
+
+def standing_by(event: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["leader"] for each in event.get("controllers", ()) if each["phase"] == "standby"}
+
+
+def test_holder_that_another_process_names_is_shown_by_the_same_right() -> None:
+    page = PageHost([types_only()], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    known = frozenset(each.name for each in types_only().registry)
+    names = ("staff/teams", "staff/rooms")
+    page.others.seen = [
+        Other(Elsewhere("", "web-1", each, ("staff", "Team"), ControllerNow(each, phase="standby", leader="web-7")))
+        for each in names
+    ]
+    visible = Visible(frozenset(), known, known, reads_lease=lambda name: name == "staff/teams")
+    assert [each["leader"] for each in overview(page, visible, ())["elsewhere"]] == ["web-7", ""]

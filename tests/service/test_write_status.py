@@ -11,6 +11,7 @@ from grpclib.const import Status
 
 from headway.resource import FINALIZERS, pb
 from headway.service import Reason
+from headway.storage import Put
 from tests.helpers.calls import Calls, Interrupted, at, refused, take
 from tests.helpers.declared import (
     NOTE,
@@ -53,6 +54,8 @@ THE = an_id(uid=ULID)
         (an_id(type=PLANET, partition="up", uid=ULID), "k", a_status(), "must be empty: the type is cluster-scoped"),
         (an_id(), "k", a_status(), "id.uid is required: a status belongs to one incarnation"),
         (THE, "", a_status(), "key is required: the name under which this controller keeps its status"),
+        (THE, "a\0", a_status(), r"key 'a\x00' has a character that cannot be printed: use the name of"),
+        (THE, "a\nb", a_status(), r"key 'a\nb' has a character that cannot be printed: use the name of"),
         (THE, "k", None, "status is required"),
         (THE, "k", a_status(""), "status.observed_generation '' must be a generation of the resource"),
         (THE, "k", a_status("7"), "status.observed_generation '7' must be a generation"),
@@ -288,3 +291,15 @@ async def test_observed_generation_may_be_in_lower_case(calls: Calls) -> None:
         assert reply.resource.status["mine"].observed_generation == stored.generation
     assert calls.revision == 2
     await refused(calls.write_status(id_of(stored), a_status("0" + ULID[1:].lower())), Status.ABORTED, "read it again")
+
+
+async def test_stored_status_whose_key_cannot_be_written_stays(calls: Calls) -> None:
+    """An earlier version stored any key. Readers get it, and other statuses are written beside it."""
+    stored = await calls.stored(a_note())
+    key = ("default", "default", "one")
+    odd = pb.Resource(id=stored.id, generation=stored.generation, data=stored.data, status={"a\nb": a_status()})
+    await calls.backend.commit((Put(NOTE.kind, key, odd, stored.version),))
+    await calls.write_status(id_of(stored), a_status(stored.generation), key="mine")
+    read = (await calls.read(an_id())).resource
+    assert read is not None
+    assert read.status.keys() == {"a\nb", "mine"}

@@ -13,7 +13,7 @@ from headway.access import Access, Authorizer, Guarded, Policy, TokenSet, new_to
 from headway.rpc import InProcessChannel
 from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService, Why
 from headway.why._attending import Busy
-from tests.why.test_workers import ATTEND, CORE, attend, channel_to, lease_rule, nothing, types_only
+from tests.why.test_workers import ATTEND, CORE, attend, channel_to, lease_rule, nothing, rule, types_only
 
 ANSWER = f"/{OBSERVE_SERVICE}/Answer"
 
@@ -97,7 +97,9 @@ async def test_process_has_one_part_for_each_of_its_controllers() -> None:
 async def test_process_cannot_end_the_stream_of_another_callers_process() -> None:
     """Each token has names of its own. Otherwise a worker of one controller could silence those of all others."""
     (one, mine), (two, theirs) = new_token(["workers"]), new_token(["workers"])
-    authorizer = Authorizer(Access([Policy("workers", [lease_rule()])], TokenSet([mine, theirs])))
+    authorizer = Authorizer(
+        Access([Policy("workers", [lease_rule(), rule(["view"], "staff.v1.Team")])], TokenSet([mine, theirs]))
+    )
     host, [app] = ObserveHost(nothing), [types_only()]
     registry = app.registry
     service = Guarded(lambda caller: ObserveService(host, registry, caller), authorizer, registry)

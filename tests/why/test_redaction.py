@@ -11,11 +11,13 @@ from typing_extensions import override
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.resource import ResourceId
 from headway.rpc import InProcessChannel
+from headway.service import Decision
 from headway.why import (
     ControllerWhy,
     LeaseNow,
     ObserveHost,
     ObserveService,
+    PastEvent,
     PastReconcile,
     Ref,
     Standby,
@@ -36,9 +38,15 @@ ACCOUNTS = Ref("staff.v1.Account")
 class May:
     """The permissions of a caller who may observe some resources, and read some leases."""
 
-    def __init__(self, *observes: Ref, leases: tuple[str, ...] = ()) -> None:
+    def __init__(self, *observes: Ref, leases: tuple[str, ...] = (), events: str = "") -> None:
         self._observes = observes
         self._leases = leases
+        self._events = events
+
+    def may_read(self, id: ResourceId, _: object) -> Decision:
+        assert str(id.type) == "event.v1.Event"
+        allowed = self._events and id.namespace == "default" and id.name.startswith(self._events)
+        return Decision.ALLOWED if allowed else Decision.DENIED
 
     def may_observe(self, id: ResourceId) -> bool:
         return Ref.of(id.type, id.key) in self._observes
@@ -93,6 +101,14 @@ def test_lease_is_shown_only_to_callers_who_may_read_it() -> None:
         "It has been standing by since 22:11:50 (90 s ago): another process holds the lease staff/teams.",
         "It stands by: the resource belongs to shard 3, which another process holds.",
     ]
+
+
+@pytest.mark.parametrize(("events", "shown"), [("", False), ("account-", False), ("team-core-", True)])
+def test_events_are_shown_only_to_callers_who_may_read_them(events: str, shown: bool) -> None:
+    """The right to observe a resource is not enough: their texts are resources of their own."""
+    why = replace(answer(), events=(PastEvent(NOW, NOW, 1, "staff/teams", "Deployed", "release 7"),))
+    seen = redacted(why, May(TEAM, events=events), ())  # type: ignore[arg-type]  # what is asked of them
+    assert any("release 7" in each for each in seen.sentences()) is bool(seen.events) is shown
 
 
 class Noting(ObserveHost):

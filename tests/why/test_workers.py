@@ -303,7 +303,7 @@ async def test_stuck_lists_only_types_that_the_caller_may_observe_everywhere() -
 
 async def test_attending_needs_the_right_to_the_leases() -> None:
     """A stranger could otherwise answer in place of a worker."""
-    async with guarded(lease_rule()) as (_, channel, metadata):
+    async with guarded(lease_rule(), rule(["view"], "staff.v1.Team")) as (_, channel, metadata):
         async with channel.stream(ATTEND, attend("web-1", "staff/teams"), metadata=metadata) as questions:
             assert (await anext(questions)).number == 0
         with pytest.raises(GRPCError, match="you may not acquire lease staff/others") as refused:

@@ -118,4 +118,6 @@ def _example(element: Element, depth: int) -> Any:
         return example_of(element.message, depth + 1)
     if element.kind == "enum":
         return next(iter(enum_names(element.enum)))
-    return _EXAMPLES.get(element.kind, "7" if _KINDS[element.kind]["type"] == "string" else 7)
+    if element.kind in _EXAMPLES:
+        return _EXAMPLES[element.kind]
+    return "7" if _KINDS[element.kind]["type"] == "string" else 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from grpclib import GRPCError
@@ -16,7 +17,7 @@ from headway.http._offered import Exchange, Target
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal, invalid
 from headway.manifest import Content
-from headway.protobuf import decode, encode
+from headway.protobuf import encode, same_content
 from headway.resource import AnyMessage, Registry, ResourceId, ResourceType, pb, quoted, type_name
 from headway.service import RESOURCE_SERVICE
 
@@ -166,22 +167,23 @@ def _patchable(target: Target, stored: pb.Resource, registry: Registry) -> dict[
     """Return a stored resource as JSON for a merge.
 
     Raises:
-        HttpRefusal: JSON cannot hold all of the payload, such as a field that this program doesn't know. Writing the
-            merged form back would lose the rest.
+        HttpRefusal: JSON cannot hold all of the payload, such as a field that this program doesn't know, or
+            nanoseconds. Writing the merged form back would lose the rest.
     """
     whole = resource_object(target.type, stored)
     current: dict[str, Any] = {name: whole[name] for name in ("owner", "metadata", "data") if name in whole}
     value = b"" if stored.data is None else stored.data.value
-    payload = target.type.payload
     if "data" in current:
-        held = merged_content({"data": current["data"]}, *target, registry).data
-        if encode(held) == encode(decode(payload, value)):
-            return current
+        # What the program decodes is less than what is stored, so the bytes are compared.
+        with suppress(HttpRefusal):
+            held = merged_content({"data": current["data"]}, *target, registry).data
+            if held is not None and same_content(target.type.payload, encode(held), value):
+                return current
     raise HttpRefusal(
         409,
         "FAILED_PRECONDITION",
         f"{target.id} cannot be merged: JSON cannot hold all of its stored payload, such as fields that this server "
-        "doesn't know; write the whole resource with PUT, or use gRPC",
+        "doesn't know, or a time of more digits than microseconds; write the whole resource with PUT, or use gRPC",
     )
 
 

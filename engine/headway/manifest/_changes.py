@@ -8,8 +8,9 @@ from betterproto2.casing import camel_case
 
 from headway.documents import Mapping, Node, Problems, below
 from headway.manifest._document import document_entries
+from headway.manifest._dump import json_key
 from headway.manifest._fields import Element, fields_of
-from headway.manifest._payload import read_entries, read_text
+from headway.manifest._payload import read_entries, read_map_key, read_text
 from headway.resource import ResourceType
 
 
@@ -48,18 +49,24 @@ def _named(cls: type[Any], node: Node, value: Any, path: str, problems: Problems
             continue
         entry, field = entries[name], fields.by_name[name]
         if field.key is not None:
-            change = _named_values(field.element, entry.value, change, entry.path, problems)
+            change = _named_values(field.key, field.element, entry.value, change, entry.path, problems)
         elif field.shape != "repeated" and field.element.message is not None:
             change = _named(field.element.message, entry.value, change, entry.path, problems)
         made[camel_case(name)] = change
     return made
 
 
-def _named_values(element: Element, node: Node, value: Any, path: str, problems: Problems) -> Any:
-    """Return the value of a map. Its keys are no names of fields, but its values may be messages."""
-    if element.message is None or not isinstance(node, Mapping):
+def _named_values(key: Element, element: Element, node: Node, value: Any, path: str, problems: Problems) -> Any:
+    """Return the value of a map. Its values may be messages, and each key is that of the stored document."""
+    if not isinstance(node, Mapping):
         return value
-    return {
-        key.text: _named(element.message, each, value[key.text], below(path, key.text), problems)
-        for key, each in node.entries
-    }
+    made: dict[str, Any] = {}
+    for name, each in node.entries:
+        read = read_map_key(key, name, path, problems)
+        where, change = below(path, name.text), value[name.text]
+        if read is not None and name.text != json_key(read):
+            problems.add(name.place, where, f"as a key, {name} must be '{json_key(read)}', as it is stored")
+        if element.message is not None:
+            change = _named(element.message, each, change, where, problems)
+        made[name.text] = change
+    return made

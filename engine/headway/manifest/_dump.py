@@ -119,13 +119,12 @@ def _field(field: Field, value: Any, *, json: bool) -> Any:
         return [_element(field.element, item, json=json) for item in value]
     if field.shape == "map":
         # Not sorted: stored payloads are compared by their bytes, which depend on the order.
-        return {
-            _json_key(key) if json else key: _element(field.element, item, json=json) for key, item in value.items()
-        }
+        return {json_key(key) if json else key: _element(field.element, item, json=json) for key, item in value.items()}
     return _element(field.element, value, json=json)
 
 
-def _json_key(key: Any) -> str:
+def json_key(key: Any) -> str:
+    """Return the name that an entry of a map has in JSON."""
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 

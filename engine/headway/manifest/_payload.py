@@ -197,12 +197,16 @@ def _map(
     return made
 
 
+def read_map_key(key: Element, name: Scalar, path: str, problems: Problems) -> Any:
+    """Return the key of an entry in a map of a message, or None after adding a problem."""
+    written = name if key.kind == "string" or name.format == "YAML" else name.unquoted()
+    return read_key(written, path, problems, key)
+
+
 def _map_entry(
     key: Element, element: Element, name: Scalar, value: Node, path: str, problems: Problems
 ) -> tuple[Any, Any]:
-    written = name if key.kind == "string" or name.format == "YAML" else name.unquoted()
-    made = read_key(written, path, problems, key)
-    return made, _element(element, value, below(path, name.text), problems)
+    return read_map_key(key, name, path, problems), _element(element, value, below(path, name.text), problems)
 
 
 def _element(element: Element, node: Node, path: str, problems: Problems) -> Any:

@@ -22,6 +22,7 @@ from headway.page._search import Cursors
 from headway.page._whys import SharedWhys
 from headway.resource import Kind, Registry
 from headway.run import ControllerStatus, Supervisor
+from headway.service import Versions
 from headway.storage import Backend
 from headway.why import Failing, ObserveHost, failing_of, to_wall
 
@@ -75,6 +76,7 @@ class PageHost:
         at: the time of the last look, in seconds since 1970.
         searching: the number of searches in progress of each caller.
         cursors: where searches go on.
+        versions: resources as each version of their kind.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class PageHost:
         self.at = 0.0
         self.searching: dict[str, int] = {}
         self.cursors = Cursors()
+        self.versions = Versions(registry)
         self._report = BoundedReport(report, _REPORTED)
         # By path, the time since which it fails.
         self._failing: dict[str, float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, get_args
 
@@ -35,12 +35,14 @@ class Visible(NamedTuple):
 
     Attributes:
         whole: True if they may see the numbers of all types that there are. A caller does not know of every type.
+        reads_lease: returns True if they may see who holds the lease of this name.
     """
 
     controllers: frozenset[str]
     known: frozenset[TypeName]
     observed: frozenset[TypeName]
     whole: bool = False
+    reads_lease: Callable[[str], bool] = lambda _: True
 
 
 def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]]) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
             if each.name in visible.known and each.scope is not Scope.UNDEFINED
         ],
         "failing": failing(host, seen, visible),
-        "elsewhere": [_elsewhere(each, type) for each, type in _others(host, visible)],
+        "elsewhere": [_elsewhere(each, type, visible) for each, type in _others(host, visible)],
         # Other callers would learn from the number that there are controllers which they may not see.
         "elsewhereMore": host.others.more if visible.whole else 0,
         "stuck": stuck(host.others.stuck, visible),
@@ -93,7 +95,7 @@ def _others(host: PageHost, visible: Visible) -> list[tuple[Other, TypeName]]:
     return [(each, observed[each.of.kind]) for each in host.others.seen if each.of.kind in observed]
 
 
-def _elsewhere(other: Other, type: TypeName) -> dict[str, Any]:
+def _elsewhere(other: Other, type: TypeName, visible: Visible) -> dict[str, Any]:
     """Return a controller of another process, under the names of `_controller`."""
     of, now = other.of, other.of.now or ControllerNow()
     phase = now.phase if now.phase in get_args(Phase) else ""
@@ -109,7 +111,7 @@ def _elsewhere(other: Other, type: TypeName) -> dict[str, Any]:
         "process": bounded(of.process, _LONGEST),
         "gone": of.gone or None,
         "answers": of.now is not None,
-        "leader": bounded(now.leader, _LONGEST),
+        "leader": bounded(now.leader, _LONGEST) if visible.reads_lease(of.name) else "",
         "phase": phase,
         "seconds": round(now.seconds, 1),
         "state": state,
@@ -150,7 +152,7 @@ def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict
         "own": name not in host.graph.controllers,
         "manages": "" if definition is None else str(definition.manages.name),
         "process": seen.supervisor.process,
-        "leader": status.leader,
+        "leader": status.leader if visible.reads_lease(name) else "",
         "phase": status.phase,
         "seconds": round(status.seconds, 1),
         "state": state.state,

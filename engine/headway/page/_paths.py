@@ -141,7 +141,7 @@ class _Page:
         found: dict[str, Any] = await visitor.call(SESSION, _nothing)
         response = answer(204)
         # The token may have been revoked since.
-        self._visits.begin(request, token, visitor.account, response)
+        self._visits.begin(request, token, response)
         assert found
         return response
 

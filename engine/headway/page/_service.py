@@ -117,16 +117,18 @@ class PageService:
                 raise invalid("cursor: this search cannot go on; begin it again")
 
         fails, observes = failing_of(self._host, type.kind), self._observes
+        view = self._host.versions.view(type)
 
         def wanted(resource: pb.Resource) -> bool:
             if message.failing:
                 key = resource_key(resource)
                 if key not in fails or not observes(type.name, key):
                     return False
-            by_condition = not (message.condition or message.state)
-            return (by_condition or has_condition(resource, message.condition, message.state)) and access.shows(
-                resource
-            )
+            if (message.condition or message.state) and not has_condition(resource, message.condition, message.state):
+                return False
+            # As in a list: the rights are those to the version that is searched.
+            seen = view(resource)
+            return seen is not None and access.shows(seen)
 
         with self._turn():
             found = await find(self._host.backend, type.kind, within, wanted, message.text.lower(), message.rows, after)
@@ -189,7 +191,8 @@ class PageService:
         }
         if not observed:
             raise denied("permission denied: there is no type that you may observe everywhere")
-        return Visible(frozenset(controllers), known, observed, all(each.name in observed for each in registry))
+        whole = all(each.name in observed for each in registry)
+        return Visible(frozenset(controllers), known, observed, whole, permissions.may_read_lease)
 
     def _observes(self, type: TypeName, key: Key) -> bool:
         permissions = self._permissions

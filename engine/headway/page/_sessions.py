@@ -1,7 +1,8 @@
 """The sessions of browsers: a cookie in place of a token. No I/O; the clock is an argument.
 
 The token stays here, and the browser gets a random name for it, which no script can read. Each request is identified by
-the token anew, so a token that is revoked ends its sessions.
+the token anew. A token that is revoked or gets other policies ends its sessions for good, as the caller of `begin` has
+to arrange.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Session:
         account: the public name of the token.
         csrf: a secret that the page sends with each change, and that no other site can read.
         ends: functions that end the streams of the session.
+        ended: called once when the session ends.
     """
 
     def __init__(self, token: str, account: str, until: float) -> None:
@@ -40,6 +42,7 @@ class Session:
         self.until = until
         self.csrf = secrets.token_urlsafe(24)
         self.ends: set[End] = set()
+        self.ended: Callable[[], object] = lambda: None
 
 
 class Sessions:
@@ -52,15 +55,15 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, token: str, account: str, now: float) -> tuple[str, Session]:
-        """Begin a session, and return the text of its cookie."""
+    def begin(self, token: str, account: str, now: float, most: float = SECONDS) -> tuple[str, Session]:
+        """Begin a session of at most this many seconds, and return it with the text of its cookie."""
         own = [key for key, each in self._sessions.items() if each.account == account]
         for key in own[: max(len(own) - ACCOUNT_SESSIONS + 1, 0)]:
             self._drop(key)
         while len(self._sessions) >= SESSIONS:
             self._drop(next(iter(self._sessions)))
         text = secrets.token_urlsafe(32)
-        session = self._sessions[_digest(text)] = Session(token, account, now + SECONDS)
+        session = self._sessions[_digest(text)] = Session(token, account, now + min(most, SECONDS))
         return text, session
 
     def find(self, text: str, now: float) -> Session | None:
@@ -79,6 +82,7 @@ class Sessions:
     def _drop(self, key: bytes) -> None:
         session = self._sessions.pop(key, None)
         if session is not None:
+            session.ended()
             for end in list(session.ends):
                 end(0, GRPCError(Status.UNAUTHENTICATED, ENDED))
 

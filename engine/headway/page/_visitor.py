@@ -11,6 +11,7 @@ from grpclib.const import Status
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headway.errors import PermissionDenied
 from headway.http import Exchange, HttpRefusal, Offered, Shares
 from headway.page._sessions import SECONDS, Session, Sessions
 from headway.rpc import TOKEN_HEADER
@@ -65,10 +66,24 @@ class Visits:
         session = self.session(request)
         return self._csrf if session is None else session.csrf
 
-    def begin(self, request: Request, token: str, account: str, response: Response) -> Session:
-        """End the session of the request, begin a new one, and set its cookie."""
+    def begin(self, request: Request, token: str, response: Response) -> Session:
+        """End the session of the request, begin a new one, and set its cookie.
+
+        The session ends with the identity of its token: if the token is revoked or gets other policies, also if both
+        are undone before the next request.
+
+        Raises HttpRefusal (401) if the token is not valid.
+        """
+        access = self.offered.access
+        assert access is not None
+        try:
+            identity = access.identify({TOKEN_HEADER: token})
+        except PermissionDenied as error:
+            raise HttpRefusal(401, Status.UNAUTHENTICATED.name, str(error)) from None
         self._end(request)
-        text, session = self.sessions.begin(token, account, trio.current_time())
+        now = trio.current_time()
+        text, session = self.sessions.begin(token, identity.account, now, identity.expires_in())
+        session.ended = access.follow(identity, lambda: self.sessions.end(text))
         _set_cookie(request, response, text, int(SECONDS))
         return session
 

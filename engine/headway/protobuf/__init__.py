@@ -28,6 +28,7 @@ from headway.protobuf._plan import FieldPlan as FieldPlan
 from headway.protobuf._plan import UnsupportedClassError as UnsupportedClassError
 from headway.protobuf._plan import Value as Value
 from headway.protobuf._plan import plan_class as plan_class
+from headway.protobuf._same_content import same_content as same_content
 from headway.protobuf._schema import compare_schemas as compare_schemas
 from headway.protobuf._schema import merge_schemas as merge_schemas
 from headway.protobuf._schema import schema_digest as schema_digest

@@ -11,7 +11,16 @@ from grpclib import GRPCError
 
 from headway.base import utc_now
 from headway.protobuf import copy_message
-from headway.resource import ResourceType, name_problem, pb, resource_id, tenancy_within, type_name, type_problem
+from headway.resource import (
+    ResourceType,
+    name_problem,
+    pb,
+    quoted,
+    resource_id,
+    tenancy_within,
+    type_name,
+    type_problem,
+)
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id
 from headway.service._bounds import check_status, check_text, room_problem
@@ -97,6 +106,12 @@ def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, parent: tupl
         raise invalid("status is required: the status to store under the key")
     status = copy_message(request.status)
     check_text("key", request.key)
+    if not request.key.isprintable():
+        # Texts of a terminal and of a log show it. One that is stored already can be read, but not written.
+        raise invalid(
+            f"key {quoted(request.key)} has a character that cannot be printed: use the name of the controller, "
+            "such as 'consul.io/namespace-controller'"
+        )
     check_text("version", request.version)
     check_status(status, "status")
     if not _ULID.match(status.observed_generation):

@@ -9,6 +9,7 @@ import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.resource import Kind
+from headway.why._rights import AttendingRights
 
 PATIENCE = 2.0
 """The seconds that a question waits for its answer."""
@@ -45,24 +46,40 @@ class Attending:
         controllers: the kinds that its controllers manage, by the names of the controllers.
         caller: the caller whose process it is.
         sort: what kind of process it is.
+        rights: what it may be asked about; None for everything.
         questions: the questions to send to it.
         ended: set at the end of its stream.
     """
 
     def __init__(
-        self, process: str, controllers: dict[str, Kind], caller: str = "", sort: Sort = Sort.WORKER, asker: int = 0
+        self,
+        process: str,
+        controllers: dict[str, Kind],
+        caller: str = "",
+        sort: Sort = Sort.WORKER,
+        rights: AttendingRights | None = None,
+        asker: int = 0,
     ) -> None:
         self.process = process
         self.controllers = controllers
         self.caller = caller
         self.sort = sort
+        self.rights = rights
         self.ended = trio.Event()
         self._asker = asker
         self._send, self.questions = trio.open_memory_channel[observe_pb.Question](_QUESTIONS)
         self._waiting: dict[int, _Waiting] = {}
 
     async def ask(self, question: observe_pb.Question) -> observe_pb.AnswerRequest | None:
-        """Return the answer of the process, or None if it does not answer in time."""
+        """Return the answer of the process, or None if it does not answer in time.
+
+        A process that may not be asked has nothing to say, and so an empty answer.
+        """
+        if self.rights is not None:
+            reduced = await self.rights.reduced(question)
+            if reduced is None:
+                return observe_pb.AnswerRequest(stuck=observe_pb.StuckList())
+            question = reduced
         number = question.number = self._asker << _RANDOM | secrets.randbits(_RANDOM) | 1
         waiting = self._waiting[number] = _Waiting()
         try:
@@ -73,7 +90,8 @@ class Attending:
             return None
         finally:
             del self._waiting[number]
-        return waiting.answer
+        answer = waiting.answer
+        return answer if answer is None or self.rights is None else self.rights.corrected(answer, self.controllers)
 
     def answered(self, answer: observe_pb.AnswerRequest) -> bool:
         """Hand an answer to the question that it belongs to. Return False if the question no longer waits."""

@@ -25,6 +25,7 @@ from headway.why._attending import Attending, Busy, Sort
 from headway.why._leases import Leases, ReadLeases
 from headway.why._lists import ControllerNow, StuckList
 from headway.why._local import controllers_why, stuck_here, to_wall
+from headway.why._rights import AttendingRights, ReadStored
 from headway.why._stuck import joined, said_by
 from headway.why._wire import from_message
 
@@ -38,10 +39,6 @@ WRITES = 10
 STANDBYS = 100
 """The number of controllers on standby in an answer about what is stuck."""
 _PROGRAM = "a program in the server's process"
-
-
-ReadStored = Callable[[ResourceId], Awaitable[pb.Resource | None]]
-"""A function that returns a stored resource, or None."""
 
 
 class Elsewhere(NamedTuple):
@@ -65,7 +62,7 @@ class ObserveHost:
     """The questions to the controllers of one server.
 
     Args:
-        read: returns a stored resource.
+        read: returns a stored resource. It is an attribute, too.
         journal: the journal of this process; None without one.
         leases: returns the leases of the store; None without a store.
 
@@ -79,7 +76,7 @@ class ObserveHost:
     """
 
     def __init__(self, read: ReadStored, journal: Journal | None = None, leases: ReadLeases | None = None) -> None:
-        self._read = read
+        self.read = read
         self._read_leases = leases
         self._journal = journal
         self.supervisors: Sequence[Supervisor] = ()
@@ -95,7 +92,7 @@ class ObserveHost:
 
     async def why(self, id: ResourceId) -> Why:
         """Return why a resource is, or is not, done."""
-        stored = await self._read(id)
+        stored = await self.read(id)
         controllers = controllers_why(self.supervisors, id)
         answers = await self._ask_all(
             lambda: observe_pb.Question(
@@ -113,9 +110,14 @@ class ObserveHost:
                 continue
             if attending.sort is Sort.SIBLING:
                 writes += [from_message(PastWrite, each) for each in answer.writes]
-            # A process speaks for its own controllers only, and once for each.
+            # A process speaks for its own controllers only, and once for each. They manage what it attends for.
             parts = {each.name: each for each in answer.controllers}
-            own = [parts[name] for name in parts if name in attending.controllers]
+            own = [
+                each
+                for name, each in parts.items()
+                if name in attending.controllers
+                and (each.role != "manages" or attending.controllers[name] == id.type.unversioned)
+            ]
             controllers += [replace(from_message(ControllerWhy, each), process=attending.process) for each in own]
         if self.siblings:
             # The answer is the same, whichever process gives it.
@@ -188,7 +190,12 @@ class ObserveHost:
 
     @asynccontextmanager
     async def attended(
-        self, process: str, controllers: dict[str, Kind], caller: str = "", sort: Sort = Sort.WORKER
+        self,
+        process: str,
+        controllers: dict[str, Kind],
+        caller: str = "",
+        sort: Sort = Sort.WORKER,
+        rights: AttendingRights | None = None,
     ) -> AsyncIterator[Attending]:
         """Let a process of a caller attend during the block. An earlier one of the caller with that name is ended.
 
@@ -204,7 +211,7 @@ class ObserveHost:
             earlier.end()
         elif self._are_too_many(caller):
             raise Busy
-        attending = self._attending[name] = Attending(process, controllers, caller, sort, self.number)
+        attending = self._attending[name] = Attending(process, controllers, caller, sort, rights, self.number)
         self._gone.pop(name, None)
         if self._ended:
             attending.end()
@@ -282,9 +289,13 @@ class ObserveHost:
     # --- what the server knows itself ---
 
     def _stored(self, stored: pb.Resource) -> Stored:
-        named = {name.rpartition("/")[2]: name for _, of in self._gone.values() for name in of}
+        kind = resource_id(stored.id).type.unversioned
+        gone = (of for _, of in self._gone.values())
+        # A process names the finalizers of the types that it attends for, and of no others.
+        named = {name.rpartition("/")[2]: name for of in gone for name in of if of[name] == kind}
         named |= {each.name: each.fence_name for each in self.supervisors}
-        named |= {name.rpartition("/")[2]: name for each in self._attending.values() for name in each.controllers}
+        attending = (each.controllers for each in self._attending.values())
+        named |= {name.rpartition("/")[2]: name for of in attending for name in of if of[name] == kind}
         owner = None if stored.owner is None else resource_id(stored.owner)
         return Stored(
             version=stored.version,
@@ -296,7 +307,7 @@ class ObserveHost:
         )
 
     async def _events(self, id: ResourceId) -> tuple[PastEvent, ...]:
-        found = await self._read(event_id(id))
+        found = await self.read(event_id(id))
         entries = [] if found is None else EVENT.view(found).data.entries
         return tuple(
             PastEvent(

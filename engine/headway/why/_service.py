@@ -13,11 +13,12 @@ from grpclib.const import Cardinality, Handler, Status
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
-from headway.resource import Registry, ResourceId, TypeName, quoted, type_name
-from headway.service import AccessChecks, Permissions, admit_id, check_text, denied, invalid, unary_handlers
+from headway.resource import Registry, ResourceId, TypeName, event_id, quoted, type_name
+from headway.service import AccessChecks, Decision, Permissions, admit_id, check_text, denied, invalid, unary_handlers
 from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
+from headway.why._rights import AttendingRights
 from headway.why._wire import to_message
 
 OBSERVE_SERVICE = "headway.observe.v1.ObserveService"
@@ -117,12 +118,17 @@ class ObserveService:
             check_text("controllers.name", each.name)
             if self._permissions is not None and not self._permissions.may_take_lease(each.name):
                 raise denied(f"permission denied: you may not acquire lease {each.name}")
-            controllers[each.name] = type_name(each.manages).unversioned
+            manages = type_name(each.manages)
+            self._access.check_known(manages)
+            controllers[each.name] = manages.unversioned
         try:
-            caller, sort = "" if self._permissions is None else self._permissions.caller, Sort.WORKER
+            caller, sort, rights = "", Sort.WORKER, None
+            if self._permissions is not None:
+                caller = self._permissions.caller
+                rights = AttendingRights(self._permissions, self._access.registry, self._host.read)
             if self._between:
                 caller, sort = message.caller or "", Sort.SIBLING if message.caller is None else Sort.RELAYED
-            async with self._host.attended(message.process, controllers, caller, sort) as attending:
+            async with self._host.attended(message.process, controllers, caller, sort, rights) as attending:
                 await stream.send_message(observe_pb.Question())
                 async for question in attending.questions:
                     await stream.send_message(question)
@@ -169,7 +175,8 @@ _UNKNOWN = "(you may not observe that resource)"
 def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[str]) -> Why:
     """Return an answer without the names of other resources that the caller may not observe. Their types remain.
 
-    A controller on standby remains as well, without the state of a lease that the caller may not read.
+    A controller on standby remains as well, without the state of a lease that the caller may not read. The events are
+    left out for a caller who may not read them as resources.
 
     Args:
         everywhere: the types that the caller may observe everywhere.
@@ -225,7 +232,11 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
             reconciles=tuple(map(reconcile, it.reconciles)),
         )
 
-    stored = why.stored
+    stored, events = why.stored, why.events
     if stored is not None:
         stored = replace(stored, owner=ref(stored.owner))
-    return replace(why, stored=stored, controllers=tuple(map(part, why.controllers)))
+    # Their name has the resource's uid, which the answer has not. No rule need be that exact.
+    of = why.resource
+    if events and (of is None or permissions.may_read(event_id(of.id()), None) is not Decision.ALLOWED):
+        events = ()
+    return replace(why, stored=stored, events=events, controllers=tuple(map(part, why.controllers)))

@@ -1,0 +1,91 @@
+"""What a process that attends may be asked about, and may speak about: what its caller may read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from grpclib import GRPCError
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.resource import Kind, Registry, ResourceId, TypeName, pb, resource_id
+from headway.service import AccessChecks, Decision, Permissions, Versions
+
+ReadStored = Callable[[ResourceId], Awaitable[pb.Resource | None]]
+"""A function that returns a stored resource, or None."""
+_About = TypeVar("_About", observe_pb.StuckItem, observe_pb.Failing)
+
+
+class AttendingRights:
+    """The rights of one process. It learns no name of a resource that it could not read, and can name none.
+
+    Controllers also answer about the types that they watch, so the types that they manage are not the limit.
+
+    Args:
+        permissions: those of the caller whose process it is.
+        read: returns a stored resource, for a type whose content decides who may read it.
+    """
+
+    def __init__(self, permissions: Permissions, registry: Registry, read: ReadStored) -> None:
+        self._permissions = permissions
+        self._registry = registry
+        self._read = read
+
+    async def reduced(self, question: observe_pb.Question) -> observe_pb.Question | None:
+        """Return the part of a question that the process may know, or None if that is nothing."""
+        if question.why is not None:
+            return question if await self._may_read(resource_id(question.why)) else None
+        if question.types:
+            # An empty list would ask about all types.
+            question.types = [each for each in question.types if self._knows(each)]
+            return question if question.types else None
+        return question
+
+    def corrected(self, answer: observe_pb.AnswerRequest, controllers: Mapping[str, Kind]) -> observe_pb.AnswerRequest:
+        """Return an answer without the resources that the process may not read."""
+        if answer.stuck is not None:
+            answer.stuck.items = [
+                each for each in answer.stuck.items if self._may_say(each, controllers.get(each.controller))
+            ]
+        for now in answer.now:
+            now.failing = [each for each in now.failing if self._may_say(each, controllers.get(now.name))]
+        return answer
+
+    def _may_say(self, about: _About, manages: Kind | None) -> bool:
+        resource = about.resource
+        name = None if resource is None else _name(resource.type)
+        if resource is None or name is None:
+            return False
+        if not resource.name:
+            # The whole controller.
+            return name.unversioned == manages
+        id = ResourceId(name, resource.name, resource.partition, resource.namespace)
+        return any(each is not Decision.DENIED for each in self._decisions(id))
+
+    async def _may_read(self, id: ResourceId) -> bool:
+        decisions = set(self._decisions(id))
+        if Decision.ALLOWED in decisions or Decision.NEEDS_RESOURCE not in decisions:
+            return Decision.ALLOWED in decisions
+        stored = await self._read(id)
+        shows = AccessChecks(self._permissions, self._registry).shows
+        try:
+            return stored is not None and any(map(shows, Versions(self._registry).views(stored)))
+        except GRPCError:
+            # The types' own code has failed. That prevents no answer: other processes may know more.
+            return False
+
+    def _decisions(self, id: ResourceId) -> Iterable[Decision]:
+        """Yield what the caller may read of a resource by its id, in each version."""
+        # A worker need not have the version in which the question was asked.
+        for type in self._registry:
+            if type.kind == id.type.unversioned:
+                yield self._permissions.may_read(id._replace(type=type.name), None)
+
+    def _knows(self, type: str) -> bool:
+        name = _name(type)
+        return name is not None and self._permissions.may_know(name)
+
+
+def _name(type: str) -> TypeName | None:
+    parts = type.split(".")
+    return TypeName(*parts) if len(parts) == 3 else None
