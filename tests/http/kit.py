@@ -92,10 +92,11 @@ class Api:
     failures: list[tuple[str, BaseException]]
 
 
-def registry() -> Registry:
-    """Return a registry of the types above."""
+def registry(*more: ResourceType[Any]) -> Registry:
+    """Return a registry of the types above, and of more."""
     made = Registry()
-    for type in (TEAM, SITE, SECRET):
+    types: list[ResourceType[Any]] = [TEAM, SITE, SECRET, *more]
+    for type in types:
         made.register(type)
     return made
 
@@ -110,9 +111,13 @@ async def serving(
     bounds: Bounds = BOUNDS,
     store: str = "memory:",
     fails: GRPCError | None = None,
+    more: Sequence[ResourceType[Any]] = (),
 ) -> AsyncIterator[Api]:
-    """Serve a store while the block runs. ``fails`` is the error that every method raises instead of its answer."""
-    types, failures = registry(), list[tuple[str, BaseException]]()
+    """Serve a store while the block runs. ``fails`` is the error that every method raises instead of its answer.
+
+    ``more`` are types beside those above.
+    """
+    types, failures = registry(*more), list[tuple[str, BaseException]]()
     async with open_store(store) as backend:
         plain = [ResourceService(backend, types), StoreService(backend, types), TypesService(types)]
         services = Services(*plain)

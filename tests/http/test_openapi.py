@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import jsonschema_rs
 import pytest
 import trio
+from betterproto2.casing import camel_case
 
+import headway
+from headway import field
+from headway.manifest import fields_of
+from headway.resource import ResourceType
 from tests.http.kit import SITE, TEAM, TEAMS, Api, serving
+from tests.manifest.messages import CHOICE, EVERY
 
 
 async def test_examples_of_the_document_work() -> None:
@@ -32,6 +39,49 @@ async def test_examples_of_the_document_work() -> None:
         assert sorted(ran) == sorted(f"{verb}-{name}" for verb in verbs for name in names)
         team = (await api.client.read(TEAM, "example")).data
         assert (team.note, team.budget, team.members[0].login, team.labels) == ("text", 7, "text", {"text": "text"})
+
+
+async def test_document_describes_a_field_of_every_kind() -> None:
+    """The examples are accepted, and every answer fits the schema of its type, also with extreme values."""
+    async with serving(more=[EVERY, CHOICE]) as api:
+        answer = await api.http.get("/api/openapi.json")
+        assert answer.status_code == 200, api.failures
+        document = answer.json()
+        for type, fields in ((EVERY, _EXTREMES), (CHOICE, [{"wrapped": "-1", "from": "x", "path": ""}, {"port": 0}])):
+            path = f"/api/fleet/v1/{type.name.kind.lower()}/{{name}}"
+            example = document["paths"][path]["put"]["requestBody"]["content"]["application/json"]["example"]
+            schema = _schema(document, f"{type.name}.Resource")
+            for data in (example["data"], {}, *fields):
+                answer = await api.http.put(path.format(name="one"), json={"data": data})
+                assert answer.status_code == 200, (data, answer.text)
+                schema.validate(answer.json())
+                schema.validate((await api.http.get(path.format(name="one"))).json())
+            # A field without an example would be a kind that this test misses. A oneof has one arm.
+            names = {camel_case(name) for name, field in fields_of(type.payload).by_name.items() if field.group is None}
+            assert names <= set(example["data"])
+
+
+@pytest.mark.parametrize("written", ["float", "float | None", "list[float]", "dict[str, float]"])
+async def test_document_describes_a_type_whose_only_field_is_a_float(written: str) -> None:
+    made: Any = type("Sensor", (), {"__annotations__": {"celsius": written}, "celsius": field(1)})
+    sensor = ResourceType("lab", "v1", "Sensor", headway.message(made))
+    async with serving(more=[sensor]) as api:
+        answer = await api.http.get("/api/openapi.json")
+        assert answer.status_code == 200, api.failures
+
+
+_HUGE = {"single": 3e38, "double": -1e308, "int64": str(-(2**63)), "uint64": str(2**64 - 1), "int32": -(2**31)}
+_EXTREMES: list[dict[str, Any]] = [
+    _HUGE,
+    *({"single": text, "double": text, "singles": [text], "byInt": {"1": text}} for text in ("NaN", "-Infinity")),
+    {"maybeText": "", "maybeFlag": False, "maybeInt": "0", "maybePolicy": "ALWAYS", "maybeLimits": {"cpu": "Infinity"}},
+    {"span": "-0.000001s", "maybeSpan": "0s", "moment": "0001-01-01T00:00:00Z", "byFlag": {"false": "NEVER"}},
+]
+
+
+def _schema(document: dict[str, Any], name: str) -> Any:
+    root = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    return jsonschema_rs.Draft202012Validator(root, validate_formats=True)
 
 
 async def test_document_describes_every_path_and_method() -> None:

@@ -17,25 +17,18 @@ _UINT32: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1}
 _INT64: Schema = {"type": "string", "format": "int64", "pattern": "^(0|-?[1-9][0-9]{0,18})$"}
 _UINT64: Schema = {"type": "string", "format": "uint64", "pattern": "^(0|[1-9][0-9]{0,19})$"}
 _FLOAT: Schema = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
-_KINDS: Mapping[str, Schema] = {
-    **dict.fromkeys(("int32", "sint32", "sfixed32"), _INT32),
-    **dict.fromkeys(("uint32", "fixed32"), _UINT32),
-    **dict.fromkeys(("int64", "sint64", "sfixed64"), _INT64),
-    **dict.fromkeys(("uint64", "fixed64"), _UINT64),
-    **dict.fromkeys(("float", "double"), _FLOAT),
-    "string": {"type": "string"},
-    "bytes": {"type": "string", "format": "byte"},
-    "bool": {"type": "boolean"},
-    "timestamp": {"type": "string", "format": "date-time"},
-    "duration": {"type": "string", "pattern": "^-?[0-9]{1,11}([.][0-9]{1,6})?s$"},
-}
-_EXAMPLES: Mapping[str, Any] = {
-    "string": "text",
-    "bytes": "aGVsbG8=",
-    "bool": True,
-    "timestamp": "2024-02-29T12:30:00Z",
-    "duration": "1.5s",
-    **dict.fromkeys(("float", "double"), 1.5),
+# The schema and an example of each kind that is not a message or an enum. One table, so that no kind lacks an example.
+_KINDS: Mapping[str, tuple[Schema, Any]] = {
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), (_INT32, 7)),
+    **dict.fromkeys(("uint32", "fixed32"), (_UINT32, 7)),
+    **dict.fromkeys(("int64", "sint64", "sfixed64"), (_INT64, "7")),
+    **dict.fromkeys(("uint64", "fixed64"), (_UINT64, "7")),
+    **dict.fromkeys(("float", "double"), (_FLOAT, 1.5)),
+    "string": ({"type": "string"}, "text"),
+    "bytes": ({"type": "string", "format": "byte"}, "aGVsbG8="),
+    "bool": ({"type": "boolean"}, True),
+    "timestamp": ({"type": "string", "format": "date-time"}, "2024-02-29T12:30:00Z"),
+    "duration": ({"type": "string", "pattern": "^-?[0-9]{1,11}([.][0-9]{1,6})?s$"}, "1.5s"),
 }
 _DEEPEST = 3
 """The depth of the messages in an example, which a recursive message would otherwise not end."""
@@ -89,7 +82,7 @@ class Schemas:
             return self.reference(element.message)
         if element.kind == "enum":
             return {"enum": sorted(enum_names(element.enum))}
-        return dict(_KINDS[element.kind])
+        return dict(_KINDS[element.kind][0])
 
 
 def example_of(cls: Any, depth: int = 0) -> dict[str, Any]:
@@ -118,6 +111,4 @@ def _example(element: Element, depth: int) -> Any:
         return example_of(element.message, depth + 1)
     if element.kind == "enum":
         return next(iter(enum_names(element.enum)))
-    if element.kind in _EXAMPLES:
-        return _EXAMPLES[element.kind]
-    return "7" if _KINDS[element.kind]["type"] == "string" else 7
+    return _KINDS[element.kind][1]
