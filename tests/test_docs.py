@@ -98,10 +98,22 @@ class Account:
     login: str = field(1)
 
 
+_FAILS_LATER = """            while not await opened.client.list(TEAM):
+                await trio.sleep(0.01)
+            raise RuntimeError("the engine failed later")
+
+    async with trio_beside"""
+"""What the engine of the page about asyncio does in place of sleeping forever."""
+
+
+def program_of(page: str) -> str:
+    """Return the Python blocks of a page as one program."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL))
+
+
 def printed(page: str, folder: Path) -> tuple[str, str]:
-    """Run the Python blocks of a page as one program in a folder. Return its output on stdout and stderr."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    return run("\n".join(blocks), folder)
+    """Run the program of a page in a folder. Return its output on stdout and stderr."""
+    return run(program_of(page), folder)
 
 
 def run(program: str, folder: Path, **environment: str) -> tuple[str, str]:
@@ -131,6 +143,30 @@ FIRST = ("README.md", "docs/quickstart.md", "docs/guides/controllers.md", "docs/
 def test_program_of_a_page_prints_the_documented_output(page: str, tmp_path: Path) -> None:
     """The Python blocks of a page, in order, are one program."""
     assert printed(page, tmp_path) == (PRINTS[page], "")
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (('"memory:"', '"sqlite:/nonexistent/staff.db"'), "StoreUnusable"),
+        (
+            ("            await trio.sleep_forever()\n\n    async with trio_beside", _FAILS_LATER),
+            "RuntimeError: the engine failed later",
+        ),
+    ],
+)
+def test_failure_of_an_engine_in_an_asyncio_program_ends_it(
+    change: tuple[str, str], error: str, tmp_path: Path
+) -> None:
+    """The program of the page ends with the error of its engine, whether it cannot start or fails later."""
+    program = program_of("docs/guides/asyncio.md")
+    assert change[0] in program
+    # A program that fails later would otherwise be done before.
+    program = program.replace(*change).replace("await opened.wait_idle()", "await trio.sleep_forever()")
+    _, shown = run(program, tmp_path)
+    assert error in shown
 
 
 def test_story_in_the_guide_is_the_real_output(tmp_path: Path) -> None:
