@@ -10,7 +10,8 @@ from headway.resource import DELETION_TIMESTAMP, AnyMessage, pb, resource_key
 from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import HOOKED, NOTE_V2, ULID, a_note, a_status, an_id, id_of, text_of
-from tests.helpers.versions import ALONE, V1, V2, a_team, crew, roster, versions
+from tests.helpers.versions import ALONE, V1, V2, a_team, crew, roster, versions, without_converters
+from tests.service.test_discretion import WriteOnly
 from tests.service.wrong_resources import wrong_resources
 
 
@@ -84,3 +85,31 @@ async def test_older_payload_name_is_checked_as_by_write() -> None:
     same.data = stored.data
     await calls.mutate_and_validate(copy_message(same))
     await calls.write(copy_message(same))
+
+
+async def test_payload_that_the_storage_version_cannot_hold_is_refused() -> None:
+    """The answer is that of a write, of a new resource and of a stored one."""
+    calls = Calls(MemoryBackend(), versions(V1))
+    wide = a_team(V2, crew(("ada", "lead"), room="B12"))
+    for name in ("new", "stored"):
+        if name == "stored":
+            await calls.write(a_team(V2, crew(("ada", ""))))
+        for answer in (calls.mutate_and_validate, calls.write):
+            await refused(
+                answer(copy_message(wide)),
+                Status.INVALID_ARGUMENT,
+                "would not be read back as written, because the resource is stored as tests.v1.Team",
+            )
+    reply = await calls.mutate_and_validate(a_team(V2, crew(("bea", ""))))
+    assert reply.resource is not None
+
+
+async def test_stored_resource_that_converts_no_more_is_refused() -> None:
+    """A write in another version is merged with what is stored, so validate finds that, too."""
+    calls = Calls(MemoryBackend(), versions())
+    await Calls(calls.backend, without_converters()).write(a_team(V1, roster("ada", color="raise")))
+    for answer in (calls.mutate_and_validate, calls.write):
+        await refused(answer(a_team(V2, crew(("ada", "")))), Status.FAILED_PRECONDITION, "converting it failed")
+    blind = Calls(calls.backend, versions(), WriteOnly("name"))
+    for answer in (blind.mutate_and_validate, blind.write):
+        await refused(answer(a_team(V2, crew(("ada", "")))), Status.FAILED_PRECONDITION, "you may not read it")

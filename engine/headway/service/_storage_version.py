@@ -90,6 +90,13 @@ class StorageVersion(NamedTuple):
             "this write cannot be merged with it: write it as that version, or delete it"
         )
 
+    def check(self, stored: pb.Resource | None, resource: pb.Resource) -> None:
+        """Refuse a payload that a write could not store: in place of the stored resource, or as a new one."""
+        if stored is None or version_of(stored) not in self.chain:
+            self.created(resource)
+        else:
+            self.updated(stored, self.seen(stored), resource)
+
     def updated(self, stored: pb.Resource, seen: pb.Resource, updated: pb.Resource) -> pb.Resource:
         """Return the resource to store, given what the writer saw and what the writer made of that.
 
