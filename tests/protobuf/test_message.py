@@ -205,8 +205,23 @@ def declares(body: str) -> Callable[[], object]:
         ("a: complex = field(1)", "Wrong.a: unsupported annotation complex; a field can be str, int, bool"),
         ("a: Any = field(1)", "a field can be str, int, bool"),
         ("a: str | int = field(1)", "a field can be str, int, bool"),
-        ("a: list[list[str]] = field(1)", "unsupported annotation list[str]"),
-        ("a: list[str] | None = field(1)", "unsupported annotation list[str]"),
+        (
+            "a: list[list[str]] = field(1)",
+            "unsupported annotation list[list[str]]: list[str] cannot stand there; declare a message for the inner "
+            "one, such as `class Row` with `values: list[str] = field(1)`, and write `list[Row]`",
+        ),
+        ("a: dict[int, dict[str, int]] = field(1)", "`values: dict[str, int] = field(1)`, and write `dict[int, Row]`"),
+        (
+            "a: list[str] | None = field(1)",
+            "unsupported annotation list[str] | None: list[str] cannot stand there; a list or dict that isn't set is "
+            "empty: write `list[str]`, or put it into a message of its own",
+        ),
+        ("a: dict[str, int] | None = field(1)", "isn't set is empty: write `dict[str, int]`, or put"),
+        (
+            "a: list[str | None] = field(1)",
+            "unsupported annotation list[str | None]: str | None cannot stand there; an",
+        ),
+        ("a: dict[str, complex] = field(1)", "dict[str, complex]: complex cannot stand there; a field can be str, int"),
         ("a: list = field(1)", "unsupported annotation list;"),
         ("a: dict[float, str] = field(1)", "the keys of a dict must be str, int or bool, not float"),
         ("a: str = field(1, default='x')", "field() takes no default='x'"),

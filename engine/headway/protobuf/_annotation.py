@@ -132,13 +132,42 @@ def evaluated(annotation: Any, names: Names, where: str) -> Any:
 def read_annotation(annotation: Any, kind: str | None, names: Names, where: str) -> Annotation:
     """Return the type of a field with this annotation. ``where`` is the name of the field in errors."""
     annotation = evaluated(annotation, names, where)
+    try:
+        return _read(annotation, kind, names, where)
+    except _Unsupported as error:
+        found = error.args[0]
+        inner = "" if found is annotation else f": {_name(found)} cannot stand there"
+        right = _right_form(annotation, found) or f"a field can be {_SUPPORTED}"
+        raise DeclarationError(f"{where}: unsupported annotation {_name(annotation)}{inner}; {right}") from None
+
+
+class _Unsupported(Exception):
+    """An annotation, or a part of one, is not supported. The argument is that part."""
+
+
+def _right_form(annotation: Any, found: Any) -> str | None:
+    """Return what to write in place of an annotation with an unsupported part, if it is one that people often write."""
+    if get_origin(annotation) in (typing.Union, types.UnionType) and get_origin(found) in (list, dict):
+        return f"a list or dict that isn't set is empty: write `{_name(found)}`, or put it into a message of its own"
+    if get_origin(annotation) not in (list, dict):
+        return None
+    if get_origin(found) in (list, dict):
+        row = f"`class Row` with `values: {_name(found)} = field(1)`"
+        outer = "list[Row]" if get_origin(annotation) is list else f"dict[{_name(get_args(annotation)[0])}, Row]"
+        return f"declare a message for the inner one, such as {row}, and write `{outer}`"
+    if get_origin(found) in (typing.Union, types.UnionType):
+        return "an item of a list or dict cannot be None: leave the item out, or use a message with a field `X | None`"
+    return None
+
+
+def _read(annotation: Any, kind: str | None, names: Names, where: str) -> Annotation:
     if get_origin(annotation) is typing.Annotated:
         annotation = get_args(annotation)[0]
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         present = [argument for argument in arguments if argument is not type(None)]
         if len(present) != 1 or len(arguments) != 2:
-            raise _unsupported(annotation, where)
+            raise _Unsupported(annotation)
         return Annotation("optional", _element(present[0], kind, names, where))
     if origin is list:
         return Annotation("repeated", _element(arguments[0], kind, names, where))
@@ -168,14 +197,14 @@ def _element(python: Any, kind: str | None, names: Names, where: str) -> Element
     if kind is not None:
         raise DeclarationError(f"{where}: kind={kind!r} is only valid for an int or a float, not {_name(python)}")
     if not isinstance(python, type):
-        raise _unsupported(python, where)
+        raise _Unsupported(python)
     if python in _ELEMENTS:
         return _ELEMENTS[python]
     if issubclass(python, IntEnum):
         return _enum(python, where)
     if issubclass(python, (betterproto2.Message, Later)):
         return Element("message", python)
-    raise _unsupported(python, where)
+    raise _Unsupported(python)
 
 
 def _enum(python: type[IntEnum], where: str) -> Element:
@@ -192,7 +221,3 @@ def _enum(python: type[IntEnum], where: str) -> Element:
 
 def _name(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else repr(annotation)
-
-
-def _unsupported(annotation: Any, where: str) -> DeclarationError:
-    return DeclarationError(f"{where}: unsupported annotation {_name(annotation)}; a field can be {_SUPPORTED}")
