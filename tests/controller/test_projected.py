@@ -46,6 +46,10 @@ async def test_controller_of_a_projection_gets_projected_data(autojump_clock: Mo
         assert_type(whole, headway.Resource[Team])
         with pytest.raises(headway.errors.NotWatched):
             await rt.apply(whole)
+        with pytest.raises(headway.errors.InvalidArgument, match=r"expects a whole resource, got <Projected Team core"):
+            rt.finalizer(slim)  # type: ignore[arg-type]  # the mistake
+        async with rt.finalizer(whole) as guarded:
+            assert guarded.alive
         # rt.alive follows a resource that was read whole through the projection.
         with rt.alive(whole) as scope:
             assert not scope.cancel_called

@@ -168,7 +168,18 @@ class Runtime:
             NotFound: the resource no longer exists. Let this error and the next propagate, so that the key is
                 reconciled again.
             Conflict: other writers keep changing the resource.
+            InvalidArgument: the resource is no whole one, such as one of a projection.
         """
+        given: object = resource
+        if isinstance(given, Projected):
+            raise InvalidArgument(
+                f"rt.finalizer() expects a whole resource, got {given!r}: read it with `await rt.strong.read(TYPE, "
+                "request.id)`"
+            )
+        if not isinstance(given, Resource):
+            raise InvalidArgument(
+                f"rt.finalizer() expects a resource, as rt.resource(request) returns it, not {given!r:.120}"
+            )
         return Finalizer(self.client, resource, name or self.controller)
 
     def conditions(self, resource: Resource[T], key: str = "", *, failure: str | None = None) -> Conditions[T]:
