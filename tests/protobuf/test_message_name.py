@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headway import App
 from headway.errors import DeclarationError
 from headway.protobuf import field, message, module_name
 from headway.resource import AnyMessage, ResourceType, describe, pb
@@ -50,6 +51,34 @@ def test_class_of_two_types_needs_a_name() -> None:
 
     urls = {ResourceType("staff", version, "Other", Named).type_url for version in ("v1", "v2")}
     assert urls == {"type.googleapis.com/staff.Named"}
+
+
+def test_refused_declaration_does_not_name_the_class() -> None:
+    """The class can then be declared under another name, as the error advises."""
+
+    @message
+    class Taken:
+        name: str = field(1)
+
+    @message
+    class Free:
+        name: str = field(1)
+
+    app = App("staff")
+    app.type("staff", "v1", "Team", Taken)
+    app.topic("teams", snapshot=lambda _: {})
+    with pytest.raises(DeclarationError, match="is registered already"):
+        app.type("staff", "v1", "Team", Free)
+    with pytest.raises(DeclarationError, match="topic 'teams' already exists"):
+        app.topic("teams", Free, snapshot=lambda _: {})
+    with pytest.raises(DeclarationError, match="group 'internal' is reserved"):
+        app.type("internal", "v1", "Team", Free)
+    assert app.type("staff", "v1", "Other", Free).type_url == "type.googleapis.com/staff.v1.Other"
+    # A class that had its name before keeps it.
+    with pytest.raises(DeclarationError, match="is registered already"):
+        app.type("staff", "v1", "Team", Taken)
+    with pytest.raises(DeclarationError, match="already named staff"):
+        app.type("staff", "v2", "Other", Taken)
 
 
 def test_nested_message_is_named_after_its_parent() -> None:

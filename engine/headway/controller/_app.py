@@ -28,7 +28,7 @@ from headway.controller._daemons import Daemons, R, ResourceFunction, Timers
 from headway.controller._definition import Definition, GivenControllerOptions, GivenOptions, Reconciler
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, When
-from headway.protobuf import Payload
+from headway.protobuf import Payload, named_if_declared
 from headway.queue import Backoff
 from headway.resource import Columns, Hooks, Registry, Resource, ResourceType, Scope, ScopedType, name_problem
 from headway.subscription import Topic
@@ -101,10 +101,12 @@ class App:
             DeclarationError: an argument is invalid, or the name already exists. The message shows the correct form.
         """
         self._check_closed(f"type {group}.{version}.{kind}")
-        declared: ResourceType[T] = ResourceType(
-            group, version, kind, payload, scope=scope, hooks=hooks, columns=columns, max_fields=max_fields
-        )
-        self.registry.register(declared)
+        # A refused declaration must not name the class: it may be declared again under another name.
+        with named_if_declared(payload):
+            declared: ResourceType[T] = ResourceType(
+                group, version, kind, payload, scope=scope, hooks=hooks, columns=columns, max_fields=max_fields
+            )
+            self.registry.register(declared)
         return declared
 
     @check_keywords
@@ -183,9 +185,12 @@ class App:
         Raises DeclarationError, with the correct form.
         """
         self._check_closed(f"topic {name!r}")
-        topic: Topic[Any] = Topic(name, payload, snapshot, wildcard=wildcard)
-        if name in self.topics:
-            raise DeclarationError(f"app.topic: topic {name!r} already exists in app {self.name!r}: use another name")
+        with named_if_declared(payload):
+            topic: Topic[Any] = Topic(name, payload, snapshot, wildcard=wildcard)
+            if name in self.topics:
+                raise DeclarationError(
+                    f"app.topic: topic {name!r} already exists in app {self.name!r}: use another name"
+                )
         self.topics[name] = topic
         return topic
 

@@ -16,6 +16,7 @@ from headway.protobuf._codec import equal as equal
 from headway.protobuf._codec import payload_problem as payload_problem
 from headway.protobuf._declared import bind_name as bind_name
 from headway.protobuf._declared import module_name as module_name
+from headway.protobuf._declared import named_if_declared as named_if_declared
 from headway.protobuf._description import Description as Description
 from headway.protobuf._description import rebuild_messages as rebuild_messages
 from headway.protobuf._field_count import check_field_count as check_field_count

@@ -6,7 +6,8 @@ import dataclasses
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from types import FrameType
@@ -207,6 +208,20 @@ def bind_name(cls: type[Any], type: str) -> str:
             f"Give the class a name of its own, for both types: @headway.message(name={type!r})"
         )
     return cls._message_name
+
+
+@contextmanager
+def named_if_declared(cls: object) -> Iterator[None]:
+    """Take back the name that `bind_name` has given to a class during the block, if the block raises."""
+    if not (isinstance(cls, type) and issubclass(cls, DeclaredMessage)):
+        yield
+        return
+    before = cls._message_name, cls._named_by
+    try:
+        yield
+    except BaseException:
+        cls._message_name, cls._named_by = before
+        raise
 
 
 def nested_name(cls: type[Any], within: str) -> str:
