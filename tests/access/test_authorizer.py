@@ -217,3 +217,31 @@ def test_follower_of_an_identity_is_notified_only_of_its_end(authorizer: Authori
     assert heard == []
     authorizer.replace(Access([READERS, WRITERS], [BOTH]))
     assert (heard, authorizer.followed) == (["one"], 2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "asked", "part"),
+    [
+        (("default", "blue", ""), ("*", "blue", ""), "partition default"),
+        (("default", "blue", ""), ("*", "*", ""), "partition default, namespace blue"),
+        (("*", "*", "a-"), ("*", "*", ""), "names that begin with a-"),
+        (("default", "blue", ""), ("default", "red", ""), None),
+        (("default", "", ""), ("*", "*", ""), None),
+    ],
+)
+def test_denied_list_names_the_part_that_a_rule_covers(
+    rule: tuple[str, str, str], asked: tuple[str, str, str], part: str | None
+) -> None:
+    """The rules are those of the caller with the same verb, so it learns nothing else."""
+    partition, namespace, name_prefix = rule
+    only = Rule(verbs=["list"], type=str(TEAM), partition=partition, namespace=namespace, name_prefix=name_prefix)
+    text, token = new_token(["some"])
+    identity = Authorizer(Access([Policy("some", [only])], [token])).identify({"x-consul-token": text})
+    assert not identity.allows("list", TEAM, *asked)
+    hint = identity.missing() or ""
+    assert hint.partition("}")[2] == ("" if part is None else f", or ask only for {part}")
+    # Another verb on the type is no reason, and neither is a single name.
+    assert not identity.allows("watch", TEAM, *asked)
+    assert "ask only for" not in (identity.missing() or "")
+    assert not identity.allows("read", TEAM, "default", "blue", "a")
+    assert "ask only for" not in (identity.missing() or "")

@@ -14,7 +14,7 @@ from headway.access._content import ANONYMOUS, Access, differing, first_names
 from headway.access._jwt_text import JwtRefused, looks_like_jwt
 from headway.access._limiter import Limiter
 from headway.access._login import Login
-from headway.access._policy import ANY, Verb
+from headway.access._policy import ANY, Rule, Verb
 from headway.access._tokens import REFUSED, Token
 from headway.base import safe_report
 from headway.errors import DeclarationError, PermissionDenied
@@ -52,6 +52,14 @@ class Denial(NamedTuple):
         prefix = f", name_prefix: {json.dumps(self.name)}" if self.name else ""
         partition, namespace = json.dumps(self.partition), json.dumps(self.namespace)
         return f"{{verbs: [{self.verb}], type: {self.type}, partition: {partition}, namespace: {namespace}{prefix}}}"
+
+    def part_of(self, rule: Rule) -> str:
+        """Return the part of the scope that a rule covers: ``partition default, namespace blue``."""
+        units = (("partition", self.partition, rule.partition), ("namespace", self.namespace, rule.namespace))
+        parts = [f"{unit} {allowed}" for unit, asked, allowed in units if asked == ANY != allowed]
+        if len(rule.name_prefix) > len(self.name):
+            parts.append(f"names that begin with {rule.name_prefix}")
+        return ", ".join(parts)
 
 
 class Authorizer:
@@ -300,7 +308,11 @@ class Identity:
         type = self.denied.type
         if not self._rights.concern(type) and not (type == LEASE and self._rights.policies):
             return None
-        return f"none of your rules {self.denied.lacking}; ask for one such as {self.denied.rule()}"
+        hint = f"none of your rules {self.denied.lacking}; ask for one such as {self.denied.rule()}"
+        verb, _, partition, namespace, name, _ = self.denied
+        if verb != "use" and (rule := self._rights.narrower(verb, type, partition, namespace, name)) is not None:
+            hint += f", or ask only for {self.denied.part_of(rule)}"
+        return hint
 
     def check(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> None:
         """Raise PermissionDenied unless the caller has this permission. The message depends only on the arguments."""

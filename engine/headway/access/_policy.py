@@ -149,6 +149,20 @@ class Rights:
             rule.meets(type, partition, namespace, name_prefix) for rule in self._rules.get(verb, ())
         )
 
+    def narrower(self, verb: Verb, type: TypeName, partition: str, namespace: str, name_prefix: str) -> Rule | None:
+        """Return the first rule that allows the verb on a part of this scope, which no rule covers; None without one.
+
+        A request for one resource has no parts.
+        """
+        if verb not in ("list", "watch") and ANY not in (partition, namespace):
+            return None
+        for rule in self._rules.get(verb, ()):
+            # A rule for types without tenancy covers nothing of a type that has one.
+            of_none = (partition == ANY and not rule.partition) or (namespace == ANY and not rule.namespace)
+            if not of_none and rule.meets(type, partition, namespace, name_prefix):
+                return rule
+        return None
+
     def _of_everyone(self, verb: Verb, type: TypeName) -> bool:
         """Return True if every caller with a policy may do this.
 
