@@ -43,6 +43,10 @@ def plain(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
+_CLOSE = 0.75
+"""The least likeness of a suggestion, from 0 to 1: `queries` is not meant by `retries`, with five of its letters."""
+
+
 def did_you_mean(value: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown value: ``; did you mean 'x'?`` if a known value is close.
 
@@ -53,7 +57,7 @@ def did_you_mean(value: str, known: Iterable[str]) -> str:
 
     names = sorted(known)
     # A long text is close to none, and a stranger's could take seconds to compare.
-    close = difflib.get_close_matches(value, names, n=1) if len(value) <= _LONGEST_GUESS else []
+    close = difflib.get_close_matches(value, names, n=1, cutoff=_CLOSE) if len(value) <= _LONGEST_GUESS else []
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known: {', '.join(names)}" if names else ""
