@@ -117,6 +117,12 @@ async def test_write_that_does_not_fit_the_storage_version_is_refused(backend: B
     assert await stored(calls) == before
 
 
+async def test_refused_write_names_the_field_of_a_nested_message(backend: Backend) -> None:
+    calls = Calls(backend, versions(V2))
+    text = "one: tint.shade would not be read back as written"
+    await refused(calls.write(a_team(V3, Band(tint=Tint(name="red", shade=7)))), Status.INVALID_ARGUMENT, text)
+
+
 @pytest.mark.parametrize("written", [V1, V2, V3])
 async def test_write_without_changes_in_its_version_keeps_the_generation(
     teams: Calls, written: ResourceType[Any]

@@ -54,9 +54,24 @@ def _merged(before: P, after: P, stored: P, *, reorders: bool) -> P:
 
 
 def different_fields(left: Payload, right: Payload) -> list[str]:
-    """Return the names of the fields in which two messages of one class differ."""
-    names = metadata_of(type(left)).sorted_field_names
-    return [name for name in names if not _same(getattr(left, name), getattr(right, name))]
+    """Return the fields in which two messages of one class differ, such as ``room`` and ``needs.memory``."""
+    return list(_different("", left, right))
+
+
+def _different(path: str, left: Payload, right: Payload) -> Iterator[str]:
+    count = 0
+    for name in metadata_of(type(left)).sorted_field_names:
+        was, now = getattr(left, name), getattr(right, name)
+        if _same(was, now):
+            continue
+        count += 1
+        if _is_message(was) and type(was) is type(now):
+            yield from _different(f"{path}{name}.", was, now)
+        else:
+            yield f"{path}{name}"
+    if not count and path:
+        # They differ only in fields that the class does not know.
+        yield path.rstrip(".")
 
 
 def has_unknown_fields(message: Payload) -> bool:
