@@ -143,7 +143,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a request that does not arrive is waited for",
         "http/_offered.py",
-        "with trio.move_on_after(limits.request_timeout):",
+        "with trio.move_on_after(timeout):",
         "with trio.move_on_after(1e9):",
         _LIMITS,
         "does_not_arrive",
@@ -159,8 +159,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a new connection ends a watch",
         "http/_server.py",
-        "oldest = others[0] if others and self._bounds.evict_answering else new",
-        "oldest = others[0]",
+        "chosen = others[0] if others and self._bounds.evict_answering else new",
+        "chosen = others[0]",
         _LIMITS,
         "never_ends_a_request",
     ),
@@ -207,7 +207,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a browser whose watch cannot resume gets an error",
         "http/_collection.py",
-        "restarts=events and bool(last)",
+        "restarts=events and bool(last or asked)",
         "restarts=False",
         _WATCH,
         "gone",
@@ -239,8 +239,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a merge loses what JSON cannot hold",
         "http/_verbs.py",
-        "if encode(held) == encode(decode(payload, value)):",
-        "if True:",
+        "if held is not None and same_content(target.type.payload, encode(held), value):",
+        "if held is not None:",
         _MERGE,
         "newer_program",
     ),

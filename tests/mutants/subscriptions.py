@@ -115,9 +115,9 @@ SUBSCRIPTION_MUTANTS = (
     ),
     Mutant(
         "a subscription shows resources that its caller may not read",
-        "service/_subscribe_sources.py",
-        "if seen is not None and self._shows(seen):\n                found",
-        "if seen is not None:\n                found",
+        "service/_reader.py",
+        "return resource if sight.visible else None",
+        "return resource",
         _RIGHTS,
     ),
     Mutant(

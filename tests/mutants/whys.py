@@ -95,8 +95,8 @@ WHY_MUTANTS = (
     Mutant(
         "a process speaks for the controllers of others",
         "why/_host.py",
-        "for name in parts if name in attending.controllers",
-        "for name in parts",
+        'if name in attending.controllers\n                and (each.role != "manages" or attending.controllers[name] == id.type.unversioned)',
+        "if True",
         _WORKERS,
     ),
     Mutant(

@@ -183,12 +183,13 @@ async def test_controller_moves_to_another_server_when_its_server_stops() -> Non
     async with served(apps=[copier.app]) as it:
         local = Client(rpc.InProcessChannel(it.services), copier.app.registry)
         await local.write(copier.source.new("before", Text(text="1")))
-        gone = trio.Event()
+        gone, stopped = trio.Event(), trio.Event()
 
         async def first(task_status: trio.TaskStatus[str]) -> None:
             async with rpc.open_server(it.services, ["127.0.0.1:0"]) as server:
                 task_status.started(server.addresses[0])
                 await gone.wait()
+            stopped.set()
 
         async with trio.open_nursery() as servers:
             where = [await servers.start(first), it.where]
@@ -197,6 +198,7 @@ async def test_controller_moves_to_another_server_when_its_server_stops() -> Non
                 await copier.until_copied(local, "before", "1")
                 assert it.server.connections == 0
                 gone.set()
+                await stopped.wait()
                 await local.write(copier.source.new("after", Text(text="2")))
                 await copier.until_copied(local, "after", "2")
                 assert it.server.connections > 0

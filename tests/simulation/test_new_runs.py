@@ -61,27 +61,27 @@ async def scenario(world: simulation.World) -> None:
 def test_program_that_takes_a_new_run_for_the_end_of_a_delay_is_refuted() -> None:
     """The first reconcile of the new run is the second one of its process."""
     with pytest.raises(simulation.Refuted, match="Trial ada was deleted once; without faults: never"):
-        simulation.explore(trials(counts_calls=True), scenario, plan="new_run(4)")
+        simulation.explore(trials(counts_calls=True), scenario, plan="new_run(3)")
 
 
 def test_program_that_looks_at_the_clock_passes() -> None:
-    assert simulation.explore(trials(counts_calls=False), scenario, plan="new_run(4)").runs
+    assert simulation.explore(trials(counts_calls=False), scenario, plan="new_run(3)").runs
 
 
 def test_new_runs_follow_changes_of_the_users() -> None:
     trace = run(Setting(app=trials(counts_calls=False), scenario=scenario), simulation.Plan()).trace
     found, _ = single_faults(trace, {("trials", "Trial")})
-    assert [str(each) for each in found if isinstance(each, NewRun)] == ["new_run(4)", "new_run(6)", "new_run(8)"]
+    assert [str(each) for each in found if isinstance(each, NewRun)] == ["new_run(3)", "new_run(5)", "new_run(8)"]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_same_process_begins_the_new_run(processes: int) -> None:
+@pytest.mark.parametrize(("processes", "plan"), [(1, "new_run(3)"), (2, "new_run(4)")])
+def test_same_process_begins_the_new_run(processes: int, plan: str) -> None:
     """Another process waits for the lease, but has nothing to remember."""
     setting = Setting(app=trials(counts_calls=False), scenario=scenario, processes=processes)
-    result = run(setting, simulation.Plan.parse("new_run(4)"))
+    result = run(setting, simulation.Plan.parse(plan))
     assert not result.findings
     entries = [str(entry) for entry in result.trace.entries]
-    struck = entries.index("** new_run(4) **")
+    struck = entries.index(f"** {plan} **")
     begun = [at for at, text in enumerate(entries) if "RunStarted (controller expire" in text]
     last = max(at for at in begun if at < struck)
     following = min(at for at in begun if at > struck)

@@ -58,15 +58,15 @@ def puts(*, versioned: bool) -> Make:
 def test_memory_of_work_that_a_restored_store_has_lost_is_found() -> None:
     """The call itself succeeds, so that a restore during the call shows nothing: the reconciler repeats it."""
     with pytest.raises(simulation.Refuted) as caught:
-        simulation.explore(remembers(memory=True), one_team, outside=Cloud, plan="restore(0, 4)")
+        simulation.explore(remembers(memory=True), one_team, outside=Cloud, plan="restore(0, 3)")
     assert str(caught.value.findings[0]).startswith("again: 1 write after a restart, when there was nothing to do")
-    simulation.explore(remembers(memory=True), one_team, outside=Cloud, plan="restore(1, 4)")
-    simulation.explore(remembers(memory=False), one_team, outside=Cloud, plan="restore(0, 4)")
+    simulation.explore(remembers(memory=True), one_team, outside=Cloud, plan="restore(1, 3)")
+    simulation.explore(remembers(memory=False), one_team, outside=Cloud, plan="restore(0, 3)")
 
 
 def test_restore_when_all_work_is_done_is_tried_after_changes_of_users() -> None:
     explored = simulation.explore(remembers(memory=False), one_team, outside=Cloud, seconds=0)
-    assert simulation.Plan.parse("restore(0, 4)") in explored.plans
+    assert simulation.Plan.parse("restore(0, 3)") in explored.plans
     left = simulation.explore(remembers(memory=False), one_team, outside=Cloud, seconds=0, without=["restore"])
     assert not [plan for plan in left.plans if "restore" in str(plan)]
 

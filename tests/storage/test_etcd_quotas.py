@@ -114,6 +114,8 @@ async def test_commits_that_use_a_quota_share_transactions() -> None:
     """Writers at the same time cost few transactions, as without a quota, and the last ones are refused."""
     async with rigged() as rig:
         await put(rig.store, quota(resources=40))
+        # Until this store's watch has brought the quota, its transactions don't know of it.
+        await _found_quota(rig.store)
         writes = 0
         before = rig.fake.on_txn
 

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-import structlog
 import trio
 from grpclib import GRPCError
 
@@ -183,6 +182,8 @@ class _Process:
             if trio.current_time() - began >= _STEADY:
                 failures = 0
             delay = retry_delay(failures, _LONGEST_DELAY)
+            import structlog
+
             log = structlog.get_logger("headway")
             log.warning("ProcessEnded", process=name, how=_ended(status), starts_again_in=round(delay, 3))
             failures += 1

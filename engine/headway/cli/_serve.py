@@ -9,7 +9,6 @@ from functools import partial
 from ssl import SSLContext
 
 import click
-import structlog
 import trio
 
 from headway.access import Authorizer, load_access
@@ -154,6 +153,9 @@ def serve(
         if sibling is not None:
             listen, http = sibling.listen, http if sibling.number == 1 else None
             options = options._replace(process=sibling.process, journal=sibling.journal(options.journal))
+            # Imported here, because it keeps the standard output that it finds, which is another one after the start.
+            import structlog
+
             structlog.contextvars.bind_contextvars(process=sibling.process)
         about = (apps_at(app), store, listen, http, tls, limits, options, authorizer, access)
         serving = partial(_serve, *about, http_writes=http_writes, sibling=sibling)
