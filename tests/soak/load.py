@@ -18,7 +18,7 @@ from headway import field
 from headway.events import ignore
 from headway.resource import pb
 from headway.run import _own_writes
-from headway.service._watch_wire import ResourceEncodings
+from headway.service import ResourceEncodings
 from headway.storage import Backend
 
 ROUND = 40
