@@ -271,7 +271,10 @@ class SocketTransport:
             self._lose(None)
 
     def _force_close(self, error: BaseException | None) -> None:  # asyncio's name
-        self._lose(error)
+        # TLS ends a connection so if its peer breaks off. What was written in this turn must not be lost by it.
+        if not self._lost:
+            self.flush()
+            self._lose(error)
 
     def _lose(self, error: BaseException | None) -> None:
         if self._lost:
