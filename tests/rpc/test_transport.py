@@ -162,6 +162,18 @@ async def test_much_data_is_sent_at_once_and_in_order() -> None:
         assert it.heard.said == ["pause", "resume"]
 
 
+async def test_end_by_an_error_of_tls_sends_what_was_written_in_this_turn() -> None:
+    """A last status, for example, whose peer breaks off the shutdown of TLS."""
+    async with pair() as it:
+        it.transport.write(b"bye")
+        error = OSError("the shutdown of TLS failed")
+        it.transport._force_close(error)
+        it.transport._force_close(None)
+        assert await it.receive(3) == b"bye"
+        await it.heard.lost.wait()
+        assert it.heard.said == [f"lost: {error}"]
+
+
 async def test_abort_sends_what_was_written_in_this_turn() -> None:
     """A GOAWAY, for example. Nothing is written later."""
     async with pair() as it:
