@@ -53,7 +53,7 @@ def test_crash_between_a_finalizers_two_writes_is_repaired(step: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "plan", ["commit_late(2, 30.0)", "restore(4, 4)", pytest.param("restore(0, 4)", marks=pytest.mark.wide)]
+    "plan", ["commit_late(2, 30.0)", "restore(4, 4)", pytest.param("restore(0, 3)", marks=pytest.mark.wide)]
 )
 def test_call_that_arrives_after_its_cleanup_creates_nothing(plan: str) -> None:
     """If a restored store contains a deleted resource again, its user deletes it again."""

@@ -212,9 +212,9 @@ def test_report_names_every_fault_and_place_and_the_omissions_with_reasons() -> 
     lines = dict(line.split(None, 1) for line in report if line.startswith("  ") and " of " in line)
     assert lines["crash_after"] == "1 of 1: 1"
     assert lines["commit_late"] == "2 of 2: 1/0.0 1/30.0"
-    assert lines["missed"] == "2 of 2: staff.Team/4 staff.Account/7"
-    assert lines["stall"] == "1 of 1: staff.Team/4"
-    assert lines["hide"] == "1 of 1: staff.Team/4/7"
+    assert lines["missed"] == "2 of 2: staff.Team/3 staff.Account/7"
+    assert lines["stall"] == "1 of 1: staff.Team/3"
+    assert lines["hide"] == "1 of 1: staff.Team/3/7"
     assert set(lines) == {fault.name for plan in explored.plans for fault in plan}
     assert (
         "  left out, because no write comes after the change: stall staff.Account/7; "

@@ -41,7 +41,6 @@ from headway.resource import (
     ResourceType,
     ScopedType,
     is_marked,
-    new_create_token,
     pb,
     position,
     resource_key,
@@ -242,7 +241,7 @@ class Client(Subscribing):
         message.version, message.status = "", {}
         if current is None:
             # Another writer may have created one since then, which has another uid.
-            return await self._write(type, message, "" if wanted.id.uid else new_create_token())
+            return await self._write(type, message, create_only=not wanted.id.uid)
         _check_resource(current)
         current = current.original()
         stored = current.message()
@@ -337,9 +336,11 @@ class Client(Subscribing):
             self._allow("WatchList", request)
         return WatchStream(type, self._channel, request, self._metadata)
 
-    async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
+    async def _write(
+        self, type: ResourceType[T], message: pb.Resource, create_token: str = "", *, create_only: bool = False
+    ) -> Resource[T]:
         request = pb.WriteRequest(resource=message)
-        if create_token:
+        if create_only or create_token:
             request.create_only, request.create_token = True, create_token
         reply = await self._call("Write", request, pb.WriteResponse, write=True)
         stored = self._stored(reply)
