@@ -34,6 +34,9 @@ EQUIVALENT: dict[Equivalent, str] = {
     Equivalent(
         "queue/_machine.py", "WorkQueue.failed", "if following.due < due:", "if following.due <= due:"
     ): _NOTHING_TO_DO,
+    Equivalent("queue/_machine.py", "WorkQueue.add", "later = due > now", "later = due >= now"): (
+        "A key that is delayed until now is made ready at once, as it is without a delay."
+    ),
     Equivalent("queue/_entries.py", "Delays.__init__", "self._last_ticket = 0", "self._last_ticket = 1"): _ORDER,
     Equivalent(
         "queue/_entries.py",

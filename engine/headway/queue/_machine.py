@@ -77,7 +77,8 @@ class WorkQueue(Generic[K, R]):
         """
         if priority:
             _check_priority(priority)
-        if due > now:
+        later = due > now
+        if later:
             _check_finite("due", due)
         if self._closed:
             return
@@ -85,7 +86,7 @@ class WorkQueue(Generic[K, R]):
         entry = self._entries.get(key)
         if entry is None:
             self._entries[key] = entry = Entry(key, (reason,), priority, now)
-            if due > now:
+            if later:
                 self._back_off_until(entry, due, now)
             else:
                 self._lanes.append(entry)
