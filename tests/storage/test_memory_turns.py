@@ -1,4 +1,4 @@
-"""The store in memory makes several commits before it lets other tasks run."""
+"""The store in memory makes several commits of a writer alone before it lets other tasks run."""
 
 from __future__ import annotations
 
@@ -34,6 +34,31 @@ async def test_other_tasks_run_after_eight_commits() -> None:
     # The other task runs before an eighth commit is made. Trio may run the tasks of a turn in any order.
     assert all((look + 1) % IN_A_ROW == 0 for look in looks[:-1] if look)
     assert all(later - earlier <= 2 * IN_A_ROW for earlier, later in itertools.pairwise([0, *looks]))
+
+
+async def test_many_writers_together_make_few_commits_in_a_turn() -> None:
+    """With eight commits each, what reads them would have to work through hundreds at a time."""
+    writers = 32
+    backend, seen = MemoryBackend(), [0]
+
+    async def look() -> None:
+        while True:
+            seen.append(backend.position.revision)
+            await trio.lowlevel.checkpoint()
+
+    async def write(writer: int) -> None:
+        for number in range(2 * IN_A_ROW):
+            await backend.commit([creation(f"a{writer}-{number}")])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        async with trio.open_nursery() as writing:
+            for writer in range(writers):
+                writing.start_soon(write, writer)
+        nursery.cancel_scope.cancel()
+    seen.append(backend.position.revision)
+    # Trio may run the tasks of a turn in any order, so two turns can lie between two looks.
+    assert max(later - earlier for earlier, later in itertools.pairwise(seen)) <= 2 * (writers + IN_A_ROW)
 
 
 async def test_other_tasks_run_although_every_commit_is_refused() -> None:

@@ -25,13 +25,14 @@ from headway.storage._tables import Effect, ResourceTables, changes_of, decide
 from headway.storage._watch import LogWatch, Pulse
 
 IN_A_ROW = 8
-"""The number of commits after which other tasks run. Letting them run after each would cost as much as the commit."""
+"""The number of commits of a writer alone after which other tasks run. A switch of tasks costs as much as a commit."""
 
 
 class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetadata, KeepsQuotas):
     """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
 
-    A commit ends at once if its task is canceled. It lets other tasks run after every eighth commit.
+    A commit ends at once if its task is canceled. It lets other tasks run if another writer does so too, or after
+    every eighth commit.
 
     Args:
         max_changes: the number of changes of history to keep for watchers that resume.
@@ -49,6 +50,9 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         self._pulse = Pulse()
         # The attempts to commit since other tasks could last run, whichever tasks made them.
         self._in_a_row = 0
+        # The commits that let other tasks run now. While there are any, each commit does so: many writers would
+        # otherwise commit so much in one turn that what reads it works through cold memory.
+        self._checkpointing = 0
         # Invariant: the position of the log's head. It is made once for each commit, not for each read.
         self._position = self._at(0)
 
@@ -120,10 +124,14 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
             await count_uses(self._tables, operations)
         # This is the only checkpoint. A cancellation cannot interrupt the commit that follows.
         self._in_a_row += 1
-        if self._in_a_row % IN_A_ROW:
+        if self._in_a_row % IN_A_ROW and not self._checkpointing:
             await trio.lowlevel.checkpoint_if_cancelled()
         else:
-            await trio.lowlevel.checkpoint()
+            self._checkpointing += 1
+            try:
+                await trio.lowlevel.checkpoint()
+            finally:
+                self._checkpointing -= 1
         if fence is not None:
             self._check_fence(fence)
         applied = [entry for operation in operations if (entry := decide(self._tables, operation)) is not None]
