@@ -302,4 +302,5 @@ def _note(applied: list[Applied], key: Key, old: pb.Resource | None, new: pb.Res
     if old is not None and old.id.uid != new.id.uid:  # type: ignore[union-attr]  # stored ids are whole
         applied.append(Applied(key, old, None, revision))
         old = None
-    applied.append(Applied(key, old, new, revision))
+    # A call of the class would run a function of Python for every change.
+    applied.append(tuple.__new__(Applied, (key, old, new, revision)))

@@ -98,7 +98,8 @@ class MapQueue:
         waiting, order = self._waiting, self._order
         for each in applied:
             order += 1
-            heapq.heappush(waiting, MapItem(each.revision, order, type, each, False))
+            # A call of the class would run a function of Python for every change.
+            heapq.heappush(waiting, tuple.__new__(MapItem, (each.revision, order, type, each, False)))
         self._order = order
 
     def push_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:

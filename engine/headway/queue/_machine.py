@@ -157,7 +157,8 @@ class WorkQueue(Generic[K, R]):
         if entry is None:
             return None
         entry.state = "in hand"
-        return Dequeued(entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1)
+        # A call of the class would run a function of Python for every key.
+        return tuple.__new__(Dequeued, (entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1))
 
     def succeeded(self, key: K, now: float) -> None:
         """Report that the key in hand is done. Its failures are forgotten."""

@@ -76,7 +76,8 @@ class ChangeMapper:
         definition = self._definition
         self.at_work.key = applied.key
         priority: Priority = BACKLOG if backlog else LIVE
-        reason = Reason("started" if backlog else "changed", type, applied.key, applied.revision)
+        # A call of the class would run a function of Python for every change.
+        reason = tuple.__new__(Reason, ("started" if backlog else "changed", type, applied.key, applied.revision))
         self._calling = definition.when
         if type == self._manages and (
             definition.when is None or self._passes(type, applied, definition.manages, definition.when)

@@ -123,7 +123,8 @@ class Worker:
                     began = trio.current_time() if ended is None else ended
                     if not (own_writes and outcomes.delayed(dequeued, began)):
                         key = dequeued.key
-                        id = ResourceId(self._type, key[2], key[0], key[1])
+                        # A call of the class would run a function of Python for every reconcile, as with `Request`.
+                        id = tuple.__new__(ResourceId, (self._type, key[2], key[0], key[1], ""))
                         running = dequeued, id
                         if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
@@ -186,7 +187,8 @@ class Worker:
         if isinstance(secrets, SecretReads):
             secrets.forget()
         try:
-            result: Any = await self._reconcile(self._runtime, Request(id, dequeued.reasons, dequeued.attempt))
+            request: Request[Any] = tuple.__new__(Request, (id, dequeued.reasons, dequeued.attempt))
+            result: Any = await self._reconcile(self._runtime, request)
         except BaseException as raised:
             # A user's function may raise anything; its key is retried. A nursery of the reconciler wraps exceptions in
             # a group. A PermanentFailure is recognized in a group as well.
