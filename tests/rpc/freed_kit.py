@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def no_collector(*kinds: type) -> Iterator[Callable[[], list[object]]]:
     """Turn the collector off. Yield a function that returns the objects of these kinds that were made since.
 
-    Older ones do not count: pytest keeps the traceback of a test that has failed, and all that its frames refer to.
+    Older ones do not count: another test may have left them, in the traceback of its failure for example.
     """
     gc.collect()
     gc.disable()

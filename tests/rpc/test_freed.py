@@ -21,6 +21,8 @@ from h2.events import StreamEnded, StreamReset
 from hyperframe.frame import GoAwayFrame, SettingsFrame, WindowUpdateFrame
 
 from headway import rpc
+from headway.client import Client
+from headway.errors import NotFound
 from headway.rpc._calls import Calls
 from headway.rpc._frames import FrameCutter
 from headway.rpc._h2 import CountingH2
@@ -33,7 +35,7 @@ from headway.rpc._transport import Outbox, SocketTransport
 from tests.rpc.freed_kit import no_collector
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame, request
 from tests.rpc.raw_kit import HEADERS, connected, tcp
-from tests.rpc.rpc_kit import ECHO, FAIL, FLOOD, WAIT, Certificates, Served, Text, certificates, served
+from tests.rpc.rpc_kit import ECHO, FAIL, FLOOD, THING, WAIT, Certificates, Served, Text, app, certificates, served
 
 PARTS = (SocketTransport, TlsProtocol, Http2Protocol, Http2Connection, CountingH2, Calls, ServerStream, Http2Stream)
 KIB = 1 << 10
@@ -324,6 +326,16 @@ async def test_call_is_freed_on_a_connection_that_stays(kind: str) -> None:
             await raw.flush()
             await raw.until(lambda event: isinstance(event, StreamEnded) and event.stream_id == 1)
             await raw.until(lambda event: isinstance(event, StreamEnded | StreamReset) and event.stream_id == 3)
+            await trio.testing.wait_all_tasks_blocked()
+            assert left() == []
+
+
+async def test_failed_call_of_a_client_is_freed() -> None:
+    """The traceback of the client's error refers to the call, and the call to its connection."""
+    with no_collector(ServerStream, Http2Stream) as left:
+        async with served() as it, rpc.open_channel(it.where) as channel:
+            with contextlib.suppress(NotFound):
+                await Client(channel, app.registry).read(THING, "missing")
             await trio.testing.wait_all_tasks_blocked()
             assert left() == []
 
