@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway.base import BoundedReport
-from headway.events import ConnectionEnded, Record
+from headway.events import ConnectionEnded, HandlerFailed, Record
 from headway.observe import Metrics
 
 
@@ -76,3 +78,25 @@ def test_metrics_count_suppressed_events() -> None:
     samples = [each for family in text_string_to_metric_families(metrics.text().decode()) for each in family.samples]
     (ended,) = [each.value for each in samples if each.name == "headway_connections_ended_total"]
     assert ended == 1 + 41 + 1
+
+
+class Mistake(Exception):
+    """An error, with a traceback that refers to much."""
+
+
+async def test_fields_of_a_reported_event_are_not_kept(mock_clock: MockClock) -> None:
+    """Only a suppressed event is kept, until it is reported."""
+    kept: list[weakref.ref[Mistake]] = []
+
+    def fail(bounded: BoundedReport) -> None:
+        error = Mistake()
+        kept.append(weakref.ref(error))
+        bounded(HandlerFailed, path="/a/b", error=error)
+
+    bounded = BoundedReport(lambda _: None)
+    fail(bounded)
+    fail(bounded)
+    assert [each() is None for each in kept] == [True, False]
+    mock_clock.jump(1.0)
+    bounded.report_suppressed()
+    assert [each() is None for each in kept] == [True, True]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import tracemalloc
 from typing import Any
 
@@ -22,6 +21,7 @@ from headway.rpc._flow import Inbox
 from headway.rpc._limits import Budget
 from headway.rpc._protocol import _CALLS_AT_ONCE
 from headway.rpc._server_stream import CALL_SIZE, ServerStream
+from tests.rpc.freed_kit import no_collector
 from tests.rpc.hostile_kit import resident
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import ECHO, Text, served
@@ -181,9 +181,7 @@ async def test_connections_share_the_budget_of_their_server() -> None:
 async def test_refused_request_is_freed_without_the_garbage_collector() -> None:
     """Its parts used to be kept in a cycle: 60 connections with 400 refused requests took 900 MiB for minutes."""
     limits = Limits(message_size=64 * KIB, requests_size=128 * KIB)
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collector(ServerStream) as left:
         async with served(limits=limits) as it, connected(it.where) as raw:
             with trio.fail_after(30):
                 await _send_part(raw, range(1, 20, 2), 60 * KIB)
@@ -197,9 +195,7 @@ async def test_refused_request_is_freed_without_the_garbage_collector() -> None:
                 await trio.testing.wait_all_tasks_blocked()
             del streams, held
             await trio.testing.wait_all_tasks_blocked()
-            assert [each for each in gc.get_objects() if isinstance(each, ServerStream)] == []
-    finally:
-        gc.enable()
+            assert left() == []
 
 
 async def test_calls_without_a_request_are_bounded() -> None:

@@ -219,6 +219,8 @@ def test_asyncio_accepts_the_tls_of_a_ready_socket() -> None:
         (tls._do_read, {"_app_reading_paused", "_do_read__copied"}),
         (tls._do_read__copied, {"_sslobj", "data_received", "_call_eof_received", "_start_shutdown"}),
         (tls._process_outgoing, {"_outgoing", "_transport"}),
+        (tls._set_app_protocol, {"_app_protocol"}),
+        (tls.connection_lost, {"_app_protocol"}),
         (tls._set_read_buffer_limits, {"_incoming_high_water"}),
         (tls._fatal_error, {"_transport", "_force_close"}),
     ):

@@ -71,7 +71,8 @@ class BoundedReport:
         self._seconds = seconds
         self._clock = clock
         # For each kind of events: when the next one is passed on, the number suppressed since the last one, and the
-        # fields of the last suppressed one.
+        # fields of the last suppressed one. Those of one that was passed on are not kept: an error among them refers to
+        # everything that its traceback does.
         self._kinds: dict[tuple[type, Hashable], tuple[float, int, dict[str, Any]]] = {}
         self._suppressing = trio.Event()
 
@@ -81,12 +82,12 @@ class BoundedReport:
         Events of one class with different values of ``of`` are limited separately.
         """
         now = self._clock()
-        due, suppressed, _ = self._kinds.get((kind, of), (now, 0, fields))
+        due, suppressed, _ = self._kinds.get((kind, of), (now, 0, {}))
         if now < due:
             self._kinds[kind, of] = due, suppressed + 1, fields
             self._suppressing.set()
             return
-        self._kinds[kind, of] = now + self._seconds, 0, fields
+        self._kinds[kind, of] = now + self._seconds, 0, {}
         self._report(kind(**fields, suppressed=suppressed))
 
     def report_suppressed(self) -> None:
@@ -94,7 +95,7 @@ class BoundedReport:
         now = self._clock()
         for (kind, of), (due, suppressed, fields) in self._kinds.items():
             if suppressed and now >= due:
-                self._kinds[kind, of] = now + self._seconds, 0, fields
+                self._kinds[kind, of] = now + self._seconds, 0, {}
                 self._report(kind(**fields, suppressed=suppressed - 1))
 
     async def report_rest(self) -> NoReturn:

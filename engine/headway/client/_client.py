@@ -30,7 +30,7 @@ from headway.client._refusals import client_error, in_doubt
 from headway.client._subscribing import Subscribing
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, Writes
-from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
     Key,
@@ -381,13 +381,18 @@ class Client(Subscribing):
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:
-            translated = client_error(error, write=write, knows_outcomes=self._channel.knows_outcomes)
-            if writes is not None and isinstance(translated, OutcomeUnknown):
-                writes.unknown(translated, request)
-            elif writes is not None and isinstance(translated, Fenced):
-                writes.fenced(request.fence)
-            raise translated from error
+            raise self._translated(error, request, write=write) from error
         except BaseException as error:
             if writes is not None and in_doubt(error, knows_outcomes=self._channel.knows_outcomes):
                 writes.unknown(None, request)
             raise
+
+    def _translated(self, error: GRPCError, request: Any, *, write: bool) -> HeadwayError:
+        # In `_call`, a variable with this error would be a cycle with its traceback, which keeps the call's connection.
+        translated = client_error(error, write=write, knows_outcomes=self._channel.knows_outcomes)
+        if write and self._writes is not None:
+            if isinstance(translated, OutcomeUnknown):
+                self._writes.unknown(translated, request)
+            elif isinstance(translated, Fenced):
+                self._writes.fenced(request.fence)
+        return translated

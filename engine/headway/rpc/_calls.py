@@ -166,6 +166,8 @@ class Calls(AbstractHandler):
             await served.conclude(error)
         finally:
             served.hold(0)
+            # The tracebacks of its causes refer to this frame: a cycle until the garbage collector runs.
+            error = None
 
     async def _handled(
         self, call: Call, handler: Handler, stream: ServerStream, deadline: Deadline | None

@@ -325,6 +325,8 @@ class Pool:
 
     def _ended(self, protocol: Http2Protocol) -> None:
         self._protocols.discard(protocol)
+        # The protocol refers to this pool. Its connection would be kept until the next call, or in a cycle.
+        self._connections = [line for line in self._connections if line.protocol is not protocol]
         self._changed.set()
 
     async def close(self) -> None:

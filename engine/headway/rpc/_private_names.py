@@ -117,6 +117,7 @@ _ASYNCIO = PrivateNames(
         "asyncio.sslproto:SSLProtocol._do_read__copied": "self",
         "asyncio.sslproto:SSLProtocol._fatal_error": "self exc message",
         "asyncio.sslproto:SSLProtocol._process_outgoing": "self",
+        "asyncio.sslproto:SSLProtocol._set_app_protocol": "self app_protocol",
         "asyncio.sslproto:SSLProtocol._set_read_buffer_limits": "self high low",
         "asyncio.sslproto:SSLProtocol.buffer_updated": "self nbytes",
         "asyncio.sslproto:SSLProtocol.get_buffer": "self n",

@@ -67,6 +67,8 @@ class TlsProtocol(SSLProtocol):
     """
 
     max_size = READ_AT_ONCE
+    # The `Http2Protocol`. asyncio forgets it when the connection is lost; a reference of our own would close a cycle.
+    _app_protocol: Any
     _app_reading_paused: bool
     _call_eof_received: Callable[[], None]
     _outgoing: ssl.MemoryBIO
@@ -99,7 +101,6 @@ class TlsProtocol(SSLProtocol):
         self._set_read_buffer_limits(READ_AT_ONCE)  # type: ignore[attr-defined]  # it is private
         self._left = handshake_size
         self._lost = lost
-        self._protocol = protocol
         self._records = Records()
         # The number of records without content that have not been charged yet.
         self._empty = 0
@@ -139,7 +140,7 @@ class TlsProtocol(SSLProtocol):
         """Charge the peer for records without content. They can't be recognized while reading is paused."""
         if self._empty and not self._app_reading_paused:
             empty, self._empty = self._empty, 0
-            self._protocol.receive_empty_records(empty)
+            self._app_protocol.receive_empty_records(empty)
 
     def _do_read__copied(self) -> None:
         # Replaces asyncio's method, in order to count the records with content: each one is a separate read.
@@ -151,7 +152,7 @@ class TlsProtocol(SSLProtocol):
             open = False
         self._empty -= len(pieces)
         if pieces:
-            self._protocol.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._app_protocol.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if not open:
             self._call_eof_received()
             self._start_shutdown()

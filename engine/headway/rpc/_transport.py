@@ -140,13 +140,20 @@ class SocketTransport:
             self._report("HTTP/2", error)
             self._error = error
         finally:
-            self._closing = self._lost = True
-            self._unsent.clear()
-            self._close_socket()
-            # Break the cycle of references, so that both are freed at once.
-            protocol, self._protocol = self._protocol, None
-            why, self._error = self._error, None
-            protocol.connection_lost(why)
+            self._end()
+
+    def _end(self) -> None:
+        """Tell the protocol, and free the connection at once.
+
+        It is a method because the traceback of the error refers to the frame of `run`. A variable in `run` that refers
+        to the error would be a cycle, and keep the connection until Python's garbage collector runs.
+        """
+        self._closing = self._lost = True
+        self._unsent.clear()
+        self._close_socket()
+        protocol, self._protocol = self._protocol, None
+        error, self._error = self._error, None
+        protocol.connection_lost(error)
 
     async def _read(self) -> None:
         protocol, connection, most = self._protocol, self._socket, self._read_at_once
@@ -165,7 +172,7 @@ class SocketTransport:
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
-                self._error = error
+                self._lose(error)
                 return
             if not data:
                 protocol.eof_received()
@@ -280,7 +287,8 @@ class SocketTransport:
         if self._lost:
             return
         self._closing = self._lost = True
-        self._error = error
+        # The frames of its traceback refer to this connection, and in asyncio's handshake also to the error itself.
+        self._error = error.with_traceback(None) if isinstance(error, OSError) else error
         self._unsent.clear()
         # Free the descriptor at once, because a new connection may need it.
         self._close_socket()
