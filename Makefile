@@ -46,16 +46,16 @@ test: .venv/ready any-etcd any-go ## the tests, in three minutes on two quiet co
 
 # Chance by a seed: the default run has the same examples each time.
 wide: .venv/ready any-etcd any-go ## the same with more: every store by every way, larger numbers, other examples (SEED=2)
-	$(BIN)/pytest -n 3 --dist worksteal -m wide --timeout 300 -o faulthandler_timeout=0
+	$(BIN)/pytest -n 3 --dist worksteal -m wide --timeout 300 -o stacks_after=0
 	HYPOTHESIS_PROFILE=wide $(BIN)/pytest -n 3 --dist worksteal -m 'hypothesis and not deep' \
-	  --timeout 400 -o faulthandler_timeout=0 --hypothesis-seed=$(or $(SEED),1)
+	  --timeout 400 -o stacks_after=0 --hypothesis-seed=$(or $(SEED),1)
 
 browser: .venv/ready ## the live page in the Chromium of the system (PICTURES=1: also the pictures of its guide)
-	$(if $(PICTURES),HEADWAY_PICTURES=1) $(BIN)/pytest -m browser --timeout 600 -o faulthandler_timeout=0 tests/page
+	$(if $(PICTURES),HEADWAY_PICTURES=1) $(BIN)/pytest -m browser --timeout 600 -o stacks_after=0 tests/page
 
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
-	  $(BIN)/pytest tests/cluster -m cluster -o faulthandler_timeout=0
+	  $(BIN)/pytest tests/cluster -m cluster -o stacks_after=0
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 
@@ -63,7 +63,7 @@ h2spec: .venv/ready any-go ## HTTP/2 conformance in plain text and over TLS, by 
 	$(BIN)/pytest -m deep tests/rpc/test_h2spec.py
 
 load: .venv/ready any-go ## 20,000 calls of stock Go clients on 50 connections, and each flood from 8, beside a client that reads
-	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/rpc/test_go_client.py tests/rpc/test_floods.py
+	$(BIN)/pytest -s -m deep -o stacks_after=0 tests/rpc/test_go_client.py tests/rpc/test_floods.py
 
 lint: .venv/ready ## style, format and the order of the packages
 	$(BIN)/ruff check .
@@ -101,7 +101,7 @@ prove: .venv/ready any-etcd any-go ## half an hour: the simulation's kill rate, 
 	$(BIN)/python -m tests.helpers.corpus
 	$(BIN)/python -m tests.stateful $(or $(FOR),600) $(or $(SEED),1)
 	$(BIN)/pytest -n 3 --dist worksteal -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
-	  --timeout 3000 -o faulthandler_timeout=0 tests
+	  --timeout 3000 -o stacks_after=0 tests
 
 soak: .venv/ready ## ten minutes of a steady load, and fail if memory, pauses or latency drift (FOR=60 STORE=sqlite)
 	$(BIN)/python -m tests.soak $(or $(FOR),600) $(or $(STORE),memory)
@@ -115,7 +115,7 @@ mutants: .venv/ready ## make Headway wrong in many ways, one at a time, and see 
 	$(BIN)/python -m tests.mutants.generated $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),1))
 
 crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times at random moments
-	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/storage/test_sqlite_crash.py
+	$(BIN)/pytest -s -m deep -o stacks_after=0 tests/storage/test_sqlite_crash.py
 
 bench: .venv/ready ## the numbers and their bounds, as a table and in benchmarks/results.json (QUICK=1: most of them, in three minutes)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from headway.base import _reports
+from tests.helpers import stacks
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
 # Every run has the same examples, so that it fails because of a change and not by chance.
@@ -68,6 +69,15 @@ _interruptible()
 # Until all tests are collected. Nearly nothing that collecting makes is garbage, and looking for it takes a sixth of
 # the processor time of collecting, in each process that runs tests.
 gc.disable()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    stacks.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    stacks.watch(config)
+
 
 CLAUSES = [f"C{number}" for number in range(1, 12)]
 

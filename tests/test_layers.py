@@ -222,7 +222,10 @@ def test_asyncio_stays_in_rpc() -> None:
     """No file outside of the rpc package and the generated code imports asyncio."""
     outside = [path for path in FILES if path.relative_to(PACKAGE).parts[0] != "rpc"]
     assert outside
-    assert [name(path) for path in outside if roots(path) & {"asyncio", "trio_asyncio"}] == []
+    # Only a file that has the word is parsed.
+    mentioning = [path for path in outside if "asyncio" in path.read_text()]
+    assert mentioning
+    assert [name(path) for path in mentioning if roots(path) & {"asyncio", "trio_asyncio"}] == []
 
 
 @pytest.mark.parametrize("pattern", PURE)

@@ -32,18 +32,22 @@ FULL_ONLY = {
 }
 """The scenarios that are at their bounds, and those that take seconds to prepare."""
 
-WIDE = {"share", "import"} | {
+WIDE = {"share", "import", "journal", "flat_10k", "controllers_50"} | {
     f"{kind}_{size}"
     for kind in ("prime", "queue", "first", "update", "list", "snapshot", "flat")
     for size in ("100k", "1m")
 }
 
 
+DIFFERENCES = {"journal", "watchers_100", "watchers_1000"}
+"""The scenarios whose costs are differences of two measurements, which a busy machine can make negative."""
+
+
 @pytest.mark.parametrize(
     "scenario",
     [
-        # `share` visits all objects several times, and `import` starts six interpreters. Several rows of growth differ
-        # only in their size.
+        # `share` visits all objects several times, `import` starts six interpreters, and `journal` runs `reconcile` 36
+        # times. Several rows of growth differ only in their size.
         pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name in WIDE else [])
         for each in SCENARIOS.values()
     ],
@@ -57,7 +61,7 @@ def test_scenario_returns_both_costs_and_their_ratio(scenario: Scenario) -> None
     unit = "bytes" if scenario.name in ("memory", "etcd_memory", "share", "projection", "scope_memory") else "us"
     assert {f"ours_{unit}", f"against_{unit}", "ratio"} == row.as_json().keys()
     assert (scenario.name, scenario.bound) == (row.name, row.bound)
-    assert row.against > 0
+    assert row.against > 0 or scenario.name in DIFFERENCES
     assert line(row).startswith(scenario.name)
 
 

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headway
-from headway.http import Bounds, HttpServer, RequestLimits
+from headway.http import Bounds, HttpServer, RequestLimits, _listening, _offered
 from headway.http._bounds import Shares
 from headway.http._document import decoded
 from headway.http._refusal import HttpRefusal
-from tests.http.kit import ALL_TEAMS, CORE, TEAM, TEAMS, Api, allowing, serving
+from tests.http.kit import ALL_TEAMS, CORE, NO_CERTIFICATES, TEAM, TEAMS, Api, allowing, serving
 from tests.observe.test_pages_strangers import HOSTILE
 from tests.rpc.raw_kit import tcp, until_closed
 
@@ -61,8 +61,10 @@ async def until_end(stream: trio.SocketStream) -> bytes:
         ("expect: 100-continue\r\nconnection: close\r\ncontent-length: 2\r\n\r\n", b"{}", b"100"),
     ],
 )
-async def test_body_and_head_are_bounded(head: str, body: bytes, code: bytes) -> None:
+async def test_body_and_head_are_bounded(head: str, body: bytes, code: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that announces too much is refused before it is sent."""
+    # The rest of the announced body never comes.
+    monkeypatch.setattr(_offered, "_DRAIN_TIME", 0.05)
     async with serving(limits=RequestLimits(body_size=1000)) as api:
         answer = await raw(api, (PUT + head).encode() + body)
         assert answer.split()[1] == code, answer
@@ -167,8 +169,10 @@ async def test_service_that_does_not_answer_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-async def test_hostile_bytes_end_only_their_own_connection(kind: str) -> None:
+async def test_hostile_bytes_end_only_their_own_connection(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The peer may have left before the answer, too."""
+    # A stranger who leaves its answers unread would otherwise delay the end of the server by five seconds.
+    monkeypatch.setattr(_listening, "_GRACE", 0.05)
     async with serving() as api:
         with trio.fail_after(30):
             for leaves in (True, False):
@@ -320,7 +324,7 @@ async def test_engine_takes_its_limits_from_those_of_grpc() -> None:
     async with headway.open_engine("memory:", app, http="127.0.0.1:0", insecure=True, limits=limits) as engine:
         import httpx
 
-        async with httpx.AsyncClient(base_url=f"http://{engine.http}") as http:
+        async with httpx.AsyncClient(base_url=f"http://{engine.http}", verify=NO_CERTIFICATES) as http:
             path = "/api/tenancy/v1/partition/east"
             assert (await http.put(path, content=b"{}" + b" " * 99)).status_code == 413
             assert (await http.put(path, content=b"{}" + b" " * 98)).status_code == 200

@@ -305,7 +305,7 @@ def main(arguments: list[str]) -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         forks = Forks(chosen, copied_source(Path(folder)))
-        options = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0", "-m", "not deep"]
+        options = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-o", "stacks_after=0", "-m", "not deep"]
         status = pytest.main([*options, f"--basetemp={folder}/tests", *tests], plugins=[forks])
     if forks.error or status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         print(forks.error or f"pytest has ended with {status!r}")

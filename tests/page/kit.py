@@ -15,7 +15,7 @@ import trio
 import headway
 from headway.access import Access, Authorizer, Rule
 from headway.client import Client
-from tests.http.kit import Answer, allowing
+from tests.http.kit import NO_CERTIFICATES, Answer, allowing
 from tests.page import shop
 
 PATIENCE = 60.0
@@ -127,7 +127,9 @@ class Shop:
     @asynccontextmanager
     async def visitor(self, token: str = "") -> AsyncIterator[Visitor]:
         """Open a browser, and sign in with the token of this name."""
-        async with httpx.AsyncClient(base_url=f"http://{self.address}", timeout=PATIENCE) as http:
+        async with httpx.AsyncClient(
+            base_url=f"http://{self.address}", verify=NO_CERTIFICATES, timeout=PATIENCE
+        ) as http:
             visitor = Visitor(http, self.address)
             if token:
                 assert (await visitor.sign_in(self.tokens[token])).status_code == 204

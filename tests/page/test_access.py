@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from headway.access import Access, Policy, TokenSet
+from headway.page import _host
 from headway.resource import NAMESPACE
 from headway.rpc import Limits
 from tests.http.kit import allowing
@@ -91,8 +92,9 @@ async def test_streams_end_with_their_session(ended: str) -> None:
         assert visitor.session["allowed"] is False
 
 
-async def test_overview_shows_what_its_caller_may_observe_everywhere() -> None:
+async def test_overview_shows_what_its_caller_may_observe_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Controllers of other types, their failures, the numbers of types and the arrows to them are left out."""
+    monkeypatch.setattr(_host, "TICK", 0.05)
     rules = {
         "orders": [rule("observe", "view")],
         "knows": [rule("view"), rule("observe", namespace="sales")],

@@ -7,8 +7,8 @@ import socket
 import ssl
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -247,6 +247,16 @@ class Target:
             for data in inputs:
                 await slots.acquire()
                 nursery.start_soon(one, data, chance.random() < 0.2)
+
+
+@contextmanager
+def named(kind: str) -> Iterator[None]:
+    """Name the input of the block in what it raises, so that several inputs can share a server."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"the input was: {kind}")
+        raise
 
 
 def _reset_on_close(stream: trio.abc.Stream) -> None:

@@ -12,32 +12,37 @@ from hypothesis import strategies as st
 
 from headway.rpc import framed
 from tests.rpc.hostile_caller import Shot, calling, shoot
-from tests.rpc.hostile_kit import attacked
+from tests.rpc.hostile_kit import attacked, named
 from tests.rpc.hostile_messages import METHODS, NAMES, WRITE, WRONG_REQUESTS, bodies, request_named, shots
 
 
-@pytest.mark.parametrize("kind", WRONG_REQUESTS)
-async def test_invalid_request_is_refused_with_its_own_status(kind: str) -> None:
-    """The message is short, and other calls on the connection are answered."""
-    wrong = WRONG_REQUESTS[kind]
+async def test_each_invalid_request_is_refused_with_its_own_status() -> None:
+    """The message is short, other calls on the connection are answered, and the server is unharmed for the next."""
     async with attacked() as target:
-        one = Shot(wrong.headers, wrong.body)
-        answer, after = await shoot(target, kind, [one, Shot(calling(METHODS[0]), framed(b""))])
-        if isinstance(wrong.status, Status):
-            assert answer.status == wrong.status.value, answer
-        elif isinstance(wrong.status, ErrorCodes):
-            assert (answer.reset, answer.headers) == (wrong.status, {}), answer
-        else:
-            assert answer.headers[":status"] == str(wrong.status), answer
-        assert after.status == Status.INVALID_ARGUMENT.value
+        for kind, wrong in WRONG_REQUESTS.items():
+            with named(kind):
+                one = Shot(wrong.headers, wrong.body)
+                answer, after = await shoot(target, kind, [one, Shot(calling(METHODS[0]), framed(b""))])
+                if isinstance(wrong.status, Status):
+                    assert answer.status == wrong.status.value, answer
+                elif isinstance(wrong.status, ErrorCodes):
+                    assert (answer.reset, answer.headers) == (wrong.status, {}), answer
+                else:
+                    assert answer.headers[":status"] == str(wrong.status), answer
+                assert after.status == Status.INVALID_ARGUMENT.value
+                await target.unharmed()
+        assert target.inputs == dict.fromkeys(WRONG_REQUESTS, 2)
 
 
-@pytest.mark.parametrize("number", range(len(NAMES)))
-async def test_absurd_name_is_refused_briefly(number: int) -> None:
+async def test_each_absurd_name_is_refused_briefly() -> None:
     """The message is short however long the name is."""
     async with attacked() as target:
-        (answer,) = await shoot(target, "name", [Shot(calling(WRITE), framed(request_named(NAMES[number])))])
-        assert answer.status == Status.INVALID_ARGUMENT.value
+        for number, name in enumerate(NAMES):
+            with named(f"name {number}"):
+                (answer,) = await shoot(target, "name", [Shot(calling(WRITE), framed(request_named(name)))])
+                assert answer.status == Status.INVALID_ARGUMENT.value
+                await target.unharmed()
+        assert target.inputs == {"name": len(NAMES)}
 
 
 @settings(

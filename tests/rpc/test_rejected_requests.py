@@ -54,8 +54,9 @@ async def test_request_is_rejected_when_it_has_ended() -> None:
     assert not any(isinstance(event, StreamReset) for event in raw.events)
 
 
-async def test_request_that_does_not_end_is_rejected_after_a_short_time() -> None:
+async def test_request_that_does_not_end_is_rejected_after_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server asks the client to stop sending."""
+    monkeypatch.setattr(_calls, "_REJECTION_DELAY", 0.05)
     async with served() as it, connected(it.where) as raw:
         with trio.fail_after(30):
             raw.h2.send_headers(1, GET)

@@ -30,7 +30,7 @@ def run_round(seed: int, file: str) -> tuple[int, str]:
     # A single machine cannot be divided between processes.
     tests += [] if file else ["-n", "2", "--dist", "worksteal"]
     # Hypothesis shrinks a failure for up to five minutes.
-    bounds = ["--timeout", "900", "-o", "faulthandler_timeout=0"]
+    bounds = ["--timeout", "900", "-o", "stacks_after=0"]
     try:
         ended = subprocess.run(
             [*tests, *bounds, f"--hypothesis-seed={seed}"],

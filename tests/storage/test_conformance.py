@@ -22,7 +22,7 @@ from headway.testing import (
     run_backend_check,
     verdicts,
 )
-from headway.testing.conformance import quotas
+from headway.testing.conformance import leases, quotas
 from tests.helpers.etcd_server import EtcdServer
 from tests.storage import (
     broken_commits,
@@ -55,6 +55,16 @@ STORES = {
 }
 
 
+def on(server: EtcdServer) -> StoreUnderTest:
+    """Return a new store on the etcd of the tests."""
+    url = f"etcd://{server.endpoint}{server.new_prefix()}"
+
+    def open_etcd(_: Path, *, max_changes: int = 100_000) -> EtcdBackend:
+        return EtcdBackend(url, max_changes=max_changes)
+
+    return replace(STORES["etcd"], open=open_etcd)
+
+
 LARGE = (
     "a_large_snapshot_is_of_one_revision",
     "a_list_continues_after_a_key_and_ends_at_its_limit",
@@ -71,6 +81,16 @@ def is_slow(check: BackendCheck) -> bool:
     return claim_of(check)[0] in LARGE or (check.__module__ == quotas.__name__ and check not in TOGETHER)
 
 
+UNTIL_EXPIRED = (
+    leases.an_ended_lease_cannot_be_renewed,
+    leases.no_write_of_a_term_is_stored_after_another_holder_acquires,
+    leases.no_write_of_a_term_is_stored_after_it_expired,
+    leases.terms_only_grow,
+    leases.the_end_of_a_lease_wakes_waiting_tasks,
+)
+"""The checks that wait until a lease has expired. No lease of an etcd is shorter than a second."""
+
+
 @pytest.mark.parametrize(
     ("name", "check"),
     [
@@ -82,7 +102,7 @@ def is_slow(check: BackendCheck) -> bool:
         )
         for name, store in STORES.items()
         for check in BACKEND_CHECKS
-        if store.claims(check)
+        if store.claims(check) and not (name == "etcd" and check in UNTIL_EXPIRED)
     ],
 )
 async def test_store_passes_conformance_check(
@@ -90,14 +110,24 @@ async def test_store_passes_conformance_check(
 ) -> None:
     store = STORES[name]
     if name == "etcd":
-        server: EtcdServer = request.getfixturevalue("etcd")
-        url = f"etcd://{server.endpoint}{server.new_prefix()}"
-
-        def open_etcd(_: Path, *, max_changes: int = 100_000) -> EtcdBackend:
-            return EtcdBackend(url, max_changes=max_changes)
-
-        store = replace(store, open=open_etcd)
+        store = on(request.getfixturevalue("etcd"))
     await run_backend_check(check, store, tmp_path / "store")
+
+
+async def test_etcd_passes_the_checks_that_wait_until_a_lease_has_expired(etcd: EtcdServer, tmp_path: Path) -> None:
+    """Each has a store of its own on the same server, so that they wait together."""
+
+    async def passes(check: BackendCheck) -> None:
+        try:
+            await run_backend_check(check, on(etcd), tmp_path)
+        except BaseException as error:
+            error.add_note(f"the check was: {claim_of(check)[0]}")
+            raise
+
+    assert set(UNTIL_EXPIRED) <= set(BACKEND_CHECKS)
+    async with trio.open_nursery() as nursery:
+        for check in UNTIL_EXPIRED:
+            nursery.start_soon(passes, check)
 
 
 @pytest.mark.wide
