@@ -72,25 +72,30 @@ async def decided(
     gives_up_at = math.inf
     while True:
         mirror = session.mirror
+        version = mirror.version
         try:
             draft = propose()
         except StorageError:
             if confirmed:
                 raise
+            draft = None
         except Outdated:
             gives_up_at = min(gives_up_at, trio.current_time() + _GIVING_UP)
             _refuse_late(gives_up_at)
             await session.wait_changed()
             continue
         else:
-            if draft is not None:
-                if (committed := await session.submit(draft)) is not None:
-                    return done(*committed)
-                gives_up_at = min(gives_up_at, trio.current_time() + _GIVING_UP)
-                _refuse_late(gives_up_at)
-            elif confirmed:
+            if draft is None and confirmed:
                 return nothing()
-        await session.wait_newer(mirror)
+        if draft is None:
+            # Only this process has looked, so there need not be anything to wait for.
+            await session.confirm()
+        else:
+            if (committed := await session.submit(draft)) is not None:
+                return done(*committed)
+            gives_up_at = min(gives_up_at, trio.current_time() + _GIVING_UP)
+            _refuse_late(gives_up_at)
+            await session.wait_newer(mirror, version)
         confirmed = True
 
 

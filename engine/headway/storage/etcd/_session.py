@@ -246,11 +246,10 @@ class Session:
             await self.client.read(TxnRequest(compare=[never], success=[putting(self.layout.anchor)]))
             self.failing = False
 
-    async def wait_newer(self, mirror: Mirror) -> None:
-        """Bring the mirror up to date after a rejected commit that was based on ``mirror``."""
-        head, leases = mirror.head, len(mirror.leases)
+    async def wait_newer(self, mirror: Mirror, version: int) -> None:
+        """Bring the mirror up to date after etcd has refused a commit that was based on this version of ``mirror``."""
         await self.confirm()
-        if self.mirror is mirror and mirror.head is head and len(mirror.leases) == leases:
+        if self.mirror is mirror and mirror.version == version:
             # The end of a lease is not a commit, so there may be no revision to wait for.
             await self.wait_changed()
 
