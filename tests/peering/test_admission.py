@@ -31,7 +31,8 @@ from headway.peering import (
     generate_token,
     read_token,
 )
-from headway.peering._dialer import decoder
+from headway.peering._dialer import Dialer, decoder
+from headway.peering._hub import UNREACHABLE, StreamEnded
 from headway.peering._leader import leader_in, publish_leader
 from headway.peering._stream_service import MOST_UNKNOWN, OPEN_TIMEOUT
 from headway.resource import PARTITION, Registry
@@ -148,41 +149,62 @@ def leads(engine: Engine) -> bool:
     return controller is not None and controller.status().phase == "running"
 
 
-async def test_r2_only_the_leader_serves_and_the_dialer_follows_it(tmp_path: Path) -> None:
+async def opened_until(
+    stop: trio.Event, store: MemoryBackend, path: Path, name: str, *, task_status: trio.TaskStatus[Engine]
+) -> None:
+    """Keep an engine open until the event."""
+    async with opened(store, path, name) as engine:
+        task_status.started(engine)
+        await stop.wait()
+
+
+async def test_r2_only_the_leader_serves_and_the_dialer_follows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A leader that resigns ends its open streams. Consul notices that only with the next message."""
+    ends: list[str] = []
+    attempt = Dialer._attempt
+
+    async def noted(self: Dialer, secret: str) -> StreamEnded:
+        ended = await attempt(self, secret)
+        ends.append(ended.reason)
+        return ended
+
+    monkeypatch.setattr(Dialer, "_attempt", noted)
     with trio.fail_after(60):
         async with (
             SharedMemory() as store,
-            opened(store, tmp_path, "b") as other,
             MemoryBackend() as theirs,
             headway.open_engine(nullcontext(theirs), app, report=events.ignore) as dials,
+            trio.open_nursery() as nursery,
         ):
-            async with opened(store, tmp_path, "a") as engine:
-                engines = {"a": engine, "b": other}
-                # Nobody serves peers before there is a peering.
-                await engine.client.create(PEERING.new("first", Peering(role=Role.ACCEPTS)))
-                while sum(map(leads, engines.values())) != 1:  # noqa: ASYNC110  # a status has no event
-                    await trio.sleep(0.05)
-                (leader,) = (name for name, each in engines.items() if leads(each))
-                follower = "b" if leader == "a" else "a"
+            stop = trio.Event()
+            leader: Engine = await nursery.start(opened_until, stop, store, tmp_path, "a")
+            # Nobody serves peers before there is a peering.
+            await leader.client.create(PEERING.new("first", Peering(role=Role.ACCEPTS)))
+            while not leads(leader):  # noqa: ASYNC110  # a status has no event
+                await trio.sleep(0.05)
+            async with opened(store, tmp_path, "b") as follower:
                 # The token names the follower first.
-                addresses = [engines[follower].addresses[0], engines[leader].addresses[0]]
+                addresses = [follower.addresses[0], leader.addresses[0]]
                 token = await generate_token(
-                    engine.client, "west", [export(TEAM, partition="default")], addresses=addresses, plain_text=True
+                    leader.client, "west", [export(TEAM, partition="default")], addresses=addresses, plain_text=True
                 )
                 await establish(dials.client, "east", token, plain_text=True)
-                await engine.client.write(TEAM.new("ada", Team(size=1)))
+                await leader.client.write(TEAM.new("ada", Team(size=1)))
                 await copy_that(dials, "east", "ada", size(1))
                 record = await SecretStore(theirs).read((await dials.client.read(PEERING, "east")).id.uid)
                 assert record is not None
                 peer_id = (await dials.client.read(PEERING, "east")).data.peer_id
                 opening = Message(open=wire.Open(peer_id=peer_id, secret=record.stream_secret))
-                error = await refused(engines[follower].addresses[0], opening)
+                error = await refused(follower.addresses[0], opening)
                 assert error.status is Status.FAILED_PRECONDITION
-                assert leader_in(error.details) == [engines[leader].addresses[0]]
-            # Now `b` leads, whichever it was before.
-            await other.client.write(TEAM.new("ada", Team(size=2)))
-            await copy_that(dials, "east", "ada", size(2))
+                assert leader_in(error.details) == [leader.addresses[0]]
+                stop.set()
+                # Now `b` leads. The dialer looks for it among all addresses, a second later.
+                await follower.client.write(TEAM.new("ada", Team(size=2)))
+                await copy_that(dials, "east", "ada", size(2))
+                assert UNREACHABLE not in ends, "the dialer has gone back to the process that stopped"
 
 
 async def lead_instead(store: MemoryBackend, address: str) -> None:

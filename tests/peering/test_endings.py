@@ -121,6 +121,11 @@ async def test_dialer_returns_at_once_after_a_long_stream(autojump_clock: MockCl
         assert await delays(side, [(CLOSED, 0), (CLOSED, 100), (CLOSED, 0)]) == [1, 0, 1]
 
 
+async def test_dialer_that_was_redirected_begins_with_the_shortest_delay(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        assert await delays(side, [(NOT_LEADING, 0), (CLOSED, 5), (UNREACHABLE, 0)]) == [0, 1, 2]
+
+
 async def test_refused_dialer_waits_a_minute(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     async with open_side("east", Role.DIALS, TEAM) as side:
         assert await delays(side, [(REFUSED, 0)] * 2) == [RARELY, RARELY]
@@ -128,7 +133,7 @@ async def test_refused_dialer_waits_a_minute(autojump_clock: MockClock) -> None:
 
 async def test_dialer_follows_the_leader_at_once_but_not_in_circles(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     async with open_side("east", Role.DIALS, TEAM) as side:
-        assert await delays(side, [(NOT_LEADING, 0)] * 5) == [0, 0, 0, 0, 16]
+        assert await delays(side, [(NOT_LEADING, 0)] * 10) == [0, 0, 0, 0, 1, 0, 0, 0, 0, 2]
 
 
 async def test_changed_addresses_are_tried_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time

@@ -64,11 +64,10 @@ class Dialer:
         # The addresses to try next: those of the process that serves, or one of the peering's. None means all of these.
         self._target: list[str] | None = None
         self._turn = 0
-        self._redirects = 0
 
     async def run(self) -> None:
         """Keep a stream open, until the other side has deleted its peering, or knows that this one is being deleted."""
-        failures = 0
+        failures = redirects = 0
         while not (self._entry.terminated or self._entry.notified):
             try:
                 record = await self._host.secrets.read(self._entry.peering.id.uid)
@@ -88,11 +87,15 @@ class Dialer:
             ended = await self._attempt(record.stream_secret)
             self._entry.ended = ended
             self._entry.note()
-            failures = 0 if trio.current_time() - began >= LASTED else failures + 1
-            if ended.reason == NOT_LEADING and self._redirects < _REDIRECTS:
-                self._redirects += 1
+            if lasted := trio.current_time() - began >= LASTED:
+                failures = redirects = 0
+            if ended.reason == NOT_LEADING and redirects < _REDIRECTS:
+                # Another process serves peers, which is no failure.
+                redirects += 1
                 continue
-            self._redirects = 0
+            redirects = 0
+            if not lasted:
+                failures += 1
             if ended.hostile or ended.reason == REFUSED:
                 await self._wait(RARELY)
             elif failures:
@@ -119,7 +122,8 @@ class Dialer:
                 if first.terminated is not None:
                     self._entry.terminated = True
                     return StreamEnded(TERMINATED, "the other side has deleted its peering")
-                self._redirects = 0
+                # Whoever leads when this stream has ended, it need not be this process.
+                self._target = None
                 if self._entry.leaving:
                     return await self._leave(call)
                 return await self._run(call, first)
