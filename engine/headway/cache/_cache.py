@@ -1,4 +1,4 @@
-"""The caches of several types that open when all are primed: that of a run, and the base of that of a program."""
+"""The caches of several types that open when all are primed: a run's cache, and the base of a program's."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class IndexTable:
         # The texts, and the tuples of texts, among the values, in order. Invariant: an existing list holds exactly
         # those of `_keys`. A list is created at the first lookup of a prefix, so other indexes don't pay for it.
         self._ordered: dict[type, SortedList] = {}
-        # The number of values of each length, likewise for the lookups of parents. Few values differ in length.
+        # The number of values of each length, for the lookups of parents too. Few values differ in length.
         self._lengths: dict[type, Counter[int]] = {}
 
     def build(self, entries: Mapping[Key, pb.Resource]) -> None:

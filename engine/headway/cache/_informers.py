@@ -108,7 +108,7 @@ class Informers:
         return informer
 
     async def _another_store(self, informer: Informer) -> StoreChanged:
-        """Wait until the store has another id than that of a rolled-back informer.
+        """Wait until the store's id is no longer the id of a rolled-back informer.
 
         Only that or an operator can solve a rollback: a store that grows past its old revision has another history. The
         cached data is kept as evidence.

@@ -23,7 +23,7 @@ async def leases(connection: Connection, prefix: str, output: Details) -> None:
     """Show which process holds which lease: since when, its last renewal, and when it ends without another one.
 
     PREFIX selects the leases whose names begin with it, such as staff/ for those of an app. The lease of a controller
-    has its name, such as staff/teams, and that of a shard also its number, as in staff/teams#3. SINCE is in UTC.
+    has its name, such as staff/teams. The lease of a shard also has its number, as in staff/teams#3. SINCE is in UTC.
     """
     held = await connection.client.leases.list(prefix)
     if output == "json":

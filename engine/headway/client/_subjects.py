@@ -83,7 +83,7 @@ def checked_subjects(given: object) -> list[Subject]:
     """Return the subjects of a subscription. A type or a topic stands for all of it.
 
     Raises:
-        InvalidArgument: there is none, there are too many, or one is something else.
+        InvalidArgument: no subject was given, there are too many, or one is something else.
     """
     if isinstance(given, ResourceType | Topic | Subject | str) or not isinstance(given, Iterable):
         raise InvalidArgument(f"subscribe() expects a list of subjects, such as [{_FORM}], not {given!r:.120}")

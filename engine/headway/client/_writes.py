@@ -15,7 +15,7 @@ class Acknowledged(NamedTuple):
     A WriteStatus or Delete that had nothing to change was not committed. Its reply may be of another writer's revision.
 
     Attributes:
-        stored: the resource with this key at ``position``, or None if there is none.
+        stored: the resource with this key at ``position``, or None if it did not exist.
         position: the store's position in the reply.
         status_key: the key of the status, if it was a WriteStatus.
         deleted: True if it was a Delete.

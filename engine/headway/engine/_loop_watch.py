@@ -164,7 +164,7 @@ def _key_of(task: trio.lowlevel.Task) -> Key | None:
 def _reconcile_of(task: trio.lowlevel.Task, key: Key | None) -> tuple[int, str]:
     """Return the attempt and the trace of the reconcile of a key, or (0, "") if the task no longer reconciles it."""
     reconciling = task.context.get(RECONCILING)
-    # Read once, because the task may go on meanwhile.
+    # Read once, because the task may continue at the same time.
     dequeued = None if reconciling is None else reconciling.dequeued
     if dequeued is None or dequeued.key != key:
         return 0, ""

@@ -85,7 +85,7 @@ class Exchange:
     def account(self) -> str:
         """The name under which the watches of an authenticated caller are counted.
 
-        It is that of the token. Without a token, it is that of the host, or of the /64 network of IPv6.
+        With a token, it is the token's name. Without one, it is the host, or its /64 network of IPv6.
 
         Raises HttpRefusal (401) if the token is not valid, or no longer.
         """

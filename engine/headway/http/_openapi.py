@@ -89,7 +89,7 @@ def document(types: Iterable[ResourceType[Any]], examples: dict[Any, dict[str, A
         payload = schemas.reference(type.payload, type.type_url.rpartition("/")[2])
         collection = collection_path(type.name)
         resource, body = _resource(payload, status), _body(payload)
-        # The payload's own name is often that of the type.
+        # The payload often has the same name as the type.
         schemas.by_name[f"{type.name}.Resource"] = resource
         whole = {"$ref": f"#/components/schemas/{type.name}.Resource"}
         example = examples.get(type.name)

@@ -67,7 +67,7 @@ class ControllerJournal:
             once, have one reason and one read, and write nothing. Such a one is added by its worker, with as little
             work as possible: when it ended, its key, when it began, since when its key was ready, its attempt, its
             reason, and its read as `cache.READING` has it. Then these values are passed to `added`.
-        added: passes on a reconcile that was added to ``runs``; None if nobody wants it.
+        added: passes on a reconcile that was added to ``runs``; None if there is no sink.
     """
 
     def __init__(self, controller: str, clock: Callable[[], float], sink: Sink | None) -> None:

@@ -57,7 +57,7 @@ def _named(cls: type[Any], node: Node, value: Any, path: str, problems: Problems
 
 
 def _named_values(key: Element, element: Element, node: Node, value: Any, path: str, problems: Problems) -> Any:
-    """Return the value of a map. Its values may be messages, and each key is that of the stored document."""
+    """Return the value of a map. Its values may be messages. The keys are those of the stored document."""
     if not isinstance(node, Mapping):
         return value
     made: dict[str, Any] = {}

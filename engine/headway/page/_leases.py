@@ -31,7 +31,7 @@ def _shown(lease: lease_pb.Lease) -> dict[str, Any]:
         "name": lease.name,
         "holder": lease.holder,
         "since": None if lease.acquired_at is None else lease.acquired_at.timestamp(),
-        # Of the store's clock, which need not be that of the browser: so how long ago, and how soon.
+        # The browser's clock may differ from the store's, so this says how long ago, and how soon.
         "renewed": max(ttl - left, 0),
         "ends": left,
         "ttl": ttl,

@@ -90,7 +90,7 @@ class Dialer:
             if lasted := trio.current_time() - began >= LASTED:
                 failures = redirects = 0
             if ended.reason == NOT_LEADING and redirects < _REDIRECTS:
-                # Another process serves peers, which is no failure.
+                # Another process serves peers, which is not a failure.
                 redirects += 1
                 continue
             redirects = 0

@@ -8,7 +8,7 @@ anything. The dialing side stores the secrets themselves, because it has to send
 
 A token's secret is exchanged for the secret of a stream. The new one is pending until a stream is opened with it. Until
 then, the dialer whose attempt was the first may exchange the token again, because the answer may have been lost. The
-first stream makes the secret active, and from then on nobody may exchange the token. Its hash is kept, so that whoever
+first stream makes the secret active, and the token cannot be exchanged any longer. Its hash is kept, so that whoever
 has the token learns that it was used.
 """
 

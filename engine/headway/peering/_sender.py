@@ -205,7 +205,7 @@ class Sender:
         return [*found, *(f"{id}: {why}" for id, why in self._refusals.items()), *self._too_large.values()]
 
     def next_time(self) -> float:
-        """Return the time of the next step that does not depend on the peer; infinity if there is none."""
+        """Return the time of the next step that does not depend on the peer, or infinity."""
         times = [state.due for state in self._states.values()]
         if self._selected is not None and not self._running:
             times.append(self._begin_at)

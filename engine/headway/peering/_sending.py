@@ -157,7 +157,7 @@ class Retries:
 
     @property
     def due(self) -> float:
-        """The time when the next resource is due; infinity if there is none."""
+        """The time when the next resource is due, or infinity."""
         return min((each.due for each in self._entries.values()), default=math.inf)
 
     def refused(self, id: ResourceId, now: float, *, first: bool) -> None:

@@ -85,5 +85,5 @@ def secret_types(types: Iterable[Any]) -> dict[TypeName, Any]:
 
 
 def _payloads(cached: Any, type: ResourceType[Any]) -> Iterable[Any]:
-    """Return the class of the payload, and that of a projection."""
+    """Return the class of the payload, and the class of a projection."""
     return type.payload, getattr(cached, "payload", None)

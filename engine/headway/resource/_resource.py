@@ -70,7 +70,7 @@ class Resource(Stored, Generic[T]):
     def owner(self) -> ResourceId | None:
         """The owner: this resource is deleted with it. The owner can be set only at creation.
 
-        A mutate hook may assign an owner where there is none. Without a uid it is the incarnation that exists when the
+        A mutate hook may assign a missing owner. Without a uid it is the incarnation that exists when the
         write is committed. Assignment raises InvalidArgument for anything but a resource or its id.
         """
         return self._owner or super().owner
@@ -152,7 +152,7 @@ class Resource(Stored, Generic[T]):
 
 
 def check_fields(payload: Any) -> None:
-    """Raise PayloadError for an attribute that is no field, because encoding ignores it. Private ones may be set."""
+    """Raise PayloadError for an attribute that is not a field, because encoding ignores it. Private ones may be set."""
     fields = payload.__dataclass_fields__
     if len(payload.__dict__) != len(fields):
         for name in payload.__dict__.keys() - fields.keys():

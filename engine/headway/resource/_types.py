@@ -200,7 +200,7 @@ class ResourceType(Generic[T]):
 
         Raises:
             InvalidArgument: The name, the tenancy, the owner, the metadata or the class of the payload is invalid.
-            PayloadError: The payload has an invalid value, or an attribute that is no field.
+            PayloadError: The payload has an invalid value, or an attribute that is not a field.
         """
         payload = self.payload() if data is None else data
         self.check_payload(payload)

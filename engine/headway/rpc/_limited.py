@@ -64,7 +64,7 @@ class LimitedWaits:
     """The waits of one call that a limit refuses, until its timeout.
 
     Only the timeout makes a client give up. A deadline of the caller cancels the wait when it passes, as it does with
-    any call: some deadlines are moved before they pass, such as that of a lease that is renewed.
+    any call: some deadlines are moved before they pass, such as the deadline of a lease that is renewed.
 
     Args:
         timeout: the time in seconds that the call may take in all.

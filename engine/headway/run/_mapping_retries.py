@@ -80,7 +80,7 @@ class MappingRetries:
     def newest_unmapped(self, most: int) -> tuple[list[Unmapped], int]:
         """Return up to ``most`` resources of each type whose mapping failed, and the number of all that have failed.
 
-        The newest failures come first. A failure of one type takes no place of another's.
+        The newest failures come first. A failure of one type does not replace one of another type.
         """
         failed = self._changes.failed()
         of_types: dict[TypeName, list[FailedChanges]] = {}

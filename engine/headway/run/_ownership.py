@@ -93,7 +93,7 @@ class Ownership(ABC):
         """Return the function that reconciles a key, given the declared one."""
         return declared
 
-    def runtime_for(self, key: Key) -> Runtime | None:  # noqa: ARG002  # all keys have that of the run
+    def runtime_for(self, key: Key) -> Runtime | None:  # noqa: ARG002  # all keys have the run's
         """Return the reconcile context of a key, or None if it uses the run's context."""
         return None
 

@@ -69,7 +69,7 @@ class Worker:
         # The types with secret fields, by name. Most controllers have none.
         self._secret = secret_types(definition.types)
         self._started: dict[Key, float] = {}
-        # The tasks of the workers. Invariant: the key that a task works on is that of its `Reconciling`.
+        # The tasks of the workers. Invariant: the `Reconciling` of a task has the key that the task works on.
         self._tasks: dict[trio.lowlevel.Task, Reconciling] = {}
 
     async def work(self) -> None:

@@ -32,7 +32,7 @@ class Reader:
 
     Args:
         view: returns a stored resource as the reader's version, if a converter leads there.
-        resumed: True if the stream has no snapshot, so that nobody knows here what the reader has.
+        resumed: True if the stream has no snapshot, so that what the reader has is not known here.
     """
 
     def __init__(self, access: AccessChecks, view: View, *, resumed: bool = False) -> None:

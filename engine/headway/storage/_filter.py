@@ -13,7 +13,7 @@ from headway.resource import Change, Changes, Within, pb
 
 
 def filtered(changes: Changes, within: Within, formers: Mapping[int, pb.Resource]) -> Changes | None:
-    """Return the changes within a part of a kind, or None if there is none.
+    """Return the changes within a part of a kind, or None.
 
     Args:
         formers: by the index of a change, the state before it if that had other metadata.

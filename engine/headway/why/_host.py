@@ -34,7 +34,7 @@ MOST_ATTENDING = 1000
 _GONE_SECONDS = 3600.0
 _MOST_GONE = 200
 _SIBLINGS = "the server itself"
-"""The caller of the other processes of this server. It is no name that a caller can have."""
+"""The caller of the other processes of this server. No caller can have this name."""
 WRITES = 10
 STANDBYS = 100
 """The number of controllers on standby in an answer about what is stuck."""

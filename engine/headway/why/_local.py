@@ -211,7 +211,7 @@ class _Asked:
         )
 
     def _turned_away_elsewhere(self) -> Iterator[TurnedAwayChange]:
-        """Yield the last changes of watched types that a predicate turned away. They may concern the resource."""
+        """Yield the last changes of watched types that a predicate turned away. They may be about the resource."""
         if self._journal is not None:
             kind = self._id.type.unversioned
             others = (each for each in reversed(self._journal.turned_away.values()) if each.type.unversioned != kind)

@@ -33,7 +33,7 @@ from headway.testing.conformance._tools import NEEDED, SHORT_HISTORY, BackendChe
 
 
 class OpenStore(Protocol):
-    """A function that opens the store at a place, and creates an empty one if there is none.
+    """A function that opens the store at a place, and creates an empty one where nothing is.
 
     Args:
         place: a path that nothing else uses. A store that is not in files uses it as a name.

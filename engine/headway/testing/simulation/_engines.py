@@ -130,6 +130,6 @@ def leads(engine: Engine | None, controller: str = "peer-streams") -> bool:
 
 
 def leaderless(engines: Sequence[Engine | None]) -> bool:
-    """Return True if one of Headway's controllers runs in none of these engines, so that nobody does its work."""
+    """Return True if one of Headway's controllers runs in none of these engines, so that its work is not done."""
     names = {name for each in engines if each is not None for name in each.controllers}
     return any(not any(leads(each, name) for each in engines) for name in names)

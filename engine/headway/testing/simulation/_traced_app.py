@@ -125,7 +125,7 @@ class _Tracer:
     def _note_event(self, of: ResourceId, reason: str, text: str, warning: bool) -> None:
         """Record an event in the story alone.
 
-        It changes nothing that a program reads or a check compares, so it is no step, and no fault strikes it.
+        It changes nothing that a program reads or a check compares, so it is not a step, and no fault strikes it.
         """
         warns = ", a warning" if warning else ""
         self._injector.note(f"{self._process}: {self._definition.name} records{warns}: {of}: {reason}: {text}")
