@@ -28,11 +28,11 @@ class Account:
 
 
 def broken_app() -> tuple[headway.App, headway.ResourceType[Team]]:
-    """Return an app whose controller fails for each team without a lead, and is patient between attempts."""
+    """Return an app whose controller fails for each team without a lead, once in the time of a test."""
     app = headway.App("staff")
     type = app.type("staff", "v1", "Team", Team)
 
-    @app.controller(manages=type, backoff=headway.Backoff(base=0.01, maximum=30))
+    @app.controller(manages=type, backoff=headway.Backoff(base=30, maximum=60))
     async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         if team is not None and not team.data.lead:
