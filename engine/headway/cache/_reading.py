@@ -19,7 +19,7 @@ key that was read or a text that says how, such as ``list``. In `VersionedReads`
 was read. The tasks that a reconcile starts inherit it.
 """
 
-VERSIONED = 20
+VERSIONED = 8
 """The number of reconciles of a worker whose reads are recorded with versions, from its start and from each failure."""
 
 
