@@ -23,7 +23,7 @@ PRINTS = {
     "docs/guides/notify.md": "['core'] ['ada'] {'EUR': 1.0} ['hello']\n['core', 'docs'] None False\n",
     "docs/guides/scopes.md": "['ada'] []\nleft: ada gold\n[] 2\n",
     "docs/guides/mappers.md": "['core']\n['core', 'tools']\n[]\n['tools']\n",
-    "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n'nowhere' is no path\n"
+    "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n'nowhere' is not a path\n"
     "[] set() ['home begins', 'home ends', 'home is checked']\n",
     "docs/guides/observing.md": "running ['jobs.v1.Job: 1']\n"
     'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
