@@ -177,13 +177,7 @@ class Updates:
             if not self._open:
                 raise StopAsyncIteration
             self._check_cache()
-            # The body of `Pulse.wait`, to save one coroutine for each change of each receiver.
-            task = self._pulse.enter()
-            try:
-                await trio.lowlevel.wait_task_rescheduled(_leave)
-            except BaseException:
-                self._pulse.leave(task)
-                raise
+            await self._pulse.wait()
         handle = next(iter(self._changed))
         del self._changed[handle]
         handle.deliver()
@@ -213,10 +207,6 @@ class Updates:
         for handle in list(self._handles):
             handle.close()
         self._pulse.beat()
-
-
-def _leave(_: object) -> trio.lowlevel.Abort:
-    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _check_arguments(function: object, count: int, takes: str) -> None:

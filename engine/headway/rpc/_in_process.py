@@ -164,6 +164,8 @@ class _DrivenStream(_UnaryStream):
 class _Driven:
     """The reader's side of a driven handler: an async context manager and its own iterator."""
 
+    __slots__ = ("_channel", "_coroutine", "_path", "_stream")
+
     def __init__(self, channel: InProcessChannel, path: str, stream: _DrivenStream) -> None:
         self._channel, self._path, self._stream = channel, path, stream
         # Created on entry, so that a stream that is never entered leaves no coroutine that was never awaited.

@@ -46,6 +46,9 @@ from headway.storage._operations import Fence, Operation, Raised, Within
 class Watch(Protocol):
     """An open watch. Its items follow promise 5. A chunk of changes always ends at the end of a commit."""
 
+    # So that an implementation can have slots.
+    __slots__ = ()
+
     async def next(self) -> StreamItem:
         """Wait for the next item and return it. A canceled call has taken no item.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Generator
 from typing import Any
 
 import outcome
@@ -36,6 +37,21 @@ class _Woken(outcome.Outcome[None]):
 _WOKEN = _Woken()
 
 
+def _leave(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.SUCCEEDED
+
+
+def _request_to_sleep() -> object:
+    """Return what `wait_task_rescheduled` yields to Trio. It has no state, so all tasks can yield the same object."""
+    sleeping = trio.lowlevel.wait_task_rescheduled(_leave)  # noqa: ASYNC105 - only what it yields is needed
+    request: object = sleeping.send(None)
+    sleeping.close()
+    return request
+
+
+_SLEEP = _request_to_sleep()
+
+
 class Pulse:
     """A signal that wakes every task that waits for it now. A task that waits later is woken by the next beat.
 
@@ -62,36 +78,29 @@ class Pulse:
         self._broken = self._broken or why
         self.beat()
 
-    def enter(self) -> trio.lowlevel.Task:
-        """Register the current task for the next beat. It must sleep at once, and call `leave` if sleeping fails."""
+    # Every event of every watcher passes through here. `await wait_task_rescheduled(…)` would be two more coroutines
+    # and an object for each of them.
+    @trio.lowlevel.enable_ki_protection
+    @types.coroutine
+    def wait(self) -> Generator[Any, Any, None]:
+        """Wait for the next beat."""
         if self._broken is not None:
             raise self._broken()
         task = trio.lowlevel.current_task()
         self._waiting[task] = None
         task.custom_sleep_data = self
-        return task
-
-    def leave(self, task: trio.lowlevel.Task) -> None:
-        """Remove a task that something other than a beat has woken."""
-        self._waiting.pop(task, None)
-
-    @trio.lowlevel.enable_ki_protection
-    async def wait(self) -> None:
-        """Wait for the next beat."""
-        task = self.enter()
         try:
-            await trio.lowlevel.wait_task_rescheduled(_leave)
+            (yield _SLEEP).unwrap()
         except BaseException:
-            self.leave(task)
+            # Something other than a beat has woken the task.
+            self._waiting.pop(task, None)
             raise
-
-
-def _leave(_: object) -> trio.lowlevel.Abort:
-    return trio.lowlevel.Abort.SUCCEEDED
 
 
 class LogWatch(Watch):
     """A `Watch` over a `CommitLog`."""
+
+    __slots__ = ("_announced", "_cursor", "_here", "_log", "_opened", "_pulse", "_snapshot", "_within")
 
     def __init__(
         self,
@@ -126,13 +135,7 @@ class LogWatch(Watch):
             if self._log.head > cursor.revision or cursor.revision > self._announced:
                 await trio.lowlevel.checkpoint()
             else:
-                # The body of `Pulse.wait`, to save one coroutine for each event of each watcher.
-                task = self._pulse.enter()
-                try:
-                    await trio.lowlevel.wait_task_rescheduled(_leave)
-                except BaseException:
-                    self._pulse.leave(task)
-                    raise
+                await self._pulse.wait()
             item = self._take()
             if item is not None:
                 return item
