@@ -33,6 +33,8 @@ _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"
 _REVISION, _MORE = b"\xa8\x06", b"\xb0\x06\x01"
 _NOWHERE = Position("", "", 0)
 _SHORT = 0x80
+# The tag of field 15, which an event does not have.
+_NO_EVENT = b"\x7a"
 
 
 class WatchEncoder:
@@ -85,6 +87,22 @@ def _mark(item: EndOfSnapshot | Bookmark | ScopeConfirmed) -> pb.WatchEvent:
     return pb.WatchEvent(bookmark=pb.WatchEventBookmark(position=at, resumed=item.resumed))
 
 
+@lru_cache(4096)
+def _snapshot_head(size: int) -> bytes:
+    """Return the bytes before the resource in an event of a snapshot with ``size`` bytes, if it has the usual layout.
+
+    If no such event has this size, no event begins with what is returned.
+    """
+    for taken in range(1, 6):
+        outer = varint(size - 1 - taken) if size > taken else b""
+        if len(outer) == taken:
+            for other in range(1, 6):
+                inner = varint(size - 2 - taken - other) if size > 1 + taken + other else b""
+                if len(inner) == other:
+                    return _UPSERT + outer + _RESOURCE + inner
+    return _NO_EVENT
+
+
 class WatchDecoder:
     """A decoder of one stream's WatchEvents as StreamItems. Events that arrive together become one item.
 
@@ -101,6 +119,9 @@ class WatchDecoder:
         resources: list[pb.Resource] = []
         changes: list[Change] = []
         for body in bodies:
+            if not self._live and body.startswith(head := _snapshot_head(len(body))):
+                resources.append(self._resource(body, len(head), len(body)))
+                continue
             change = self._event(body)
             if isinstance(change, Change):
                 if self._live:
