@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway._gen.headway.observe import v1 as observe_pb
 from headway.engine._engine import Engine
 from headway.events import ignore
 from headway.rpc import Channel, Limits, Services
+
+if TYPE_CHECKING:
+    from headway._gen.headway.observe import v1 as observe_pb
 
 _LIMITS = Limits(message_size=64 << 20)
 """The limits among the processes, which trust each other: an answer, or a page of metrics, may be long."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.protobuf import payload_files
 from headway.resource import (
     Registry,
     TypeName,
@@ -102,6 +101,8 @@ class DescribedPayloads:
             from headway.rpc import DescribedFiles
 
             described = describe(types, [self._topics[name] for name in topics])
+            from headway.protobuf import payload_files
+
             made = payload_files(described, self._services.symbols)
             files = DescribedFiles(made, self._services)
             if len(self._files) >= _KEPT:
