@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from headway.base import BoundedReport
+from headway.base import BoundedReport, Pulse
 from headway.cache._index_table import IndexTable, IsUndecodable, OnFailure
 from headway.cache._indexes import Index
 from headway.cache._isolation import Isolation
@@ -235,7 +235,8 @@ class Informer:
             for pin in subscription.pins:
                 pin.follow(applied, overtaken, snapshot)
             subscription.deliver(delivered, overtaken)
-        self._progress.unpark_all()
+        if self._progress:
+            self._progress.unpark_all()
 
 
 LINGER_LIMIT = 100_000
@@ -263,7 +264,9 @@ class Subscription:
         self._lingers = False
         self._overflowed = False
         self._failure: HeadwayError | None = None
-        self._woken = trio.Event()
+        self._pulse = Pulse()
+        # True if there is something that `next` has not returned yet.
+        self._has_news = False
         # Invariant: empty unless a view is open. Views cost something only while they are open.
         self.pins: list[Pin] = []
 
@@ -279,7 +282,11 @@ class Subscription:
             self._add(applied)
         if overtaken:
             self._add(overtaken)
-        self._woken.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._has_news = True
+        self._pulse.beat()
 
     def _add(self, changes: Sequence[Applied]) -> None:
         if self.listener is not None:
@@ -292,7 +299,7 @@ class Subscription:
     def fail(self, error: HeadwayError) -> None:
         """Declare the data void, which ends the run."""
         self._failure = error
-        self._woken.set()
+        self._wake()
         for pin in self.pins:
             pin.fail(error)
 
@@ -340,9 +347,12 @@ class Subscription:
 
         Raises StoreChanged or StoreRolledBack if the data is void. If canceled, no change is lost.
         """
-        await self._woken.wait()
+        if self._has_news:
+            await trio.lowlevel.checkpoint()
+        while not self._has_news:
+            await self._pulse.wait()
         self.check()
-        self._woken = trio.Event()
+        self._has_news = False
         return self.drain()
 
     def drain(self) -> list[Applied]:
