@@ -100,6 +100,8 @@ async def _echo(answer: bytes) -> AsyncIterator[str]:
     config = Config()
     config.bind = ["127.0.0.1:0"]
     config.errorlog = None
+    # As patient as ours: a machine may stop for longer than the 5 s of the default.
+    config.keep_alive_timeout = 60
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
         bound = await nursery.start(partial(serve, app, config, shutdown_trigger=ending.wait))  # type: ignore[arg-type]  # Starlette's own types of ASGI
