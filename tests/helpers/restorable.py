@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import trio
 
-from headway.base import Pulse
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, pb
-from headway.storage import CommitLog, ResourceTables
+from headway.storage import CommitLog, Pulse, ResourceTables
 from tests.helpers.truth import RecordingBackend
 
 

@@ -37,7 +37,6 @@ from headway.base._private_files import read_secret as read_secret
 from headway.base._private_names import PYTHON as PYTHON
 from headway.base._private_names import PrivateNames as PrivateNames
 from headway.base._private_names import check_private_names as check_private_names
-from headway.base._pulse import Pulse as Pulse
 from headway.base._reports import BoundedReport as BoundedReport
 from headway.base._reports import safe_report as safe_report
 from headway.base._reports import tell_failure as tell_failure

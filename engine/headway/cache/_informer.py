@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from headway.base import BoundedReport, Pulse
+from headway.base import BoundedReport
 from headway.cache._index_table import IndexTable, IsUndecodable, OnFailure
 from headway.cache._indexes import Index
 from headway.cache._isolation import Isolation
@@ -235,8 +235,7 @@ class Informer:
             for pin in subscription.pins:
                 pin.follow(applied, overtaken, snapshot)
             subscription.deliver(delivered, overtaken)
-        if self._progress:
-            self._progress.unpark_all()
+        self._progress.unpark_all()
 
 
 LINGER_LIMIT = 100_000
@@ -264,9 +263,7 @@ class Subscription:
         self._lingers = False
         self._overflowed = False
         self._failure: HeadwayError | None = None
-        self._pulse = Pulse()
-        # True if there is something that `next` has not returned yet.
-        self._has_news = False
+        self._woken = trio.Event()
         # Invariant: empty unless a view is open. Views cost something only while they are open.
         self.pins: list[Pin] = []
 
@@ -282,11 +279,7 @@ class Subscription:
             self._add(applied)
         if overtaken:
             self._add(overtaken)
-        self._wake()
-
-    def _wake(self) -> None:
-        self._has_news = True
-        self._pulse.beat()
+        self._woken.set()
 
     def _add(self, changes: Sequence[Applied]) -> None:
         if self.listener is not None:
@@ -299,7 +292,7 @@ class Subscription:
     def fail(self, error: HeadwayError) -> None:
         """Declare the data void, which ends the run."""
         self._failure = error
-        self._wake()
+        self._woken.set()
         for pin in self.pins:
             pin.fail(error)
 
@@ -347,12 +340,9 @@ class Subscription:
 
         Raises StoreChanged or StoreRolledBack if the data is void. If canceled, no change is lost.
         """
-        if self._has_news:
-            await trio.lowlevel.checkpoint()
-        while not self._has_news:
-            await self._pulse.wait()
+        await self._woken.wait()
         self.check()
-        self._has_news = False
+        self._woken = trio.Event()
         return self.drain()
 
     def drain(self) -> list[Applied]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.base import Pulse, async_problem, check_selection, check_text
+from headway.base import async_problem, check_selection, check_text
 from headway.cache import CachedType, CacheReader, Index
 from headway.errors import Closed, IndexIncomplete, InvalidArgument
 from headway.notify._answers import Answers
@@ -20,6 +20,7 @@ from headway.notify._handle import Answer, Handle
 from headway.notify._reads import GetRead, IndexRead, ListRead
 from headway.notify._sources import BlockingQuery, Poll
 from headway.resource import ResourceId
+from headway.storage import Pulse
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -23,7 +23,6 @@ from typing import Generic
 
 import trio
 
-from headway.base import Pulse
 from headway.queue._machine import WorkQueue
 from headway.queue._values import LIVE, Dequeued, K, KeyInQueue, Priority, QueueStatistics, R
 
@@ -45,7 +44,7 @@ class WaitingQueue(Generic[K, R]):
         self._waiting = 0
         # The number of woken tasks that have not run since. Invariant: 0 <= _woken <= _waiting.
         self._woken = 0
-        self._sleepers = Pulse()
+        self._sleepers = trio.lowlevel.ParkingLot()
         # Invariant: at most one task is parked in _timekeeper_seat. _timekeeper is its scope, or None.
         self._timekeeper_seat = trio.lowlevel.ParkingLot()
         self._timekeeper: trio.CancelScope | None = None
@@ -140,7 +139,7 @@ class WaitingQueue(Generic[K, R]):
     def close(self) -> None:
         """Close the queue: `dequeue` returns None to all current and later callers, and adds are ignored."""
         self._machine.close()
-        self._woken += self._sleepers.wake(self._waiting) + len(self._timekeeper_seat.unpark_all())
+        self._woken += len(self._sleepers.unpark_all()) + len(self._timekeeper_seat.unpark_all())
         self._waiting_for_idle.unpark_all()
 
     @property
@@ -221,7 +220,7 @@ class WaitingQueue(Generic[K, R]):
             # and again.
             due = None if self._blocked else self._machine.next_due()
             if due is None or self._timekeeper is not None:
-                await self._sleepers.wait()
+                await self._sleepers.park()
                 self._woken -= 1
             else:
                 await self._keep_time(due)
@@ -248,11 +247,10 @@ class WaitingQueue(Generic[K, R]):
             # Every task that waits has been woken, and will look.
             return
         missing = self._machine.ready_count() - self._woken
+        if missing > 0 and self._sleepers:
+            missing -= self._wake_from(self._sleepers, missing)
         if missing > 0:
-            woken = self._sleepers.wake(missing)
-            self._woken += woken
-            if woken < missing:
-                self._woken += len(self._timekeeper_seat.unpark(count=missing - woken))
+            self._wake_from(self._timekeeper_seat, missing)
         due = self._machine.next_due()
         keeper = self._timekeeper
         if keeper is not None:
@@ -261,4 +259,9 @@ class WaitingQueue(Generic[K, R]):
             if keeper.deadline != deadline:
                 keeper.deadline = deadline
         elif due is not None and not self._woken:
-            self._woken += self._sleepers.wake(1)
+            self._wake_from(self._sleepers, 1)
+
+    def _wake_from(self, lot: trio.lowlevel.ParkingLot, count: int) -> int:
+        woken = len(lot.unpark(count=count))
+        self._woken += woken
+        return woken

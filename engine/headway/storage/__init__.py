@@ -85,6 +85,7 @@ from headway.storage._traces import CommitTrace as CommitTrace
 from headway.storage._traces import CommitTraces as CommitTraces
 from headway.storage._traces import sampled_trace as sampled_trace
 from headway.storage._watch import LogWatch as LogWatch
+from headway.storage._watch import Pulse as Pulse
 from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
 from headway.storage.upkeep._schemas import plan_schemas as plan_schemas
 from headway.storage.upkeep._schemas import read_schemas as read_schemas

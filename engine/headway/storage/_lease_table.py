@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from headway.base import Pulse
 from headway.errors import HeadwayError
 from headway.storage._leases import CurrentLease, Lease, TermEnded, is_late, not_held
+from headway.storage._watch import Pulse
 
 
 class LeaseTable:

@@ -9,7 +9,7 @@ from typing import Self
 import trio
 from typing_extensions import override
 
-from headway.base import Pulse, wall_time
+from headway.base import wall_time
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, ReadsAtOnce
@@ -22,7 +22,7 @@ from headway.storage._quotas import QuotaUse
 from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._tables import Effect, ResourceTables, changes_of, decide
-from headway.storage._watch import LogWatch
+from headway.storage._watch import LogWatch, Pulse
 
 IN_A_ROW = 8
 """The number of commits of a writer alone after which other tasks run. A switch of tasks costs as much as a commit."""

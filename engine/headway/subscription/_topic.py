@@ -11,10 +11,11 @@ from typing import Any, Generic, TypeVar
 import betterproto2
 import trio
 
-from headway.base import Pulse, answer_problem, plain_problem
+from headway.base import answer_problem, plain_problem
 from headway.errors import DeclarationError, InvalidArgument, PayloadError
 from headway.protobuf import bind_name, decode, encode, field, message
 from headway.resource import AnyMessage, DescribedTopic, name_problem
+from headway.storage import Pulse
 from headway.subscription._items import TopicEvent
 from headway.subscription._position import TopicPosition
 from headway.subscription._topic_log import MAX_EVENTS, TopicLog

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import trio
 
 from headway._gen.etcdserverpb import RangeRequest, TxnRequest
-from headway.base import Pulse
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
 from headway.storage._tables import Effect
+from headway.storage._watch import Pulse
 from headway.storage.etcd._batcher import Batcher, Committed
 from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient, too_many_operations
 from headway.storage.etcd._encoded import TransactionReply

@@ -13,7 +13,6 @@ from typing import NamedTuple, Self
 import trio
 from typing_extensions import override
 
-from headway.base import Pulse
 from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import ChecksItself, CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, Probed
@@ -25,7 +24,7 @@ from headway.storage._operations import Fence, Operation, Raised, Within, refuse
 from headway.storage._quotas import QuotaUse
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._traces import COMMITTING
-from headway.storage._watch import LogWatch
+from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
 from headway.storage.sqlite._connect import check_room
 from headway.storage.sqlite._file import OpenedFile, open_file

@@ -22,9 +22,9 @@ from functools import partial
 
 import trio
 
-from headway.base import Pulse
 from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.storage._log import CommitLog
+from headway.storage._watch import Pulse
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, explained
 from headway.storage.sqlite._file import OpenedFile

@@ -1,4 +1,4 @@
-"""A pulse wakes every task that waits for it, or a number of them, even if some of them are canceled."""
+"""The pulse that wakes a store's watchers: every beat wakes all waiters, even if some of them are canceled."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from headway.base import Pulse
 from headway.errors import StoreUnusable
+from headway.storage import Pulse
 
 
 async def test_beat_wakes_each_waiter_once() -> None:
@@ -52,32 +52,6 @@ async def test_beat_and_cancellation_may_coincide(canceled_first: bool) -> None:
         for act in (scope.cancel, pulse.beat) if canceled_first else (pulse.beat, scope.cancel):
             act()
     assert outcomes == (["over"] if canceled_first else ["woken", "over"])
-
-
-async def test_wake_counts_only_the_tasks_that_it_wakes() -> None:
-    """A canceled task that has not run yet is not one of them: somebody else must be woken in its place."""
-    pulse, scope, woken = Pulse(), trio.CancelScope(), list[int]()
-
-    async def waiter(number: int) -> None:
-        await pulse.wait()
-        woken.append(number)
-
-    async def canceled() -> None:
-        with scope:
-            await pulse.wait()
-
-    async with trio.open_nursery() as nursery:
-        for number in range(3):
-            nursery.start_soon(waiter, number)
-            await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(canceled)
-        await trio.testing.wait_all_tasks_blocked()
-        scope.cancel()
-        assert pulse.wake(1) == 1
-        await trio.testing.wait_all_tasks_blocked()
-        assert woken == [2], "the last to come is the first to be woken"
-        assert pulse.wake(3) == 2
-        assert pulse.wake(1) == 0
 
 
 async def test_canceled_waiter_is_not_woken_by_its_former_pulse() -> None:
