@@ -28,10 +28,21 @@ class SpacedBookmarks:
     Args:
         upcoming: returns the next item. If it is canceled, no item is lost.
         seconds: the time between two bookmarks.
+        change: returns the next item in place of ``upcoming`` while a bookmark is held, and may pass over bookmarks.
+        poll: returns the next item if there is one now, such as a bookmark for all that ``change`` has passed over.
     """
 
-    def __init__(self, upcoming: Callable[[], Awaitable[StreamItem]], seconds: float) -> None:
+    def __init__(
+        self,
+        upcoming: Callable[[], Awaitable[StreamItem]],
+        seconds: float,
+        *,
+        change: Callable[[], Awaitable[StreamItem]] | None = None,
+        poll: Callable[[], StreamItem | None] = lambda: None,
+    ) -> None:
         self._upcoming = upcoming
+        self._change = change or upcoming
+        self._poll = poll
         self._seconds = seconds
         self._held: Bookmark | None = None
         self._due = -float("inf")
@@ -44,13 +55,14 @@ class SpacedBookmarks:
             item = self._unless_held(await self._upcoming())
         if item is None:
             # One scope for all bookmarks that are held in turn: a scope costs more than an event, and a watcher of a
-            # quiet part of a busy store sees a bookmark for each commit.
+            # quiet part of a busy store may see a bookmark for each commit.
             with trio.CancelScope(deadline=self._due):
                 while item is None:
-                    item = self._unless_held(await self._upcoming())
+                    item = self._unless_held(await self._change())
         if item is None:
             assert self._held is not None
-            item = self._send(self._held)
+            item = self._unless_held(self._poll() or self._held)
+            assert item is not None, "the held bookmark is due"
         return item
 
     def _unless_held(self, item: StreamItem) -> StreamItem | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headway.resource import (
@@ -25,7 +27,7 @@ from headway.service._reader import Reader
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._versions import are_of_version
-from headway.storage import open_watch
+from headway.storage import SleepsOn, open_watch
 
 
 async def watch_list(context: Context, stream: Any) -> None:
@@ -72,17 +74,28 @@ async def watch_list(context: Context, stream: Any) -> None:
                     items = [replace(item, position=here)]
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
-        async def next_visible() -> StreamItem:
+        sleeping = watch if isinstance(watch, SleepsOn) else None
+        next_change = watch.next if sleeping is None else sleeping.next_change
+        # Without bookmarks, the caller hears nothing of a commit that changes nothing for it.
+        next_item = watch.next if bookmarks else next_change
+
+        async def next_visible(upcoming: Callable[[], Awaitable[StreamItem]] = next_item) -> StreamItem:
             while not behind:
-                behind[:] = reversed(visible(await watch.next()))
+                behind[:] = reversed(visible(await upcoming()))
             return behind.pop()
+
+        def poll_visible() -> StreamItem | None:
+            if not behind and sleeping is not None and (item := sleeping.poll()) is not None:
+                behind[:] = reversed(visible(item))
+            return behind.pop() if behind else None
 
         # A caller who sees everything and asks for no interval reads the watch directly: another coroutine would slow
         # down every event.
         directly = not access.restricted and not interval
-        upcoming = watch.next if directly else next_visible
+        upcoming = next_item if directly else next_visible
         if interval:
-            upcoming = SpacedBookmarks(next_visible, interval).next
+            change = partial(next_visible, next_change)
+            upcoming = SpacedBookmarks(next_visible, interval, change=change, poll=poll_visible).next
         snapshot_only, send_message = request.snapshot_only, stream.send_message
         try:
             if within.metadata:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from headway.resource import Key, Kind, Position, pb
+from headway.resource import Key, Kind, Position, StreamItem, pb
 from headway.storage._backend import Backend
 from headway.storage._operations import Fence
 from headway.storage._quotas import QuotaUse
@@ -49,6 +49,22 @@ class FiltersMetadata(Protocol):
 def filters_metadata(backend: Backend) -> bool:
     """Return True if the store filters by metadata itself."""
     return bool(getattr(backend, "filters_metadata", False))
+
+
+@runtime_checkable
+class SleepsOn(Protocol):
+    """An optional ability of a watch: sleep while commits change nothing of its part of a kind. WatchList looks for it.
+
+    Most watchers follow a small part of a busy store. To wake each of them for every commit takes more than the commit.
+    """
+
+    async def next_change(self) -> StreamItem:
+        """Return the next item like `Watch.next`, but without most of the bookmarks. A canceled call has taken none."""
+        ...
+
+    def poll(self) -> StreamItem | None:
+        """Return the next item if there is one now: what `next_change` has slept through is a bookmark."""
+        ...
 
 
 class ReadsAtOnce(Protocol):

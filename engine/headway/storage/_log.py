@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from headway.errors import HistoryCompacted
-from headway.resource import Change, Changes, Kind, pb
+from headway.resource import Change, Changes, Kind, Within, pb
 
 COMPACT_AFTER = 1024
 """The number of dropped changes whose places may stay at the front of a kind's list before all are deleted."""
@@ -225,6 +225,28 @@ class CommitLog:
         if log.newest is None or log.newest_from != log.start + first:
             log.newest, log.newest_from = Changes(changes[first:]), log.start + first
         return log.newest
+
+    def pass_over(self, cursor: Cursor, within: Within | None, limit: int = 1000) -> bool:
+        """Move the cursor past all changes if none of them is within a part of its kind, and return True.
+
+        Otherwise, or if there are more than ``limit`` changes, return False and leave the cursor. None is the whole
+        kind. `take` moves ``cursor.revision`` later.
+        """
+        log = cursor.log
+        changes, start = log.changes, log.start
+        first, end = cursor.index - start, len(changes)
+        if first < end:
+            if within is None or first < log.dropped or end - first > limit:
+                return False
+            for index in range(first, end):
+                change = changes[index]
+                if change.revision > cursor.revision and (
+                    within.admits(change.resource)
+                    or False
+                ):
+                    return False
+            cursor.index = start + end
+        return True
 
     def formers(self, cursor: Cursor, taken: Changes) -> Formers:
         """Return the states before the changes that the cursor has just taken."""

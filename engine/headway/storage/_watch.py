@@ -59,19 +59,23 @@ class Pulse:
     """
 
     def __init__(self) -> None:
-        # The waiting tasks, and tasks that were canceled and have not run since. Invariant: a task has this pulse as
-        # its `custom_sleep_data` exactly as long as it waits. Trio resets it when it wakes the task.
-        self._waiting: dict[trio.lowlevel.Task, None] = {}
+        # The waiting tasks with their `sleeps_on`, and tasks that were canceled and have not run since. Invariant: a
+        # task has this pulse as its `custom_sleep_data` exactly as long as it waits. Trio resets it when it wakes the
+        # task.
+        self._waiting: dict[trio.lowlevel.Task, Callable[[], bool] | None] = {}
         self._broken: Callable[[], HeadwayError] | None = None
 
     @trio.lowlevel.enable_ki_protection
     def beat(self) -> None:
-        """Wake all waiting tasks. Never blocks."""
+        """Wake all waiting tasks that do not sleep on. Never blocks."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
-            for task in waiting:
+            for task, sleeps_on in waiting.items():
                 if task.custom_sleep_data is self:
-                    trio.lowlevel.reschedule(task, _WOKEN)
+                    if sleeps_on is not None and self._broken is None and sleeps_on():
+                        self._waiting[task] = sleeps_on
+                    else:
+                        trio.lowlevel.reschedule(task, _WOKEN)
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
         """Stop the signal. Every current and future `wait` raises the error that ``why`` returns."""
@@ -82,12 +86,15 @@ class Pulse:
     # and an object for each of them.
     @trio.lowlevel.enable_ki_protection
     @types.coroutine
-    def wait(self) -> Generator[Any, Any, None]:
-        """Wait for the next beat."""
+    def wait(self, sleeps_on: Callable[[], bool] | None = None) -> Generator[Any, Any, None]:
+        """Wait for the next beat, or for the next for which ``sleeps_on`` returns False.
+
+        It is called in the beat, so it must be quick, and must raise nothing.
+        """
         if self._broken is not None:
             raise self._broken()
         task = trio.lowlevel.current_task()
-        self._waiting[task] = None
+        self._waiting[task] = sleeps_on
         task.custom_sleep_data = self
         try:
             (yield _SLEEP).unwrap()
@@ -139,6 +146,29 @@ class LogWatch(Watch):
             item = self._take()
             if item is not None:
                 return item
+
+    @trio.lowlevel.enable_ki_protection
+    async def next_change(self) -> StreamItem:
+        """Return the next item like `next`, but sleep while commits change nothing of this part of the kind."""
+        if not self._opened:
+            return await self.next()
+        while True:
+            if self._sleeps_on():
+                await self._pulse.wait(self._sleeps_on)
+            else:
+                await trio.lowlevel.checkpoint()
+            item = self._take()
+            if item is not None:
+                return item
+
+    def poll(self) -> StreamItem | None:
+        """Return the next item if there is one now. Before the end of the snapshot there is none."""
+        return self._take() if self._opened else None
+
+    def _sleeps_on(self) -> bool:
+        """Pass over the changes outside of this part. Return False if there are others, or a session to announce."""
+        marks = self._log.marks
+        return not (marks and marks[-1] > self._announced) and self._log.pass_over(self._cursor, self._within)
 
     async def _open(self) -> StreamItem:
         chunk = await self._snapshot.next() if self._snapshot is not None else []

@@ -1,0 +1,236 @@
+"""Watches that sleep while commits change nothing of their part: their tasks don't run, and they miss nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headway.errors import StoreUnusable
+from headway.resource import Bookmark, Changes, Key, Kind, Position, StreamItem, Within, pb, resource_key
+from headway.storage import CommitLog, LogWatch, Pulse
+from headway.testing.conformance import thing
+
+A: Kind = ("g", "A")
+B: Kind = ("g", "B")
+RED, BLUE = Within(metadata=(("color", "red"),)), Within(metadata=(("color", "blue"),))
+PARTS = (Within(), RED, BLUE, Within(name_prefix="x"), Within(namespace="other"), RED._replace(name_prefix="x"))
+
+Next = Callable[[], Awaitable[StreamItem]]
+
+
+class Store:
+    """A log with watches, and the resources that its commits have made."""
+
+    def __init__(self, *, max_changes: int = 100_000) -> None:
+        self._log = CommitLog(max_changes=max_changes)
+        self._pulse = Pulse()
+        self._stored: dict[tuple[Kind, Key], pb.Resource] = {}
+        # The first revisions of the sessions.
+        self._sessions = [0]
+
+    def watch(self, within: Within) -> LogWatch:
+        """Return a watch of A that resumes at the head."""
+        return LogWatch(self._log, self._pulse, self._at, self._log.cursor(A, self._log.head), within, None)
+
+    def _at(self, revision: int) -> Position:
+        session = sum(begin <= revision for begin in self._sessions)
+        return Position("store", str(session), revision)
+
+    @property
+    def head(self) -> int:
+        return self._log.head
+
+    def commit(self, *changes: tuple[Kind, str, str, str]) -> None:
+        """Store a resource for each (kind, namespace, name, color). Without a color it is deleted."""
+        done: list[tuple[Kind, pb.Resource, bool]] = []
+        formers: dict[int, pb.Resource] = {}
+        for kind, namespace, name, color in changes:
+            resource = thing(name, namespace=namespace, kind=kind)
+            place = (kind, resource_key(resource))
+            before = self._stored.pop(place, None)
+            if not color and before is None:
+                continue
+            if before is not None and before.metadata != {"color": color} and color:
+                formers[len(done)] = before
+            if color:
+                resource.metadata = {"color": color}
+                self._stored[place] = resource
+            done.append((kind, resource if before is None or color else before, not color))
+        self._log.append(self.head + 1, done, 0.0, formers)
+        self._pulse.beat()
+
+    def begin_session(self) -> None:
+        """Begin a session, as another process that has opened the store."""
+        self._log.append(self.head + 1, [], 0.0)
+        self._sessions.append(self.head)
+        self._log.mark()
+        self._pulse.beat()
+
+
+async def follow(next_item: Next, items: list[StreamItem]) -> None:
+    while True:
+        items.append(await next_item())
+
+
+def said(items: list[StreamItem]) -> list[object]:
+    """Return the changes, and each session before the first item that belongs to it."""
+    session, heard = "", list[object]()
+    for item in items:
+        if isinstance(item, Changes):
+            heard += item.changes
+        elif isinstance(item, Bookmark) and item.position.session != session:
+            session = item.position.session
+            heard.append(session)
+    return heard
+
+
+changes = st.tuples(
+    st.sampled_from((A, A, A, B)),
+    st.sampled_from(("default", "other")),
+    st.sampled_from(("x", "y")),
+    st.sampled_from(("red", "blue", "")),
+)
+# A commit, None for a session, or "turn" for a turn of the watchers.
+steps = st.lists(
+    st.one_of(st.lists(changes, max_size=2, unique_by=lambda change: change[:3]), st.none(), st.just("turn")),
+    max_size=15,
+)
+
+
+RED_X, BLUE_X = [[(A, "default", "x", color)] for color in ("red", "blue")]
+
+
+@given(steps)
+@example([RED_X, "turn", BLUE_X, "turn", RED_X])
+def test_sleeping_watch_delivers_the_same(steps: list[list[tuple[Kind, str, str, str]] | str | None]) -> None:
+    """Both kinds deliver the same changes and sessions in the same order. A poll says what was slept through."""
+
+    async def run() -> None:
+        store = Store()
+        watches = [(store.watch(part), store.watch(part)) for part in PARTS]
+        heard: list[tuple[list[StreamItem], list[StreamItem]]] = [([], []) for _ in PARTS]
+        async with trio.open_nursery() as nursery:
+            for (awake, asleep), (all_items, items) in zip(watches, heard, strict=True):
+                nursery.start_soon(follow, awake.next, all_items)
+                nursery.start_soon(follow, asleep.next_change, items)
+            await trio.testing.wait_all_tasks_blocked()
+            for step in steps:
+                if isinstance(step, str):
+                    await trio.testing.wait_all_tasks_blocked()
+                elif step is None:
+                    store.begin_session()
+                else:
+                    store.commit(*step)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        for (_, asleep), (all_items, items) in zip(watches, heard, strict=True):
+            while (item := asleep.poll()) is not None:
+                items.append(item)
+            assert said(items) == said(all_items)
+            last, awake_last = items[-1], all_items[-1]
+            assert isinstance(last, Bookmark | Changes)
+            assert last == awake_last or (isinstance(last, Bookmark) and last.position.revision == store.head)
+
+    trio.run(run)
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of each task, by its name."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count[task.name] += 1
+
+
+async def test_task_does_not_run_for_the_commits_of_others() -> None:
+    """Neither for another part of the kind, nor for another kind, nor for a commit without changes."""
+    store, items, counted = Store(), list[StreamItem](), Steps()
+    watch = store.watch(RED)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, watch.next_change, items, name="sleeper")
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(counted)
+        for number in range(50):
+            store.commit((A, "default", f"x{number}", "blue"))
+            store.commit((B, "default", f"x{number}", "red"))
+            store.commit()
+            await trio.testing.wait_all_tasks_blocked()
+        assert counted.count["sleeper"] == 0
+        assert len(items) == 1
+        store.commit((A, "default", "x", "red"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert counted.count["sleeper"] == 1
+        assert isinstance(items[-1], Changes)
+        trio.lowlevel.remove_instrument(counted)
+        nursery.cancel_scope.cancel()
+
+
+async def test_sleeper_hears_of_a_session_at_once() -> None:
+    """Its reader must know the session of all that follows."""
+    store, items = Store(), list[StreamItem]()
+    watch = store.watch(RED)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, watch.next_change, items)
+        await trio.testing.wait_all_tasks_blocked()
+        store.commit(*BLUE_X)
+        store.begin_session()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert items[1:] == [Bookmark(Position("store", "2", 2))]
+
+
+async def test_change_that_is_there_is_not_slept_through(autojump_clock: trio.testing.MockClock) -> None:  # noqa: ARG001
+    """It may have come since the last item."""
+    store = Store()
+    watch = store.watch(RED)
+    await watch.next()
+    store.commit(*RED_X)
+    with trio.move_on_after(1):
+        assert isinstance(await watch.next_change(), Changes)
+        return
+    pytest.fail("the watch sleeps")
+
+
+async def test_sleeper_outlives_the_history_that_it_slept_through() -> None:
+    """It has missed nothing of its part, so it must not begin anew."""
+    store, items = Store(max_changes=3), list[StreamItem]()
+    watch = store.watch(RED)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, watch.next_change, items)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(20):
+            store.commit((A, "default", f"x{number}", "blue"))
+        store.commit((A, "default", "x3", "red"))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    (change,) = items[-1].changes if isinstance(items[-1], Changes) else []
+    assert (change.revision, change.resource.metadata) == (21, {"color": "red"})
+
+
+async def test_broken_store_wakes_sleepers() -> None:
+    """A sleeper would otherwise never hear of the end of its store."""
+    log, pulse = CommitLog(), Pulse()
+    watch = LogWatch(log, pulse, lambda revision: Position("", "", revision), log.cursor(A, 0), RED, None)
+    await watch.next()
+
+    async def expect() -> None:
+        with pytest.raises(StoreUnusable):
+            await watch.next_change()
+        ended.set()
+
+    ended = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(expect)
+        await trio.testing.wait_all_tasks_blocked()
+        pulse.stop(lambda: StoreUnusable("closed"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert ended.is_set()
+        nursery.cancel_scope.cancel()
