@@ -11,6 +11,7 @@ import pytest
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
+from hyperframe.frame import SettingsFrame
 
 import headway
 from headway import rpc
@@ -72,6 +73,19 @@ async def test_server_announces_its_limit_for_messages() -> None:
         assert protocol.connection.h2.message_limit == 1000
         (theirs,) = it.server._connections
         assert theirs.connection.h2.message_limit is None
+
+
+async def test_limit_is_in_the_first_frame_of_the_server() -> None:
+    """A client that learned it after the other settings could already have sent a larger message."""
+    async with served(limits=SMALL) as it:
+        host, _, port = it.where.rpartition(":")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            received = b""
+            while len(received) < 9 or len(received) < 9 + int.from_bytes(received[:3], "big"):
+                received += await stream.receive_some()
+    frame = received[: 9 + int.from_bytes(received[:3], "big")]
+    assert frame[3] == SettingsFrame.type
+    assert (0xF048).to_bytes(2, "big") + (1000).to_bytes(4, "big") in frame
 
 
 def _exhausted() -> None:

@@ -17,6 +17,7 @@ from headway.rpc._frames import LITTLE, FrameAccount
 from headway.rpc._hpack import BoundedDecoder, RepeatingEncoder
 from headway.rpc._limits import Limits
 
+_HEADER = 9
 _FIRST_WINDOW = 65_535
 # A setting from the range that HTTP/2 reserves for experiments. A peer that doesn't know the setting ignores it.
 _MESSAGE_SIZE = 0xF048
@@ -65,13 +66,17 @@ def h2_configuration(*, client_side: bool) -> H2Configuration:
     )
 
 
-def message_size_frame(limit: int) -> bytes:
-    """Return a SETTINGS frame that announces the size of the largest accepted message.
+def with_message_size(first: bytes, limit: int) -> bytes:
+    """Return a server's first bytes with the size of the largest accepted message added to their SETTINGS frame.
 
-    It is built by hand: hyperframe cannot write ids above 255.
+    In a frame of its own it could arrive after the other settings, and after a client has sent a larger message. It is
+    built by hand: hyperframe cannot write ids above 255.
     """
-    body = _MESSAGE_SIZE.to_bytes(2, "big") + min(limit, (1 << 32) - 1).to_bytes(4, "big")
-    return len(body).to_bytes(3, "big") + bytes([SettingsFrame.type, 0, 0, 0, 0, 0]) + body
+    length = int.from_bytes(first[:3], "big")
+    assert first[3] == SettingsFrame.type, "a server begins with its settings"
+    setting = _MESSAGE_SIZE.to_bytes(2, "big") + min(limit, (1 << 32) - 1).to_bytes(4, "big")
+    end = _HEADER + length
+    return (length + len(setting)).to_bytes(3, "big") + first[3:end] + setting + first[end:]
 
 
 class _QuietData(DataFrame):

@@ -21,7 +21,7 @@ from headway.rpc._addresses import named
 from headway.rpc._channel import Report
 from headway.rpc._direct import DirectFrames
 from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
-from headway.rpc._h2 import CountingH2, h2_configuration, message_size_frame
+from headway.rpc._h2 import CountingH2, h2_configuration, with_message_size
 from headway.rpc._http2 import Http2Connection, Http2Processor
 from headway.rpc._limits import Budget, Flooded, Limits
 
@@ -113,7 +113,8 @@ class Http2Protocol(H2Protocol):
         self._transport = transport
         self.processor = Http2Processor(self.handler, self.connection, self._account, self._later)
         self._direct = None if self._client_side else DirectFrames(h2, self.processor)
-        transport.write(h2.data_to_send() + (b"" if self._accepts is None else message_size_frame(self._accepts)))
+        first = h2.data_to_send()
+        transport.write(first if self._accepts is None else with_message_size(first, self._accepts))
         self._started(self)
 
     @property
