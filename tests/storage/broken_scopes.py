@@ -57,6 +57,7 @@ BROKEN: Broken = {
     TakesSnapshotsOfEverything: [scopes.a_scope_by_metadata_has_only_its_resources],
     ForgetsTheStatesBefore: [
         scopes.leaving_a_scope_is_a_deletion_of_the_old_state,
+        scopes.skipping_unrelated_commits_loses_no_change,
         scopes.more_is_right_in_a_scope,
         scopes.a_watch_by_metadata_misses_nothing_in_turns,
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -114,3 +115,24 @@ async def test_stopped_pulse_refuses_current_and_later_waiters() -> None:
         pulse.stop(lambda: StoreUnusable("closed"))
         pulse.stop(lambda: StoreUnusable("again"))
         await waiter()
+
+
+async def test_beat_wakes_all_although_one_cannot_say_whether_it_stays_asleep() -> None:
+    """The error belongs to the task that is asked. It is found when the task looks for itself."""
+    pulse, woken = Pulse(), list[str]()
+
+    def fails() -> bool:
+        raise ValueError("what came cannot be read")
+
+    async def waiter(name: str, stays_asleep: Callable[[], bool] | None) -> None:
+        await pulse.wait(stays_asleep)
+        woken.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name, stays_asleep in (("one", None), ("failing", fails), ("sleeping", lambda: True), ("two", None)):
+            nursery.start_soon(waiter, name, stays_asleep)
+        await trio.testing.wait_all_tasks_blocked()
+        pulse.beat()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(woken) == ["failing", "one", "two"]
+        nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Watches that sleep while commits change nothing of their part: their tasks don't run, and they miss nothing."""
+"""Watches that skip the commits that change nothing of their part: their tasks don't run, and they miss nothing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import trio.testing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headway.errors import StoreUnusable
+from headway.errors import HistoryCompacted, StoreUnusable
 from headway.resource import Bookmark, Changes, Key, Kind, Position, StreamItem, Within, pb, resource_key
 from headway.storage import CommitLog, LogWatch, Pulse
 from headway.testing.conformance import thing
+
+COMPACT_AFTER = 1024
+"""The number of dropped changes after which the log frees their places."""
+
 
 A: Kind = ("g", "A")
 B: Kind = ("g", "B")
@@ -34,9 +38,9 @@ class Store:
         # The first revisions of the sessions.
         self._sessions = [0]
 
-    def watch(self, within: Within) -> LogWatch:
-        """Return a watch of A that resumes at the head."""
-        return LogWatch(self._log, self._pulse, self._at, self._log.cursor(A, self._log.head), within, None)
+    def watch(self, within: Within, *, ahead: int = 0) -> LogWatch:
+        """Return a watch of A that resumes at the head, or ``ahead`` commits after it."""
+        return LogWatch(self._log, self._pulse, self._at, self._log.cursor(A, self._log.head + ahead), within, None)
 
     def _at(self, revision: int) -> Position:
         session = sum(begin <= revision for begin in self._sessions)
@@ -108,8 +112,8 @@ RED_X, BLUE_X = [[(A, "default", "x", color)] for color in ("red", "blue")]
 
 @given(steps)
 @example([RED_X, "turn", BLUE_X, "turn", RED_X])
-def test_sleeping_watch_delivers_the_same(steps: list[list[tuple[Kind, str, str, str]] | str | None]) -> None:
-    """Both kinds deliver the same changes and sessions in the same order. A poll says what was slept through."""
+def test_skipping_watch_delivers_the_same(steps: list[list[tuple[Kind, str, str, str]] | str | None]) -> None:
+    """Both watches deliver the same changes and sessions in the same order. A poll reports what was skipped."""
 
     async def run() -> None:
         store = Store()
@@ -151,7 +155,7 @@ class Steps(trio.abc.Instrument):
 
 
 async def test_task_does_not_run_for_the_commits_of_others() -> None:
-    """Neither for another part of the kind, nor for another kind, nor for a commit without changes."""
+    """The commits are of another part of the kind, of another kind, or without changes."""
     store, items, counted = Store(), list[StreamItem](), Steps()
     watch = store.watch(RED)
     async with trio.open_nursery() as nursery:
@@ -173,7 +177,7 @@ async def test_task_does_not_run_for_the_commits_of_others() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_sleeper_hears_of_a_session_at_once() -> None:
+async def test_new_session_wakes_a_watch_at_once() -> None:
     """Its reader must know the session of all that follows."""
     store, items = Store(), list[StreamItem]()
     watch = store.watch(RED)
@@ -187,36 +191,85 @@ async def test_sleeper_hears_of_a_session_at_once() -> None:
     assert items[1:] == [Bookmark(Position("store", "2", 2))]
 
 
-async def test_change_that_is_there_is_not_slept_through(autojump_clock: trio.testing.MockClock) -> None:  # noqa: ARG001
-    """It may have come since the last item."""
+async def test_next_change_is_a_checkpoint_and_takes_nothing_if_it_is_canceled() -> None:
+    """The change may have come since the last item."""
     store = Store()
     watch = store.watch(RED)
-    await watch.next()
     store.commit(*RED_X)
-    with trio.move_on_after(1):
-        assert isinstance(await watch.next_change(), Changes)
-        return
-    pytest.fail("the watch sleeps")
+    assert watch.poll() is None, "the first item says that the watch has resumed"
+    await watch.next()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await watch.next_change()
+    assert scope.cancelled_caught
+    assert isinstance(await watch.next_change(), Changes)
 
 
-async def test_sleeper_outlives_the_history_that_it_slept_through() -> None:
-    """It has missed nothing of its part, so it must not begin anew."""
+@pytest.mark.parametrize("part", [Within(), RED])
+async def test_watch_sleeps_after_the_commit_that_its_snapshot_includes(part: Within) -> None:
+    """A snapshot may be above the head, until its last commit is in the log."""
+    store, items = Store(), list[StreamItem]()
+    watch = store.watch(part, ahead=1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, watch.next_change, items)
+        await trio.testing.wait_all_tasks_blocked()
+        store.commit(*RED_X)
+        with trio.move_on_after(1) as patience:
+            await trio.testing.wait_all_tasks_blocked()
+        assert not patience.cancelled_caught, "the watch never sleeps again"
+        assert items == [Bookmark(Position("store", "1", 1), resumed=True)]
+        store.commit(*BLUE_X)
+        await trio.testing.wait_all_tasks_blocked()
+        assert isinstance(items[-1], Changes)
+        nursery.cancel_scope.cancel()
+
+
+async def test_many_changes_at_once_are_left_to_the_task() -> None:
+    """The writer of a large commit would otherwise look at it for each watcher."""
+    store, items = Store(), list[StreamItem]()
+    watch = store.watch(RED)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, watch.next_change, items)
+        await trio.testing.wait_all_tasks_blocked()
+        for size, woken in ((32, False), (33, True)):
+            store.commit(*((A, "default", f"x{number}", "blue") for number in range(size)))
+            await trio.testing.wait_all_tasks_blocked()
+            assert isinstance(items[-1], Bookmark)
+            assert (items[-1].position.revision == store.head) is woken
+        nursery.cancel_scope.cancel()
+
+
+async def test_watch_outlives_the_history_that_it_skipped() -> None:
+    """It has missed nothing of its part, so it must not begin anew. The log frees the places of dropped changes."""
     store, items = Store(max_changes=3), list[StreamItem]()
     watch = store.watch(RED)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follow, watch.next_change, items)
         await trio.testing.wait_all_tasks_blocked()
-        for number in range(20):
-            store.commit((A, "default", f"x{number}", "blue"))
-        store.commit((A, "default", "x3", "red"))
-        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(2 * COMPACT_AFTER):
+            store.commit(*BLUE_X)
+        for commit in (RED_X, BLUE_X):
+            store.commit(*commit)
+            await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    (change,) = items[-1].changes if isinstance(items[-1], Changes) else []
-    assert (change.revision, change.resource.metadata) == (21, {"color": "red"})
+    changed = [change for item in items if isinstance(item, Changes) for change in item.changes]
+    assert [(change.revision - 2 * COMPACT_AFTER, change.deleted) for change in changed] == [(1, False), (2, True)]
 
 
-async def test_broken_store_wakes_sleepers() -> None:
-    """A sleeper would otherwise never hear of the end of its store."""
+async def test_dropped_change_is_not_skipped() -> None:
+    """Only a snapshot can say what it was."""
+    store = Store(max_changes=2)
+    watch = store.watch(RED)
+    await watch.next()
+    store.commit(*RED_X)
+    for _ in range(3):
+        store.commit(*BLUE_X)
+    with pytest.raises(HistoryCompacted):
+        await watch.next_change()
+
+
+async def test_broken_store_wakes_every_watch() -> None:
+    """It would otherwise never end."""
     log, pulse = CommitLog(), Pulse()
     watch = LogWatch(log, pulse, lambda revision: Position("", "", revision), log.cursor(A, 0), RED, None)
     await watch.next()

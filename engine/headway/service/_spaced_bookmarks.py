@@ -28,8 +28,8 @@ class SpacedBookmarks:
     Args:
         upcoming: returns the next item. If it is canceled, no item is lost.
         seconds: the time between two bookmarks.
-        change: returns the next item in place of ``upcoming`` while a bookmark is held, and may pass over bookmarks.
-        poll: returns the next item if there is one now, such as a bookmark for all that ``change`` has passed over.
+        change: returns the next item in place of ``upcoming`` while a bookmark is held, and may skip bookmarks.
+        poll: returns the next item if there is one now, such as a bookmark for all that ``change`` has skipped.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from headway.service._reader import Reader
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._versions import are_of_version
-from headway.storage import SleepsOn, open_watch
+from headway.storage import SkipsUnrelated, open_watch
 
 
 async def watch_list(context: Context, stream: Any) -> None:
@@ -74,9 +74,9 @@ async def watch_list(context: Context, stream: Any) -> None:
                     items = [replace(item, position=here)]
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
-        sleeping = watch if isinstance(watch, SleepsOn) else None
-        next_change = watch.next if sleeping is None else sleeping.next_change
-        # Without bookmarks, the caller hears nothing of a commit that changes nothing for it.
+        skipping = watch if isinstance(watch, SkipsUnrelated) else None
+        next_change = watch.next if skipping is None else skipping.next_change
+        # A caller without bookmarks receives nothing for a commit that changes nothing for it.
         next_item = watch.next if bookmarks else next_change
 
         async def next_visible(upcoming: Callable[[], Awaitable[StreamItem]] = next_item) -> StreamItem:
@@ -85,7 +85,7 @@ async def watch_list(context: Context, stream: Any) -> None:
             return behind.pop()
 
         def poll_visible() -> StreamItem | None:
-            if not behind and sleeping is not None and (item := sleeping.poll()) is not None:
+            if not behind and skipping is not None and (item := skipping.poll()) is not None:
                 behind[:] = reversed(visible(item))
             return behind.pop() if behind else None
 

@@ -16,7 +16,7 @@ from headway.storage._abilities import OptimisticReads as OptimisticReads
 from headway.storage._abilities import Read as Read
 from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
 from headway.storage._abilities import Shared as Shared
-from headway.storage._abilities import SleepsOn as SleepsOn
+from headway.storage._abilities import SkipsUnrelated as SkipsUnrelated
 from headway.storage._abilities import filters_metadata as filters_metadata
 from headway.storage._abilities import is_shared as is_shared
 from headway.storage._abilities import keeps_quotas as keeps_quotas

@@ -52,18 +52,21 @@ def filters_metadata(backend: Backend) -> bool:
 
 
 @runtime_checkable
-class SleepsOn(Protocol):
-    """An optional ability of a watch: sleep while commits change nothing of its part of a kind. WatchList looks for it.
+class SkipsUnrelated(Protocol):
+    """An optional ability of a watch: skip the commits that change nothing of its part. WatchList looks for it.
 
     Most watchers follow a small part of a busy store. To wake each of them for every commit takes more than the commit.
     """
 
     async def next_change(self) -> StreamItem:
-        """Return the next item like `Watch.next`, but without most of the bookmarks. A canceled call has taken none."""
+        """Return the next item like `Watch.next`. A bookmark comes only for a new session, or after changes.
+
+        A canceled call has taken no item.
+        """
         ...
 
     def poll(self) -> StreamItem | None:
-        """Return the next item if there is one now: what `next_change` has slept through is a bookmark."""
+        """Return the next item if there is one now. A bookmark reports the commits that `next_change` has skipped."""
         ...
 
 

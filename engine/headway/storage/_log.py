@@ -89,7 +89,7 @@ class Cursor:
 
     def __init__(self, log: _KindLog, index: int, revision: int) -> None:
         self.log = log
-        # Invariant: `index` counts the changes of this kind since the log began. All before it have been taken.
+        # Invariant: `index` counts the changes of this kind since the log began. All before it are taken or skipped.
         self.index = index
         # Invariant: everything of this kind up to `revision` has been taken.
         self.revision = revision
@@ -110,7 +110,7 @@ class CommitLog:
         # The states before changes of metadata are kept from this revision on.
         self.formers_after = head
         # The first revisions of sessions, in order. They have no changes. Invariant: at most the first is not above the
-        # floor. A cursor that has missed nothing may stand before it, if no change of its kind was dropped.
+        # floor. A cursor that has missed nothing may stand before it, if no change that it wants was dropped.
         self.marks: list[int] = []
         self._max_changes = max_changes
         self._max_age = max_age
@@ -226,23 +226,27 @@ class CommitLog:
             log.newest, log.newest_from = Changes(changes[first:]), log.start + first
         return log.newest
 
-    def pass_over(self, cursor: Cursor, within: Within | None, limit: int = 1000) -> bool:
-        """Move the cursor past all changes if none of them is within a part of its kind, and return True.
+    def skip(self, cursor: Cursor, within: Within | None, limit: int = 32) -> bool:
+        """Move the cursor past the changes after it if none of them is in ``within``, and return True.
 
-        Otherwise, or if there are more than ``limit`` changes, return False and leave the cursor. None is the whole
-        kind. `take` moves ``cursor.revision`` later.
+        Otherwise, or if there are more than ``limit`` of them, return False and leave the cursor. `take` moves
+        ``cursor.revision`` later, and stops at marks as usual.
+
+        Args:
+            within: None for the whole kind.
         """
         log = cursor.log
         changes, start = log.changes, log.start
         first, end = cursor.index - start, len(changes)
-        if first < end:
+        # A snapshot above the head already includes the changes up to its revision.
+        if first < end and self.head > cursor.revision:
             if within is None or first < log.dropped or end - first > limit:
                 return False
             for index in range(first, end):
                 change = changes[index]
                 if change.revision > cursor.revision and (
                     within.admits(change.resource)
-                    or False
+                    or ((former := log.formers.get(start + index)) is not None and within.admits(former))
                 ):
                     return False
             cursor.index = start + end

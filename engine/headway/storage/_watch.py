@@ -37,6 +37,14 @@ class _Woken(outcome.Outcome[None]):
 _WOKEN = _Woken()
 
 
+def _answer(stays_asleep: Callable[[], bool]) -> bool:
+    """Return the answer of a task. An error belongs to this task, which finds it when it is woken."""
+    try:
+        return stays_asleep()
+    except Exception:  # noqa: BLE001  # the other tasks must be woken
+        return False
+
+
 def _leave(_: object) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.SUCCEEDED
 
@@ -53,13 +61,13 @@ _SLEEP = _request_to_sleep()
 
 
 class Pulse:
-    """A signal that wakes every task that waits for it now. A task that waits later is woken by the next beat.
+    """A signal that wakes the tasks that wait for it now. A task that waits later is woken by the next beat.
 
-    A cheaper `trio.lowlevel.ParkingLot`, because a beat wakes every watcher of a store.
+    A cheaper `trio.lowlevel.ParkingLot`, because a beat may wake every watcher of a store.
     """
 
     def __init__(self) -> None:
-        # The waiting tasks with their `sleeps_on`, and tasks that were canceled and have not run since. Invariant: a
+        # The waiting tasks with their `stays_asleep`, and tasks that were canceled and have not run since. Invariant: a
         # task has this pulse as its `custom_sleep_data` exactly as long as it waits. Trio resets it when it wakes the
         # task.
         self._waiting: dict[trio.lowlevel.Task, Callable[[], bool] | None] = {}
@@ -67,13 +75,13 @@ class Pulse:
 
     @trio.lowlevel.enable_ki_protection
     def beat(self) -> None:
-        """Wake all waiting tasks that do not sleep on. Never blocks."""
+        """Wake all waiting tasks that do not stay asleep. Never blocks."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
-            for task, sleeps_on in waiting.items():
+            for task, stays_asleep in waiting.items():
                 if task.custom_sleep_data is self:
-                    if sleeps_on is not None and self._broken is None and sleeps_on():
-                        self._waiting[task] = sleeps_on
+                    if stays_asleep is not None and self._broken is None and _answer(stays_asleep):
+                        self._waiting[task] = stays_asleep
                     else:
                         trio.lowlevel.reschedule(task, _WOKEN)
 
@@ -86,15 +94,16 @@ class Pulse:
     # and an object for each of them.
     @trio.lowlevel.enable_ki_protection
     @types.coroutine
-    def wait(self, sleeps_on: Callable[[], bool] | None = None) -> Generator[Any, Any, None]:
-        """Wait for the next beat, or for the next for which ``sleeps_on`` returns False.
+    def wait(self, stays_asleep: Callable[[], bool] | None = None) -> Generator[Any, Any, None]:
+        """Wait for the next beat.
 
-        It is called in the beat, so it must be quick, and must raise nothing.
+        Args:
+            stays_asleep: called in each beat, which wakes the task only if it returns False. So it must be quick.
         """
         if self._broken is not None:
             raise self._broken()
         task = trio.lowlevel.current_task()
-        self._waiting[task] = sleeps_on
+        self._waiting[task] = stays_asleep
         task.custom_sleep_data = self
         try:
             (yield _SLEEP).unwrap()
@@ -149,26 +158,27 @@ class LogWatch(Watch):
 
     @trio.lowlevel.enable_ki_protection
     async def next_change(self) -> StreamItem:
-        """Return the next item like `next`, but sleep while commits change nothing of this part of the kind."""
+        """Return the next item like `next`, but stay asleep while commits change nothing of this part of the kind."""
         if not self._opened:
             return await self.next()
         while True:
-            if self._sleeps_on():
-                await self._pulse.wait(self._sleeps_on)
+            if self._has_nothing():
+                await self._pulse.wait(self._has_nothing)
             else:
                 await trio.lowlevel.checkpoint()
             item = self._take()
             if item is not None:
                 return item
 
+    @trio.lowlevel.enable_ki_protection
     def poll(self) -> StreamItem | None:
         """Return the next item if there is one now. Before the end of the snapshot there is none."""
         return self._take() if self._opened else None
 
-    def _sleeps_on(self) -> bool:
-        """Pass over the changes outside of this part. Return False if there are others, or a session to announce."""
+    def _has_nothing(self) -> bool:
+        """Skip the changes outside of this part. Return False if there are others, or a session to announce."""
         marks = self._log.marks
-        return not (marks and marks[-1] > self._announced) and self._log.pass_over(self._cursor, self._within)
+        return not (marks and marks[-1] > self._announced) and self._log.skip(self._cursor, self._within)
 
     async def _open(self) -> StreamItem:
         chunk = await self._snapshot.next() if self._snapshot is not None else []

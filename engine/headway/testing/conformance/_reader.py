@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -19,7 +19,7 @@ from headway.resource import (
     pb,
     resource_key,
 )
-from headway.storage import Backend, Watch, Within
+from headway.storage import Backend, SkipsUnrelated, Watch, Within
 from headway.testing.conformance._tools import EVERYTHING, KIND, QUIET, must, name_of, uid_of
 
 Held = dict[Key, tuple[str, str]]
@@ -53,8 +53,16 @@ class Reader:
 
     async def next(self) -> StreamItem:
         """Return the next item after checking it."""
+        return await self._checked(self.watch.next)
+
+    async def next_change(self) -> StreamItem:
+        """Return the next item like `next`, of a watch that skips commits outside of its part."""
+        assert isinstance(self.watch, SkipsUnrelated)
+        return await self._checked(self.watch.next_change)
+
+    async def _checked(self, upcoming: Callable[[], Awaitable[StreamItem]]) -> StreamItem:
         with trio.move_on_after(QUIET):
-            return self._check(await self.watch.next())
+            return self._check(await upcoming())
         raise AssertionError(
             f"a watch has delivered everything up to {self.frontier} and is stuck, although there is more to deliver"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.protobuf import copy_message
 from headway.resource import Position, pb
-from headway.storage import Backend, Within, filters_metadata
+from headway.storage import Backend, SkipsUnrelated, Within, filters_metadata
 from headway.testing.conformance._reader import held, reading, summary
 from headway.testing.conformance._tools import (
     KIND,
@@ -110,6 +110,30 @@ async def entering_a_scope_is_an_ordinary_change(backend: Backend) -> None:
         "a resource that has entered a scope has other changes",
     )
     must(reader.held == {}, "a resource that has entered the scope and was deleted is still there")
+
+
+@needs(Capability.METADATA)
+async def skipping_unrelated_commits_loses_no_change(backend: Backend) -> None:
+    """A watch that implements `headway.storage.SkipsUnrelated` delivers every change of its scope."""
+    reader = await reading(backend, GOLD)
+    if not isinstance(reader.watch, SkipsUnrelated):
+        return
+    await reader.until_snapshot()
+    ada, wanted = await _stored(backend, _tiered("ada", "free")), []
+    for tier, deleted in (("gold", False), ("gold", False), ("free", True), ("gold", False)):
+        for index in range(3):
+            await put(backend, _tiered(f"other-{len(wanted)}-{index}", "free"))
+        at = await _changed(backend, ada, tier)
+        wanted.append((at.revision, "ada", deleted))
+        while reader.frontier is None or reader.frontier < at.revision:
+            await reader.next_change()
+        must(
+            summary(reader.changes) == wanted,
+            "a watch that skips commits has other changes than its scope",
+        )
+    at = await put(backend, thing("last"))
+    await reader.until(at.revision)
+    must(summary(reader.changes) == wanted, "a watch that has skipped commits delivers changes again, or others")
 
 
 @needs(Capability.METADATA)
