@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trio
@@ -105,7 +106,7 @@ async def test_unrelated_commits_do_not_wake_a_watcher(
     """A watcher with bookmarks is woken for the first commit after each bookmark, and when the next one is due."""
     calls, log, steps = Calls(MemoryBackend(), registry()), Log(autojump_clock), Steps("watcher")
     red, blue = ({"color": color} for color in ("red", "blue"))
-    rest = {"bookmarks": bookmarks, "bookmark_interval_ms": interval, "metadata_filter": "color=red"}
+    rest: dict[str, Any] = {"bookmarks": bookmarks, "bookmark_interval_ms": interval, "metadata_filter": "color=red"}
     async with calls.watch(a_type(), **rest) as items, trio.open_nursery() as nursery:
         nursery.start_soon(log.follow, items, name="watcher")
         await trio.sleep(1)

@@ -119,7 +119,8 @@ async def skipping_unrelated_commits_loses_no_change(backend: Backend) -> None:
     if not isinstance(reader.watch, SkipsUnrelated):
         return
     await reader.until_snapshot()
-    ada, wanted = await _stored(backend, _tiered("ada", "free")), []
+    ada = await _stored(backend, _tiered("ada", "free"))
+    wanted: list[tuple[int, str, bool]] = []
     for tier, deleted in (("gold", False), ("gold", False), ("free", True), ("gold", False)):
         for index in range(3):
             await put(backend, _tiered(f"other-{len(wanted)}-{index}", "free"))
