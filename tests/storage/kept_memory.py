@@ -27,6 +27,7 @@ from headway.storage import (
     QuotaUse,
     Require,
     RequireOwnsNothing,
+    SkippingWatch,
     StillOwns,
     Use,
     VersionConflict,
@@ -270,7 +271,7 @@ class ListSnapshot:
         return chunk
 
 
-class SpoilableWatch(LogWatch):
+class SpoilableWatch(SkippingWatch):
     """A watch that passes each item through a function that may replace or drop it.
 
     Attributes:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headway.errors import HistoryCompacted, StoreUnusable
 from headway.resource import Bookmark, Changes, Key, Kind, Position, StreamItem, Within, pb, resource_key
-from headway.storage import CommitLog, LogWatch, Pulse
+from headway.storage import CommitLog, Pulse, SkippingWatch
 from headway.testing.conformance import thing
 
 COMPACT_AFTER = 1024
@@ -38,9 +38,11 @@ class Store:
         # The first revisions of the sessions.
         self._sessions = [0]
 
-    def watch(self, within: Within, *, ahead: int = 0) -> LogWatch:
+    def watch(self, within: Within, *, ahead: int = 0) -> SkippingWatch:
         """Return a watch of A that resumes at the head, or ``ahead`` commits after it."""
-        return LogWatch(self._log, self._pulse, self._at, self._log.cursor(A, self._log.head + ahead), within, None)
+        return SkippingWatch(
+            self._log, self._pulse, self._at, self._log.cursor(A, self._log.head + ahead), within, None
+        )
 
     def _at(self, revision: int) -> Position:
         session = sum(begin <= revision for begin in self._sessions)
@@ -271,7 +273,7 @@ async def test_dropped_change_is_not_skipped() -> None:
 async def test_broken_store_wakes_every_watch() -> None:
     """It would otherwise never end."""
     log, pulse = CommitLog(), Pulse()
-    watch = LogWatch(log, pulse, lambda revision: Position("", "", revision), log.cursor(A, 0), RED, None)
+    watch = SkippingWatch(log, pulse, lambda revision: Position("", "", revision), log.cursor(A, 0), RED, None)
     await watch.next()
 
     async def expect() -> None:

@@ -74,6 +74,7 @@ from headway.storage._reads import in_order as in_order
 from headway.storage._reads import list_within as list_within
 from headway.storage._resuming import check_resumable as check_resumable
 from headway.storage._scoped import open_watch as open_watch
+from headway.storage._skipping_watch import SkippingWatch as SkippingWatch
 from headway.storage._sorted_keys import Cut as Cut
 from headway.storage._sorted_keys import SortedKeys as SortedKeys
 from headway.storage._tables import Effect as Effect

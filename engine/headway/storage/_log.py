@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from headway.errors import HistoryCompacted
-from headway.resource import Change, Changes, Kind, Within, pb
+from headway.resource import Change, Changes, Kind, pb
 
 COMPACT_AFTER = 1024
 """The number of dropped changes whose places may stay at the front of a kind's list before all are deleted."""
@@ -225,32 +225,6 @@ class CommitLog:
         if log.newest is None or log.newest_from != log.start + first:
             log.newest, log.newest_from = Changes(changes[first:]), log.start + first
         return log.newest
-
-    def skip(self, cursor: Cursor, within: Within | None, limit: int = 32) -> bool:
-        """Move the cursor past the changes after it if none of them is in ``within``, and return True.
-
-        Otherwise, or if there are more than ``limit`` of them, return False and leave the cursor. `take` moves
-        ``cursor.revision`` later, and stops at marks as usual.
-
-        Args:
-            within: None for the whole kind.
-        """
-        log = cursor.log
-        changes, start = log.changes, log.start
-        first, end = cursor.index - start, len(changes)
-        # A snapshot above the head already includes the changes up to its revision.
-        if first < end and self.head > cursor.revision:
-            if within is None or first < log.dropped or end - first > limit:
-                return False
-            for index in range(first, end):
-                change = changes[index]
-                if change.revision > cursor.revision and (
-                    within.admits(change.resource)
-                    or ((former := log.formers.get(start + index)) is not None and within.admits(former))
-                ):
-                    return False
-            cursor.index = start + end
-        return True
 
     def formers(self, cursor: Cursor, taken: Changes) -> Formers:
         """Return the states before the changes that the cursor has just taken."""

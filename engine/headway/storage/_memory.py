@@ -21,6 +21,7 @@ from headway.storage._operations import Fence, Operation, Raised, Within, refuse
 from headway.storage._quotas import QuotaUse
 from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
 from headway.storage._resuming import check_resumable, resume
+from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._tables import Effect, ResourceTables, changes_of, decide
 from headway.storage._watch import LogWatch, Pulse
 
@@ -167,10 +168,10 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
             here = self.position
             check_resumable(resume_after, here, {self._session: None})
             cursor = resume(self._log, kind, within, resume_after.revision)
-            return LogWatch(self._log, self._pulse, self._at, cursor, within, None)
+            return SkippingWatch(self._log, self._pulse, self._at, cursor, within, None)
         snapshot = read_snapshot(self._tables, kind, within)
         cursor = self._log.cursor(kind, self._log.head)
-        return LogWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
+        return SkippingWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
 
     @override
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:

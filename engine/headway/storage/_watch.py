@@ -95,11 +95,7 @@ class Pulse:
     @trio.lowlevel.enable_ki_protection
     @types.coroutine
     def wait(self, stays_asleep: Callable[[], bool] | None = None) -> Generator[Any, Any, None]:
-        """Wait for the next beat.
-
-        Args:
-            stays_asleep: called in each beat, which wakes the task only if it returns False. So it must be quick.
-        """
+        """Wait for the next beat. With ``stays_asleep``, a beat wakes the task only if that returns False."""
         if self._broken is not None:
             raise self._broken()
         task = trio.lowlevel.current_task()
@@ -155,30 +151,6 @@ class LogWatch(Watch):
             item = self._take()
             if item is not None:
                 return item
-
-    @trio.lowlevel.enable_ki_protection
-    async def next_change(self) -> StreamItem:
-        """Return the next item like `next`, but stay asleep while commits change nothing of this part of the kind."""
-        if not self._opened:
-            return await self.next()
-        while True:
-            if self._has_nothing():
-                await self._pulse.wait(self._has_nothing)
-            else:
-                await trio.lowlevel.checkpoint()
-            item = self._take()
-            if item is not None:
-                return item
-
-    @trio.lowlevel.enable_ki_protection
-    def poll(self) -> StreamItem | None:
-        """Return the next item if there is one now. Before the end of the snapshot there is none."""
-        return self._take() if self._opened else None
-
-    def _has_nothing(self) -> bool:
-        """Skip the changes outside of this part. Return False if there are others, or a session to announce."""
-        marks = self._log.marks
-        return not (marks and marks[-1] > self._announced) and self._log.skip(self._cursor, self._within)
 
     async def _open(self) -> StreamItem:
         chunk = await self._snapshot.next() if self._snapshot is not None else []

@@ -23,6 +23,7 @@ from headway.storage._log import CommitLog
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._quotas import QuotaUse
 from headway.storage._resuming import check_resumable, resume
+from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._traces import COMMITTING
 from headway.storage._watch import LogWatch, Pulse
 from headway.storage.sqlite._check import check_file
@@ -251,9 +252,8 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             known = await opened.readers.run(partial(read_session, session=resume_after.session))
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
             cursor = resume(log, kind, within, resume_after.revision)
-            return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
-        # The snapshot is read at the log's head or later. Pin what follows the head, so that the snapshot's tail stays
-        # available.
+            return SkippingWatch(log, opened.pulse, opened.at, cursor, within, None)
+        # The snapshot is read at the log's head or later. Pin what follows the head: the snapshot's tail.
         pin = log.pin(log.head, math.inf)
         try:
             rows, revision = await opened.readers.run(partial(read_many, kind=kind, within=within))
@@ -261,7 +261,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             cursor = log.cursor(kind, revision)
         finally:
             log.release(pin)
-        return LogWatch(log, opened.pulse, opened.at, cursor, within, rows)
+        return SkippingWatch(log, opened.pulse, opened.at, cursor, within, rows)
 
     @override
     async def probe(self) -> None:
