@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import PayloadError
-from headway.protobuf import decode
+from headway.protobuf import decode, varint
 from headway.resource import (
     AnyMessage,
     Bookmark,
@@ -137,6 +137,22 @@ def test_invalid_bytes_raise_only_payload_error(body: bytes) -> None:
             decode(pb.WatchEvent, body)
     else:
         decode(pb.WatchEvent, body)
+
+
+@given(st.binary(max_size=60), st.booleans())
+def test_invalid_events_of_a_snapshot_raise_only_payload_error(body: bytes, framed_as_resource: bool) -> None:
+    """An event in the usual layout is recognized by its first bytes, and only the resource in it is decoded."""
+    if framed_as_resource:
+        inner = b"\x0a" + varint(len(body)) + body
+        body = b"\x0a" + varint(len(inner)) + inner
+    try:
+        items = WatchDecoder()([body])
+    except PayloadError:
+        return
+    if items and isinstance(item := items[0], SnapshotChunk):
+        upsert = decode(pb.WatchEvent, body).upsert
+        assert upsert is not None
+        assert item.resources == [upsert.resource or pb.Resource()]
 
 
 def test_deletion_within_a_snapshot_is_refused() -> None:
