@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -15,6 +14,7 @@ from headway.errors import HistoryCompacted, StoreUnusable
 from headway.resource import Bookmark, Changes, Key, Kind, Position, StreamItem, Within, pb, resource_key
 from headway.storage import CommitLog, Pulse, SkippingWatch
 from headway.testing.conformance import thing
+from tests.helpers.steps import Steps
 
 COMPACT_AFTER = 1024
 """The number of dropped changes after which the log frees their places."""
@@ -144,16 +144,6 @@ def test_skipping_watch_delivers_the_same(steps: list[list[tuple[Kind, str, str,
             assert last == awake_last or (isinstance(last, Bookmark) and last.position.revision == store.head)
 
     trio.run(run)
-
-
-class Steps(trio.abc.Instrument):
-    """Counts the steps of each task, by its name."""
-
-    def __init__(self) -> None:
-        self.count: Counter[str] = Counter()
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count[task.name] += 1
 
 
 async def test_task_does_not_run_for_the_commits_of_others() -> None:

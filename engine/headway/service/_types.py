@@ -97,12 +97,11 @@ class DescribedPayloads:
         names: frozenset[TypeName | str] = frozenset((*(type.name for type in types), *topics))
         files = self._files.pop(names, None)
         if files is None:
-            # Imported here, because it imports the network code, which many programs never need.
+            # Imported here, because they import descriptors and the network code, which many programs never need.
+            from headway.protobuf import payload_files
             from headway.rpc import DescribedFiles
 
             described = describe(types, [self._topics[name] for name in topics])
-            from headway.protobuf import payload_files
-
             made = payload_files(described, self._services.symbols)
             files = DescribedFiles(made, self._services)
             if len(self._files) >= _KEPT:
