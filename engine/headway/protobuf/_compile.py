@@ -53,7 +53,7 @@ def compile_codecs(root: MessageClass) -> None:
         else:
             waiting += plans[cls].messages()
     number: dict[type, int] = {cls: index for index, cls in enumerate([*plans, *ready])}
-    shared = Globals(_names_for_all(), number)
+    shared = Globals(names_for_all(), number)
     for cls, codec in ready.items():
         for name in _FUNCTIONS:
             shared.objects[f"{name}_{number[cls]}"] = getattr(codec, name)
@@ -74,7 +74,8 @@ def compile_codecs(root: MessageClass) -> None:
         setattr(cls, ATTRIBUTE, codec)
 
 
-def _names_for_all() -> dict[str, Any]:
+def names_for_all() -> dict[str, Any]:
+    """Return the globals that the generated code of every class needs."""
     names: dict[str, Any] = {
         "PayloadError": PayloadError,
         "MALFORMED": (IndexError, ValueError, OverflowError, struct.error),

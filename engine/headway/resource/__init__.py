@@ -25,6 +25,8 @@ from headway.resource._builtin_types import is_builtin as is_builtin
 from headway.resource._columns import Columns as Columns
 from headway.resource._columns import column_text as column_text
 from headway.resource._columns import readable_time as readable_time
+from headway.resource._decoding import decode_resource as decode_resource
+from headway.resource._decoding import resource_decoder as resource_decoder
 from headway.resource._description import DescribedTopic as DescribedTopic
 from headway.resource._description import describe as describe
 from headway.resource._description import rebuild as rebuild

@@ -13,7 +13,7 @@ from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.base import joined
 from headway.errors import PayloadError
 from headway.protobuf import decode, decoder_of, encode, varint
-from headway.resource import AnyMessage, Change, SnapshotChunk, pb
+from headway.resource import AnyMessage, Change, SnapshotChunk, pb, resource_decoder
 from headway.rpc import PIECE, framed
 from headway.service._encodings import ResourceEncodings
 from headway.service._watch_wire import read_varint
@@ -108,7 +108,7 @@ class SubscribeDecoder:
     """
 
     def __init__(self) -> None:
-        self._resource = decoder_of(pb.Resource)
+        self._resource = resource_decoder()
         self._position = decoder_of(subscribe_pb.Position)
 
     def __call__(self, bodies: list[bytes]) -> list[SubscriptionItem]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.base import joined
 from headway.errors import PayloadError
-from headway.protobuf import copy_message, decode, decoder_of, encode, varint
+from headway.protobuf import copy_message, decode, encode, varint
 from headway.resource import (
     Bookmark,
     Change,
@@ -24,6 +24,7 @@ from headway.resource import (
     StreamItem,
     pb,
     position,
+    resource_decoder,
 )
 from headway.rpc import PIECE, framed
 from headway.service._encodings import ResourceEncodings
@@ -111,7 +112,7 @@ class WatchDecoder:
 
     def __init__(self) -> None:
         self._live = False
-        self._resource = decoder_of(pb.Resource)
+        self._resource = resource_decoder()
 
     def __call__(self, bodies: list[bytes]) -> list[StreamItem | ScopeConfirmed]:
         """Return the items of messages that arrived together. Raises PayloadError if a message does not decode."""

@@ -19,8 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
-from headway.protobuf import decode
-from headway.resource import Kind, Position, pb, resource_key
+from headway.resource import Kind, Position, decode_resource, pb, resource_key
 from headway.storage._leases import check_borne, lease_of
 from headway.storage._log import CommitLog, LogChange
 from headway.storage._operations import Fence
@@ -342,7 +341,7 @@ class Mirror:
 def _resource(kv: KeyValue) -> pb.Resource:
     place, body = placed_body(kv.value)
     try:
-        resource = decode(pb.Resource, body)
+        resource = decode_resource(body)
     except ValueError as error:
         raise ValueError(f"{kv.key!r}: {error}") from error
     if resource.id is None or resource.id.type is None:

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from headway.errors import StoreUnusable
 from headway.protobuf import decode
-from headway.resource import Within, pb
+from headway.resource import Within, decode_resource, pb
 from headway.storage._reads import SNAPSHOT_CHUNK, Snapshot
 
 
@@ -34,7 +34,7 @@ def resource_from(version: int, sealed: int, body: bytes) -> pb.Resource:
             "Other resources can be read; `headway store check` finds all damage, and "
             "`headway restore` restores a backup"
         )
-    resource = decode(pb.Resource, body)
+    resource = decode_resource(body)
     resource.version = str(version)
     return resource
 
