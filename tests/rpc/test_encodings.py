@@ -68,6 +68,13 @@ def test_scan_that_is_not_repeated_makes_room_for_the_next() -> None:
     assert encodings.encoded == before
 
 
+def test_resource_that_nobody_else_holds_is_not_mistaken_for_another() -> None:
+    """Entries are found by identity, and a freed object's identity is soon that of another one."""
+    for encoded in (ResourceEncodings().of, ResourceEncodings().of_scanned):
+        for number in range(100):
+            assert decode(pb.Resource, encoded(pb.Resource(version=str(number)))).version == str(number)
+
+
 def test_change_that_is_also_in_a_snapshot_is_encoded_once() -> None:
     """The order of the two doesn't matter."""
     encodings = ResourceEncodings()

@@ -27,7 +27,18 @@ class ResourceEncodings:
         encoded: the number of resources that have been encoded.
     """
 
-    __slots__ = ("_found", "_generation", "_old", "_refused", "_room", "_scanned", "_used", "_young", "encoded")
+    __slots__ = (
+        "_found",
+        "_generation",
+        "_old",
+        "_refused",
+        "_room",
+        "_scanned",
+        "_scanned_resources",
+        "_used",
+        "_young",
+        "encoded",
+    )
 
     def __init__(self, size: int = 32 << 20) -> None:
         self.encoded = 0
@@ -35,10 +46,12 @@ class ResourceEncodings:
         self._room = 2 * size - 2 * self._generation
         # Bytes of the younger generation of changes, and of snapshots.
         self._used = [0, 0]
-        # Invariant: an entry holds its resource, so that no other resource can get its identity.
+        # Invariant: the resource of each identity is held here too, so that no other resource can get its identity.
         self._young: dict[int, tuple[pb.Resource, bytes]] = {}
         self._old: dict[int, tuple[pb.Resource, bytes]] = {}
-        self._scanned: dict[int, tuple[pb.Resource, bytes]] = {}
+        # Without a tuple for each: the garbage collector would examine 100,000 of them during a snapshot.
+        self._scanned: dict[int, bytes] = {}
+        self._scanned_resources: list[pb.Resource] = []
         # The number of hits for snapshots, and of resources without room, since the last check of both.
         self._found = 0
         self._refused = 0
@@ -46,9 +59,8 @@ class ResourceEncodings:
     @property
     def held(self) -> int:
         """The approximate size of the cache in bytes."""
-        return sum(
-            len(entry[1]) + _ENTRY for part in (self._young, self._old, self._scanned) for entry in part.values()
-        )
+        changes = (body for part in (self._young, self._old) for _, body in part.values())
+        return sum(len(body) + _ENTRY for body in chain(changes, self._scanned.values()))
 
     def of(self, resource: pb.Resource) -> bytes:
         """Return a changed resource in protobuf format."""
@@ -56,10 +68,13 @@ class ResourceEncodings:
         entry = self._young.get(identity)
         if entry is not None:
             return entry[1]
-        entry = self._old.get(identity) or self._scanned.get(identity)
+        entry = self._old.get(identity)
         if entry is None:
-            entry = (resource, encode(resource))
-            self.encoded += 1
+            body = self._scanned.get(identity)
+            if body is None:
+                body = encode(resource)
+                self.encoded += 1
+            entry = (resource, body)
         self._young[identity] = entry
         self._used[0] += len(entry[1]) + _ENTRY
         if self._used[0] > self._generation:
@@ -69,10 +84,10 @@ class ResourceEncodings:
     def of_scanned(self, resource: pb.Resource) -> bytes:
         """Return a resource of a snapshot in protobuf format."""
         identity = id(resource)
-        entry = self._scanned.get(identity)
-        if entry is not None:
+        body = self._scanned.get(identity)
+        if body is not None:
             self._found += 1
-            return entry[1]
+            return body
         entry = self._young.get(identity) or self._old.get(identity)
         if entry is not None:
             return entry[1]
@@ -80,7 +95,8 @@ class ResourceEncodings:
         self.encoded += 1
         used = self._used[1] + len(body) + _ENTRY
         if used <= self._room:
-            self._scanned[identity] = (resource, body)
+            self._scanned[identity] = body
+            self._scanned_resources.append(resource)
             self._used[1] = used
         else:
             self._refused += 1
@@ -91,9 +107,9 @@ class ResourceEncodings:
     def kept(self, resources: Sequence[pb.Resource]) -> list[bytes] | None:
         """Return resources of a snapshot in protobuf format, or None unless all of them are in the snapshots' part."""
         # Without a call of a Python function for each resource: these are most of what a repeated snapshot costs.
-        entries = map(self._scanned.get, map(id, resources))
-        found = [entry[1] for entry in entries if entry is not None]
-        if len(found) < len(resources):
+        try:
+            found = [*map(self._scanned.__getitem__, map(id, resources))]
+        except KeyError:
             return None
         self._found += len(found)
         return found
@@ -114,7 +130,7 @@ class ResourceEncodings:
     def _drop_unused(self) -> None:
         """Drop the snapshot entries if they are no longer requested: they were deleted, or another type is read."""
         if self._found < len(self._scanned):
-            self._scanned, self._used[1] = {}, 0
+            self._scanned, self._scanned_resources, self._used[1] = {}, [], 0
         self._found = self._refused = 0
 
 
