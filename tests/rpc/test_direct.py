@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ from hyperframe.frame import (
 )
 
 from headway.rpc import Limits, framed
-from headway.rpc._direct import DirectFrames, send_end, send_reply
+from headway.rpc._direct import DirectFrames, content_frames, send_end, send_reply
 from headway.rpc._frames import FrameAccount
 from headway.rpc._h2 import CountingH2, h2_configuration
 from headway.rpc._hpack import BoundedDecoder, RepeatingEncoder
@@ -62,6 +62,8 @@ class Side:
     def __init__(self, *, direct: bool) -> None:
         limits = Limits()
         self.h2 = CountingH2(h2_configuration(client_side=False), limits, FrameAccount(limits, 0.0, client_side=False))
+        # Empty, so that everything that the account earns is seen.
+        self.h2.account._others.charge(0.0, 1e9)
         self.told = Recorded()
         self.direct = DirectFrames(self.h2, cast("Any", self.told)) if direct else None
         self.taken = 0
@@ -95,6 +97,15 @@ class Side:
             h2.send_headers(stream_id, REPLY)
             h2.send_data(stream_id, data)
 
+    def add(self, stream_id: int, content: bytes) -> None:
+        h2, most = self.h2, self.h2.max_outbound_frame_size
+        frames = None if self.direct is None else content_frames(h2, stream_id, memoryview(content))
+        if frames is not None:
+            h2._data_to_send += frames
+            return
+        for begin in range(0, len(content) or 1, most):
+            h2.send_data(stream_id, content[begin : begin + most])
+
     def end(self, stream_id: int) -> None:
         if self.direct is None or not send_end(self.h2, stream_id, OK):
             self.h2.send_headers(stream_id, OK, end_stream=True)
@@ -109,6 +120,7 @@ class Side:
             h2.highest_inbound_stream_id,
             h2.outbound_flow_control_window,
             vars(h2._inbound_flow_control_window_manager),
+            h2.account._others.left(0.0),
             dict(h2._closed_streams) | ended,
             list(h2.encoder.header_table.dynamic_entries),
             list(h2.decoder.header_table.dynamic_entries),
@@ -142,8 +154,8 @@ def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
                 if flags:
                     ended.add(known)
             case 2 if known in ended:
-                size = chance.randrange(100)
-                yield partial(_answer, stream_id=known, size=size)
+                more = [chance.choice((0, 9, 16_384, 16_385, 40_000)) for _ in range(chance.randrange(3))]
+                yield partial(_answer, stream_id=known, size=chance.randrange(100), more=more)
             case 3:
                 yield PingFrame(0, step.to_bytes(8, "big")).serialize()
             case 4:
@@ -172,13 +184,16 @@ def _frames(chance: random.Random) -> Iterator[bytes | Callable[[Side], None]]:
                 yield HeadersFrame(known, encoder.encode([("x", "y")]), flags=["END_HEADERS", "END_STREAM"]).serialize()
 
 
-def _answer(side: Side, stream_id: int, size: int) -> None:
+def _answer(side: Side, stream_id: int, size: int, more: Sequence[int] = ()) -> None:
     stream = side.h2.streams.get(stream_id)
     if stream is None or not stream.open or stream.state_machine.headers_sent:
         return
     # The callers check the windows.
     if size <= side.h2.local_flow_control_window(stream_id):
         side.reply(stream_id, b"z" * size)
+        for each in more:
+            if each <= side.h2.local_flow_control_window(stream_id):
+                side.add(stream_id, bytes(range(251)) * (each // 251) + b"end"[: each % 251])
         side.end(stream_id)
 
 
@@ -216,6 +231,28 @@ def test_usual_call_goes_the_direct_way() -> None:
         _answer(side, id, 10)
     assert side.taken == 4 * 5 - 1
     assert not side.h2.streams
+
+
+def test_content_before_a_reply_or_after_its_end_is_left_to_h2() -> None:
+    """The errors are h2's."""
+    side, encoder = Side(direct=True), Encoder()
+    assert content_frames(side.h2, 1, memoryview(b"x")) is None
+    for id in (1, 3):
+        side.receive(HeadersFrame(id, encoder.encode(REQUEST), flags=["END_HEADERS", "END_STREAM"]).serialize())
+        assert content_frames(side.h2, id, memoryview(b"x")) is None
+        side.reply(id, b"")
+        assert content_frames(side.h2, id, memoryview(b"")) is None
+        frames = content_frames(side.h2, id, memoryview(b"x"))
+        assert frames == b"\0\0\1\0\0\0\0\0" + bytes([id]) + b"x"
+        side.end(id)
+        assert content_frames(side.h2, id, memoryview(b"x")) is None
+    for id in (5, 7):
+        side.receive(HeadersFrame(id, encoder.encode(REQUEST), flags=["END_HEADERS", "END_STREAM"]).serialize())
+        side.reply(id, b"")
+    side.receive(RstStreamFrame(5, 8).serialize())
+    assert content_frames(side.h2, 5, memoryview(b"x")) is None
+    side.h2.close_connection()
+    assert content_frames(side.h2, 7, memoryview(b"x")) is None
 
 
 def test_window_that_is_too_small_is_left_to_h2() -> None:

@@ -14,7 +14,8 @@ import trio
 import trio.testing
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import DataReceived, ResponseReceived, TrailersReceived
+from h2.events import DataReceived, ResponseReceived, TrailersReceived, WindowUpdated
+from h2.settings import SettingCodes
 from hyperframe.frame import PingFrame, SettingsFrame
 
 from headway import rpc
@@ -24,7 +25,7 @@ from headway.rpc import HealthCheckRequest, Limits, Rate
 from headway.rpc._flow import Signal, WindowQueue
 from tests.rpc.hostile_bytes import PREFACE
 from tests.rpc.raw_kit import HEADERS, Raw, connected
-from tests.rpc.rpc_kit import FLOOD, Text, served
+from tests.rpc.rpc_kit import ECHO, FLOOD, Text, served
 
 WATCH = "/grpc.health.v1.Health/Watch"
 
@@ -147,6 +148,30 @@ async def test_client_that_reads_no_ping_answers_is_disconnected(tmp_path: Path)
                 await stream.send_all(pings)
                 pings = PingFrame(0).serialize() * 1000
     assert ended == [ConnectionEnded("a Unix socket", "the peer does not read the data sent to it")]
+
+
+async def test_large_reply_that_is_not_read_takes_little_of_the_servers_memory(tmp_path: Path) -> None:
+    """The client opens its windows, and the server writes only what the socket takes, and a little more."""
+    path, size = tmp_path / "socket", 3 << 20
+    limits = Limits(stream_window=4 << 20)
+    async with served([f"unix:{path}"], limits=limits) as it, await trio.open_unix_socket(path) as stream:
+        raw = Raw(stream)
+        raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: (1 << 31) - 1})
+        raw.h2.increment_flow_control_window(1 << 30)
+        await raw.flush()
+        await raw.until(lambda event: isinstance(event, WindowUpdated))
+        id, request = raw.h2.get_next_available_stream_id(), rpc.framed(encode(Text(text="x" * size)))
+        raw.h2.send_headers(id, [(name, ECHO if name == ":path" else value) for name, value in HEADERS])
+        for begin in range(0, len(request), 1 << 14):
+            raw.h2.send_data(id, request[begin : begin + (1 << 14)])
+        raw.h2.end_stream(id)
+        await raw.flush()
+        (connection,) = it.server._connections
+        with trio.fail_after(20):
+            while connection.connection.unsent() <= 64 << 10:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert connection.connection.unsent() < 160 << 10
 
 
 async def test_client_that_leaves_many_streams_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

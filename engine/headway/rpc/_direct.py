@@ -161,6 +161,28 @@ def send_reply(h2: CountingH2, stream_id: int, headers: Pairs, data: bytes) -> b
     return True
 
 
+def content_frames(h2: CountingH2, stream_id: int, content: memoryview) -> bytes | None:
+    """Return the DATA frames of content in a reply, which the peer's windows have room for. They count as sent.
+
+    Return None to leave it to h2, unchanged.
+    """
+    stream = h2.streams.get(stream_id)
+    if not content or stream is None or h2.state_machine.state is not ConnectionState.SERVER_OPEN:
+        return None
+    machine = stream.state_machine
+    if machine.state not in _BEFORE_END or not machine.headers_sent:
+        return None
+    head, most = b"\0\0" + stream_id.to_bytes(4, "big"), h2.max_outbound_frame_size
+    parts: list[bytes | memoryview] = []
+    for begin in range(0, len(content), most):
+        frame = content[begin : begin + most]
+        parts += (len(frame).to_bytes(3, "big"), head, frame)
+        h2.account.sent_data(len(frame))
+    stream.outbound_flow_control_window -= len(content)
+    h2.outbound_flow_control_window -= len(content)
+    return b"".join(parts)
+
+
 def send_end(h2: CountingH2, stream_id: int, trailers: Pairs) -> bool:
     """Queue the trailers of a reply whose request has ended. Return False to leave it to h2, unchanged."""
     stream = h2.streams.get(stream_id)

@@ -13,7 +13,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import TooManyStreamsError
 
 from headway.base import give_way
-from headway.rpc._direct import send_end, send_reply
+from headway.rpc._direct import content_frames, send_end, send_reply
 from headway.rpc._flow import Inbox, Signal
 from headway.rpc._hpack import Pairs
 from headway.rpc._limits import Budget
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # The bytes that one stream sends before others get a turn.
 _SENT_AT_ONCE = 128 << 10
+# The bytes of a stream in one write, which may all stay unsent.
+_WRITTEN_AT_ONCE = 64 << 10
 
 
 class Http2Stream(Stream):
@@ -120,9 +122,9 @@ class Http2Stream(Stream):
 
         It replaces grpclib's method, because that wakes all streams whenever the connection's window opens.
         """
-        h2, id = self._h2_connection, self.id
+        h2, id = self.connection.h2, self.id
         assert id is not None
-        connection, sent, turn = self.connection, 0, _SENT_AT_ONCE
+        connection, sent, turn, content = self.connection, 0, _SENT_AT_ONCE, memoryview(data)
         try:
             while True:
                 if sent >= turn:
@@ -133,12 +135,17 @@ class Http2Stream(Stream):
                 if window <= 0:
                     await connection.window.wait(self.window_updated)
                     continue
-                piece = data[sent : sent + min(window, h2.max_outbound_frame_size)]
-                sent += len(piece)
-                last = sent == len(data)
-                h2.send_data(id, piece, end_stream=end_stream and last)
-                self._transport.write(h2.data_to_send())
-                if last:
+                size = min(len(data) - sent, window, _WRITTEN_AT_ONCE)
+                frames = None if end_stream else content_frames(h2, id, content[sent : sent + size])
+                if frames is None:
+                    size = min(size, h2.max_outbound_frame_size)
+                    h2.send_data(id, data[sent : sent + size], end_stream=end_stream and sent + size == len(data))
+                if pending := h2.data_to_send():
+                    self._transport.write(pending)
+                if frames is not None:
+                    self._transport.write(frames)
+                sent += size
+                if sent == len(data):
                     return
         finally:
             connection.window.pass_on()
