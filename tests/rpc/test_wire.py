@@ -155,6 +155,16 @@ def test_invalid_events_of_a_snapshot_raise_only_payload_error(body: bytes, fram
         assert item.resources == [upsert.resource or pb.Resource()]
 
 
+@pytest.mark.parametrize("number", [9, 15])
+def test_events_of_every_size_may_begin_with_unknown_fields(number: int) -> None:
+    """No event in the usual layout has 130 bytes, for example: none of that size is recognized by its first bytes."""
+    event = bytes(pb.WatchEvent(upsert=pb.WatchEventUpsert(resource=pb.Resource(version="5"))))
+    for size in (*range(300), *range(16_300, 16_500)):
+        body = varint(number << 3 | 2) + varint(size) + b"9" * size
+        assert WatchDecoder()([body]) == []
+        assert WatchDecoder()([body + event]) == [SnapshotChunk([pb.Resource(version="5")])]
+
+
 def test_deletion_within_a_snapshot_is_refused() -> None:
     """A snapshot contains only existing resources."""
     with pytest.raises(PayloadError):

@@ -16,13 +16,15 @@ _LONGEST = 1024
 
 
 def sharing_decoder_of(cls: type[P], *parts: type[Any], most: int = 1024) -> Callable[[bytes, int, int], P]:
-    """Return a function like that of `decoder_of`, for results that are never changed: equal parts are one object.
+    """Return a function like that of `decoder_of`, whose results share equal parts. Nobody may change these parts.
 
     Sharing saves the time and the memory of decoding each part again, and most of the work of the garbage collector.
 
     Args:
+        cls: A class that was generated from a schema, as all that it contains.
         parts: The classes whose messages are shared.
-        most: The number of messages of each part that are kept. Further ones, and long ones, are decoded each time.
+        most: The number of messages of each part that are kept. When there is another one, all are forgotten. Long ones
+            are never kept.
     """
     plans: dict[MessageClass, ClassPlan] = {}
     if not _plan_holders(cls, parts, plans):
@@ -42,7 +44,7 @@ def sharing_decoder_of(cls: type[P], *parts: type[Any], most: int = 1024) -> Cal
 
 
 def _plan_holders(cls: type[Any], parts: tuple[type[Any], ...], plans: dict[MessageClass, ClassPlan]) -> bool:
-    """Add the plans of a class, and of those in it, that hold a part. Return True if the class does, or may."""
+    """Add the plans of a class, and of those in it, that hold a part or may hold it. Return True if the class does."""
     if cls in plans:
         return True
     plan = plans[cls] = plan_class(cls)
@@ -60,7 +62,9 @@ def _sharing(decode: _Decode, most: int) -> _Decode:
         message = kept.get(body)
         if message is None:
             message = decode(data, begin, end, depth)
-            if len(kept) < most and len(body) <= _LONGEST:
+            if len(body) <= _LONGEST:
+                if len(kept) == most:
+                    kept.clear()
                 kept[body] = message
         return message
 

@@ -1,4 +1,4 @@
-"""Decode resources that stores and caches share, and never change: they share the messages of types and tenancies."""
+"""Decode stored resources. Those of one type or tenancy share its message, in their ids, owners and references."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headway.protobuf import sharing_decoder_of
 
 @cache
 def resource_decoder() -> Callable[[bytes, int, int], pb.Resource]:
-    """Return a function ``decoder(data, begin, end)``, whose results are for readers only."""
+    """Return a function ``decoder(data, begin, end)``. Nobody may change the types and tenancies in its results."""
     return sharing_decoder_of(pb.Resource, pb.Type, pb.Tenancy)
 
 
 def decode_resource(body: bytes) -> pb.Resource:
-    """Decode a resource whose id, owner and references are for readers only. Raises PayloadError."""
+    """Decode a resource. Nobody may change the types and tenancies in it. Raises PayloadError."""
     try:
         return resource_decoder()(body, 0, len(body))
     except PayloadError as error:

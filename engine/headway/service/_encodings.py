@@ -134,7 +134,7 @@ class ResourceEncodings:
         self._found = self._refused = 0
 
 
-# Bytes of an entry without its contents: the tuple, two numbers, its slot in the dict.
+# Bytes of an entry beside its contents, at most: a tuple, two numbers, its slot in the dict.
 _ENTRY = 200
 # The number of resources without room, per entry, after which the hits are checked.
 _SCANS = 8

@@ -132,7 +132,9 @@ class SubscribeDecoder:
     def _quick(self, body: bytes) -> Commit | SnapshotChunk | None:
         """Return a batch of resources if its fields are in the order of their numbers; otherwise None."""
         end = len(body)
-        found: list[tuple[bool, pb.Resource]] = []
+        # Two lists: a tuple for each would be an object that the garbage collector examines.
+        resources: list[pb.Resource] = []
+        arms: list[int] = []
         position: SubscriptionPosition | None = None
         try:
             if body[0] != _BATCH[0]:
@@ -153,15 +155,15 @@ class SubscribeDecoder:
                 at += size
                 if at > end:
                     return None
-                found.append((arm == _DELETE[0], self._resource(body, begin, at)))
+                resources.append(_checked(self._resource(body, begin, at)))
+                arms.append(arm)
         except IndexError:
             return None
         if position is None:
             # A snapshot's own deletions take the slow path.
-            return (
-                None if any(deleted for deleted, _ in found) else SnapshotChunk([_checked(each) for _, each in found])
-            )
-        return Commit([_change(each, position, deleted=deleted) for deleted, each in found], position)
+            return None if _DELETE[0] in arms else SnapshotChunk(resources)
+        changes = zip(resources, arms, strict=True)
+        return Commit([_change(each, position, deleted=arm == _DELETE[0]) for each, arm in changes], position)
 
 
 def _slow(response: subscribe_pb.SubscribeResponse) -> Commit | SubscriptionItem | None:
@@ -180,7 +182,7 @@ _NOWHERE = SubscriptionPosition()
 def _event(event: subscribe_pb.Event, position: SubscriptionPosition) -> SubscriptionEvent:
     resource = event.upsert or event.delete
     if resource is not None:
-        return _change(resource, position, deleted=event.upsert is None)
+        return _change(_checked(resource), position, deleted=event.upsert is None)
     if event.published is not None:
         published = event.published
         return TopicEvent(published.topic, published.subject, published.data or AnyMessage())
@@ -188,7 +190,6 @@ def _event(event: subscribe_pb.Event, position: SubscriptionPosition) -> Subscri
 
 
 def _change(resource: pb.Resource, position: SubscriptionPosition, *, deleted: bool) -> Change:
-    _checked(resource)
     revision = int(resource.version) if position.store is None else position.store.revision
     return Change(revision, resource, deleted, False)
 

@@ -34,8 +34,6 @@ _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"
 _REVISION, _MORE = b"\xa8\x06", b"\xb0\x06\x01"
 _NOWHERE = Position("", "", 0)
 _SHORT = 0x80
-# The tag of field 15, which an event does not have.
-_NO_EVENT = b"\x7a"
 
 
 class WatchEncoder:
@@ -89,10 +87,10 @@ def _mark(item: EndOfSnapshot | Bookmark | ScopeConfirmed) -> pb.WatchEvent:
 
 
 @lru_cache(4096)
-def _snapshot_head(size: int) -> bytes:
+def _snapshot_head(size: int) -> bytes | tuple[()]:
     """Return the bytes before the resource in an event of a snapshot with ``size`` bytes, if it has the usual layout.
 
-    If no such event has this size, no event begins with what is returned.
+    If no such event has this size, return no prefix, with which nothing begins.
     """
     for taken in range(1, 6):
         outer = varint(size - 1 - taken) if size > taken else b""
@@ -101,7 +99,7 @@ def _snapshot_head(size: int) -> bytes:
                 inner = varint(size - 2 - taken - other) if size > 1 + taken + other else b""
                 if len(inner) == other:
                     return _UPSERT + outer + _RESOURCE + inner
-    return _NO_EVENT
+    return ()
 
 
 class WatchDecoder:
