@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,32 @@ async def test_changed_addresses_are_tried_at_once(autojump_clock: MockClock) ->
             await trio.sleep(0.1)
             assert len(dialer.times) == tried + 1
             nursery.cancel_scope.cancel()
+
+
+async def test_secret_is_not_sent_to_the_addresses_of_an_earlier_token(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """The controller has not seen the new addresses yet. A leader that the earlier ones named is not asked either."""
+    opened: list[list[str]] = []
+
+    @asynccontextmanager
+    async def open_channel(data: Peering, **_: Any) -> AsyncIterator[Any]:
+        opened.append(data.addresses)
+        raise Unavailable("for a test")
+        yield
+
+    async with open_side("east", Role.DIALS, TEAM) as side:
+        await side.change(addresses=["10.0.0.1:9000"])
+        dialer = Dialer(side.host, side.entry, PeerLimits())
+        dialer._target = ["10.0.0.2:9000"]
+        peering = await side.host.client.read(PEERING, "east")
+        peering.data.addresses = ["10.0.0.9:9000"]
+        await side.host.client.write(peering)
+        record = await side.host.secrets.put_dialing(peering, "token")
+        await side.host.secrets.put_stream_secret(peering.id.uid, record.attempt, "stream")
+        side.host.open_channel = open_channel
+        with trio.move_on_after(10):
+            await dialer.run()
+    assert len(opened) > 1
+    assert all(each == ["10.0.0.9:9000"] for each in opened)
 
 
 async def test_dialer_waits_for_its_secret(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time

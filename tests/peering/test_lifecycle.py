@@ -153,6 +153,48 @@ async def test_dialing_peering_that_was_written_by_hand_says_that_it_needs_a_tok
         await exchanged(dials, "east")
 
 
+@pytest.mark.parametrize("earlier", ["", "earlier"])
+async def test_token_is_not_sent_to_the_addresses_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: str
+) -> None:
+    """The controller took the peering from its cache before `establish` changed it, and finds the secret afterwards."""
+    began, stored, used = trio.Event(), trio.Event(), list[list[str]]()
+    real_read, real_put, real_exchange = SecretStore.read, SecretStore.put_dialing, exchange
+    addresses = [f"unix:{tmp_path}/{earlier}"] if earlier else []
+
+    async def late(store: SecretStore, uid: str) -> Any:
+        if uid == peering.id.uid and not stored.is_set():
+            began.set()
+            await stored.wait()
+        return await real_read(store, uid)
+
+    async def put(*about: Any) -> Any:
+        record = await real_put(*about)
+        stored.set()
+        return record
+
+    async def exchanging(peering: Any, *about: Any) -> Any:
+        used.append(peering.data.addresses)
+        return await real_exchange(peering, *about)
+
+    async with open_peers(tmp_path) as (accepts, dials, _):
+        token = await generate_token(accepts.client, "west", [TEAM], plain_text=True)
+        data = Peering(role=Role.DIALS, peer_id=read_token(token).peer_id, addresses=addresses, plain_text=True)
+        await dials.client.create(PEERING.new("east", data))
+        peering = await reached(dials, "east", PeeringState.FAILING)
+        monkeypatch.setattr(SecretStore, "read", late)
+        monkeypatch.setattr(SecretStore, "put_dialing", put)
+        monkeypatch.setattr(lifecycle, "exchange", exchanging)
+        # Any change makes the controller look.
+        peering.metadata["looked-at"] = "once more"
+        await dials.client.write(peering)
+        await began.wait()
+        await establish(dials.client, "east", token, plain_text=True)
+        await exchanged(dials, "east")
+    assert used
+    assert all(each == list(read_token(token).addresses) for each in used)
+
+
 async def test_r3_secret_is_replaced_by_a_new_token_of_the_same_peering(tmp_path: Path) -> None:
     """The peering stays, with its partition and the copies in it."""
     memory = MemoryBackend()

@@ -30,7 +30,7 @@ from headway.peering._secrets import REFUSED as NOT_VALID
 from headway.peering._stream_rules import PeerLimits, doubling
 from headway.peering._stream_service import PEER_STREAM
 from headway.protobuf import copy_message, decode
-from headway.resource import PEERING
+from headway.resource import PEERING, Resource
 from headway.service import check_way
 
 FIRST_MESSAGE = 30.0
@@ -64,6 +64,8 @@ class Dialer:
         # The addresses to try next: those of the process that serves, or one of the peering's. None means all of these.
         self._target: list[str] | None = None
         self._turn = 0
+        # The peering's data at the last attempt.
+        self._data: wire.Peering = entry.peering.data
 
     async def run(self) -> None:
         """Keep a stream open, until the other side has deleted its peering, or knows that this one is being deleted."""
@@ -71,6 +73,8 @@ class Dialer:
         while not (self._entry.terminated or self._entry.notified):
             try:
                 record = await self._host.secrets.read(self._entry.peering.id.uid)
+                # After the secret: the entry may be older, and no secret may go to the addresses of an earlier token.
+                stored = await self._host.client.get(PEERING, self._entry.peering.id)
             except HeadwayError as error:
                 self._entry.ended = StreamEnded(STORE, str(error))
                 await self._wait(SECRET)
@@ -83,6 +87,7 @@ class Dialer:
                     return
                 await self._wait(SECRET)
                 continue
+            self._look_at(self._entry.peering if stored is None else stored)
             began = trio.current_time()
             ended = await self._attempt(record.stream_secret)
             self._entry.ended = ended
@@ -105,8 +110,14 @@ class Dialer:
         with trio.move_on_after(seconds):
             await self._entry.changed.wait()
 
+    def _look_at(self, peering: Resource[wire.Peering]) -> None:
+        """Take the peering's data for the next attempt. A target belongs to the addresses that led to it."""
+        before, self._data = self._data, peering.data
+        if _way(before) != _way(self._data):
+            self._target = None
+
     async def _attempt(self, secret: str) -> StreamEnded:
-        data = self._entry.peering.data
+        data = self._data
         wanted: wire.Peering = copy_message(data)
         if self._target is not None:
             wanted.addresses = self._target
@@ -190,7 +201,7 @@ class Dialer:
 
     def _next_address(self) -> list[str] | None:
         """Return the next of the peering's addresses, so that each is tried in turn."""
-        addresses = self._entry.peering.data.addresses
+        addresses = self._data.addresses
         if not addresses:
             return None
         self._turn += 1
@@ -219,6 +230,10 @@ class Dialer:
             except Conflict:
                 continue
             return
+
+
+def _way(data: wire.Peering) -> tuple[list[str], str, str, bool]:
+    return data.addresses, data.server_name, data.ca, data.plain_text
 
 
 async def _received(call: object) -> wire.PeerMessage | None:

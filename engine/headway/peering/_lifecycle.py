@@ -116,6 +116,8 @@ async def _exchanged(
         return _condition(EXCHANGED, ConditionState.FALSE, NO_TOKEN, message), None
     attempt = f"attempt {attempt_name(record.attempt)}"
     if record.token_secret:
+        # After the secret: the cache may be older, and no secret may go to the addresses of an earlier token.
+        peering = await rt.client.read(PEERING, peering.id)
         try:
             reply = await exchange(peering, record, host.backend.position.store_id, host.open_channel)
         except ExchangeRefused as error:
