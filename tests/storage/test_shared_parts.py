@@ -8,8 +8,7 @@ from headway._gen.mvccpb import Event, KeyValue
 from headway.protobuf import encode
 from headway.resource import SnapshotChunk, pb
 from headway.rpc import MessageParser
-from headway.service import SubscribeDecoder, SubscribeEncoder, WatchDecoder, WatchEncoder
-from headway.service._encodings import ResourceEncodings
+from headway.service import ResourceEncodings, SubscribeDecoder, SubscribeEncoder, WatchDecoder, WatchEncoder
 from headway.storage import open_sqlite
 from headway.storage.etcd._layout import Head, Layout, Timeline, head_value, revision_of
 from headway.storage.etcd._mirror import Mirror
