@@ -11,7 +11,7 @@ yields one WatchEvent per resource.
 `snapshot_10k`, `snapshot_100k`: the growth: the processor time per resource of such a snapshot, against one of a tenth
 of the resources.
 
-Both sides begin when what was built before has been collected and is old, so that a pass over it is not in some rounds.
+Both sides begin when what was built before has been collected and is old. Otherwise, a pass over it is in some rounds.
 
 The message has one metadata entry and 120 bytes of payload. No channel buffer is involved.
 """

@@ -87,7 +87,7 @@ class Dialer:
                     return
                 await self._wait(SECRET)
                 continue
-            self._look_at(self._entry.peering if stored is None else stored)
+            self._use(self._entry.peering if stored is None else stored)
             began = trio.current_time()
             ended = await self._attempt(record.stream_secret)
             self._entry.ended = ended
@@ -110,8 +110,8 @@ class Dialer:
         with trio.move_on_after(seconds):
             await self._entry.changed.wait()
 
-    def _look_at(self, peering: Resource[wire.Peering]) -> None:
-        """Take the peering's data for the next attempt. A target belongs to the addresses that led to it."""
+    def _use(self, peering: Resource[wire.Peering]) -> None:
+        """Use the peering's data for the next attempt. If its addresses are others, forget the target they led to."""
         before, self._data = self._data, peering.data
         if _way(before) != _way(self._data):
             self._target = None

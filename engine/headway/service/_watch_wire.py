@@ -90,7 +90,7 @@ def _mark(item: EndOfSnapshot | Bookmark | ScopeConfirmed) -> pb.WatchEvent:
 def _snapshot_head(size: int) -> bytes | tuple[()]:
     """Return the bytes before the resource in an event of a snapshot with ``size`` bytes, if it has the usual layout.
 
-    If no such event has this size, return no prefix, with which nothing begins.
+    If no such event has this size, return an empty tuple: ``startswith`` is false for it.
     """
     for taken in range(1, 6):
         outer = varint(size - 1 - taken) if size > taken else b""
