@@ -90,15 +90,17 @@ FRONTS: dict[str, Callable[[Path], Front]] = {
 
 
 class ServerTasks(trio.abc.Instrument):
-    """A count of the running tasks of connections and calls. A test can wait for a number of them."""
+    """Counts of the tasks of connections and calls, the running ones and all. A test can wait for a number of them."""
 
     def __init__(self) -> None:
         self.living: Counter[str] = Counter()
+        self.started: Counter[str] = Counter()
         self.changed = trio.Event()
 
     def task_spawned(self, task: trio.lowlevel.Task) -> None:
         if task.name.startswith("rpc "):
             self.living[task.name] += 1
+            self.started[task.name] += 1
             self.changed.set()
 
     def task_exited(self, task: trio.lowlevel.Task) -> None:
@@ -107,8 +109,14 @@ class ServerTasks(trio.abc.Instrument):
             self.changed.set()
 
     async def until(self, wanted: Counter[str]) -> None:
-        """Wait until at most this many are running."""
+        """Wait until exactly this many are running. A state that ends within a turn of the loop may be missed."""
         while +self.living != +wanted:
+            self.changed = trio.Event()
+            await self.changed.wait()
+
+    async def until_started(self, wanted: Counter[str]) -> None:
+        """Wait until this many have started, whether they are still running or not."""
+        while not wanted <= self.started:
             self.changed = trio.Event()
             await self.changed.wait()
 

@@ -83,23 +83,23 @@ async def test_silent_connections_do_not_disturb_other_clients() -> None:
     assert target.inputs.total() == 15 * len(SILENT)
 
 
-def _impatient(handshake: float) -> Limits:
+def _impatient(handshake: float, keepalive: float) -> Limits:
     return Limits(
         handshake_timeout=handshake,
         request_timeout=0.1,
         stall_timeout=0.1,
-        keepalive_interval=0.1,
-        keepalive_timeout=0.1,
+        keepalive_interval=keepalive,
+        keepalive_timeout=keepalive,
     )
 
 
 @asynccontextmanager
-async def _impatient_server(handshake: float = 0.1) -> AsyncIterator[tuple[str, ServerTasks]]:
+async def _impatient_server(handshake: float = 0.1, keepalive: float = 0.1) -> AsyncIterator[tuple[str, ServerTasks]]:
     tasks = ServerTasks()
     trio.lowlevel.add_instrument(tasks)
     reported: list[object] = []
     try:
-        async with served(limits=_impatient(handshake), report=lambda *said: reported.append(said)) as it:
+        async with served(limits=_impatient(handshake, keepalive), report=lambda *said: reported.append(said)) as it:
             yield it.where, tasks
     finally:
         trio.lowlevel.remove_instrument(tasks)
@@ -148,16 +148,17 @@ async def _drip(stream: trio.SocketStream, data: bytes) -> None:
 
 async def test_client_that_reads_nothing_is_disconnected() -> None:
     """Its windows are wide open and its socket is not read. The waiting bytes are bounded until it is disconnected."""
-    async with _impatient_server(handshake=5) as (where, tasks):
-        before, memory = tasks.living.copy(), resident()
+    # The socket must be full before the client is disconnected, which takes a quarter of a second on a busy machine.
+    async with _impatient_server(handshake=5, keepalive=1) as (where, tasks):
+        before, started, memory = tasks.living.copy(), tasks.started.copy(), resident()
         host, port = where.split(":")
         wide = SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: (1 << 31) - 1}).serialize()
         window = b"\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0"
         stream = await trio.open_tcp_stream(host, int(port))
         await stream.send_all(PREFACE + wide + window + request(1, framed(b""), headers=_to(FLOOD)))
         with trio.fail_after(PATIENCE):
-            await tasks.until(
-                before + Counter({f"rpc {each}": 1 for each in ("socket", "connection", "call", "sender")})
+            await tasks.until_started(
+                started + Counter({f"rpc {each}": 1 for each in ("socket", "connection", "call", "sender")})
             )
             await tasks.until(before)
         assert resident() - memory < 64 << 20
