@@ -42,6 +42,11 @@ class DropsTheLastChunk(KeptMemory):
         return None if isinstance(item, SnapshotChunk) and len(item.resources) < 1000 else item
 
 
+class ClaimsAnOrderThatItsSnapshotLacks(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return SnapshotChunk(item.resources[::-1], in_order=True) if isinstance(item, SnapshotChunk) else item
+
+
 class LosesDeletions(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         if not isinstance(item, Changes):
@@ -319,6 +324,7 @@ class CutsOffLargeCommits(KeptMemory):
 
 BROKEN: Broken = {
     DeliversAnEmptyChunkFirst: [claims.a_watch_of_an_empty_store_ends_its_snapshot_at_once],
+    ClaimsAnOrderThatItsSnapshotLacks: [claims.a_snapshot_of_any_size_has_an_end],
     DropsTheLastChunk: [claims.a_snapshot_of_any_size_has_an_end],
     LosesDeletions: [
         claims.every_write_and_deletion_is_delivered_once_in_order,

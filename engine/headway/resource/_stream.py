@@ -6,7 +6,7 @@ These are the in-process forms of the wire's WatchEvent. One object holds severa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headway._gen.headway.resource import v1 as pb
@@ -65,9 +65,10 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """A part of the snapshot: some of the existing resources. No chunk follows EndOfSnapshot."""
+    """Some of the existing resources, sorted by key over all chunks if ``in_order``. No chunk follows EndOfSnapshot."""
 
     resources: list[pb.Resource]
+    in_order: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from headway.resource import (
     pb,
     position,
     quoted,
-    resource_key,
     selected,
     selector_problem,
     type_name,
@@ -29,7 +28,7 @@ from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
 from headway.service._refusals import invalid, store_errors_refused
 from headway.service._versions import View, are_of_version
-from headway.storage import Backend, Within, in_order, open_watch
+from headway.storage import Backend, Within, open_watch
 
 _PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
 _BY_TYPE = "list or watch the types that it owns, and look for its uid in their owners"
@@ -88,10 +87,12 @@ async def _read_cut(
     """
     # The start of a watch is a consistent snapshot in chunks, so unwanted resources need not be held in memory.
     watch = await open_watch(backend, kind, within)
+    sorted_by_store = True
     try:
         while True:
             item = await watch.next()
             if isinstance(item, SnapshotChunk):
+                sorted_by_store = sorted_by_store and item.in_order
                 if version is not None and are_of_version(item.resources, version):
                     collected.add_all(item.resources)
                     await give_way()
@@ -101,7 +102,8 @@ async def _read_cut(
                 break
     finally:
         watch.close()
-    collected.resources = await in_order(collected.resources, resource_key)
+    if not sorted_by_store:
+        await collected.sort()
     return item.position
 
 

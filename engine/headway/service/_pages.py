@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,11 +25,11 @@ from headway.resource import (
 )
 from headway.rpc import Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
-from headway.service._encodings import ResourceEncodings
+from headway.service._encodings import ResourceEncodings, in_pieces
 from headway.service._handlers import Context
 from headway.service._refusals import invalid
 from headway.service._versions import View
-from headway.storage import Backend, Within
+from headway.storage import Backend, Within, in_order
 
 MAX_REPLY = 64 << 20
 """The largest list reply over a network, in bytes: our clients accept no larger message."""
@@ -41,6 +41,9 @@ rules.
 
 # Bytes that are encoded without a checkpoint.
 _AT_ONCE = 1 << 20
+# Kept bytes are only joined: as many resources at once, and as many pieces, about 1 MiB, without a checkpoint.
+_JOINED = 4000
+_JOINED_PIECES = 16
 # Bytes of a stored resource without its names and contents: tags, lengths, version and generation.
 _LEAST = 40
 # The same for an entry of a map.
@@ -67,10 +70,13 @@ class ListReply:
         self._as_listed = context.as_listed
         self._encodings = context.encodings or ResourceEncodings(0)
         self._size = 0
+        # The bytes of all resources, while every one of them was kept already.
+        self._bodies: list[bytes] | None = []
 
     def add(self, resource: pb.Resource) -> None:
         """Add a resource. Raises RESOURCE_EXHAUSTED if the reply would be too large."""
         self.resources.append(resource if self._as_listed is None else self._as_listed(resource))
+        self._bodies = None
         if self._most is not None:
             self._count(_least_size(resource))
 
@@ -81,6 +87,14 @@ class ListReply:
         if self._most is not None:
             bodies = self._encodings.kept(listed)
             self._count(sum(map(_least_size, listed)) if bodies is None else sum(map(len, bodies)))
+            if bodies is None:
+                self._bodies = None
+            elif self._bodies is not None:
+                self._bodies += bodies
+
+    async def sort(self) -> None:
+        """Sort the resources by key."""
+        self.resources, self._bodies = await in_order(self.resources, resource_key), None
 
     def is_full(self) -> bool:
         """Return True if there may be no room for another resource."""
@@ -96,18 +110,26 @@ class ListReply:
     async def _encoded(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> Encoded:
         pieces: list[bytes] = []
         total = 0
-        for begin in range(0, len(self.resources), TURN):
-            for piece in self._encodings.pieces(self.resources[begin : begin + TURN], _head):
-                pieces.append(piece)
-                total += len(piece)
-                if self._most is not None and total > self._most:
-                    raise self._exhausted()
-                # The size counts toward the memory that unread replies may take.
-                self._stream.hold(total)
+        for piece in self._pieces():
+            pieces.append(piece)
+            total += len(piece)
+            if self._most is not None and total > self._most:
+                raise self._exhausted()
+            # The size counts toward the memory that unread replies may take.
+            self._stream.hold(total)
+            if self._bodies is None or len(pieces) % _JOINED_PIECES == 0:
                 await give_way()
         reply.resources = []
         pieces.append(encode(reply))
         return Encoded(pieces)
+
+    def _pieces(self) -> Iterator[bytes]:
+        if self._bodies is not None:
+            for begin in range(0, len(self._bodies), _JOINED):
+                yield from in_pieces(self._bodies[begin : begin + _JOINED], _head)
+            return
+        for begin in range(0, len(self.resources), TURN):
+            yield from self._encodings.pieces(self.resources[begin : begin + TURN], _head)
 
     def _count(self, size: int) -> None:
         self._size += size

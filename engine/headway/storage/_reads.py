@@ -137,7 +137,7 @@ class ListedSnapshot(Snapshot):
 
 
 class CutSnapshot(Snapshot):
-    """A `Snapshot` that delivers the matching resources of a cut.
+    """A `Snapshot` that delivers the matching resources of a cut, in order of their keys.
 
     Attributes:
         index: the index that it fills with all resources of the cut, if any.

@@ -16,7 +16,7 @@ from headway.storage._backend import Watch
 from headway.storage._filter import filtered
 from headway.storage._log import CommitLog, Cursor
 from headway.storage._operations import Within
-from headway.storage._reads import Snapshot
+from headway.storage._reads import CutSnapshot, Snapshot
 
 
 class _Woken(outcome.Outcome[None]):
@@ -153,9 +153,8 @@ class LogWatch(Watch):
                 return item
 
     async def _open(self) -> StreamItem:
-        chunk = await self._snapshot.next() if self._snapshot is not None else []
-        if chunk:
-            return SnapshotChunk(chunk)
+        if self._snapshot is not None and (chunk := await self._snapshot.next()):
+            return SnapshotChunk(chunk, isinstance(self._snapshot, CutSnapshot))
         resumed = self._snapshot is None
         self._snapshot = None
         self._opened = True

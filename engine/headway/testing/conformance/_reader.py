@@ -98,6 +98,8 @@ class Reader:
         for resource in item.resources:
             key = resource_key(resource)
             must(key not in self.held, f"a snapshot has {key} twice")
+            last = next(reversed(self.held), key)
+            must(not item.in_order or last <= key, f"a snapshot in order of keys has {key} after {last}")
             self.held[key] = (uid_of(resource), resource.version)
 
     def _check_changes(self, item: Changes) -> None:

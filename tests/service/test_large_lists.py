@@ -1,0 +1,133 @@
+"""Large lists have every resource once and in order, whatever the store's order and however much is encoded already."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import trio
+from typing_extensions import override
+
+from headway.protobuf import encode
+from headway.resource import EndOfSnapshot, Kind, Position, SnapshotChunk, StreamItem, Within, pb, resource_key
+from headway.rpc import PIECE
+from headway.storage import MemoryBackend, Put, Watch
+from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_type, id_of
+from tests.service.conftest import reached
+
+EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
+COUNT = 2_500
+"""More than two chunks of a snapshot."""
+
+
+class Shuffled(Watch):
+    """A watch whose snapshot is in no order. A store may claim an order for some chunks alone."""
+
+    def __init__(self, inner: Watch, claims: bool) -> None:
+        self._inner = inner
+        self._claims = claims
+        self._snapshot: list[pb.Resource] | None = None
+        self._items: list[StreamItem] = []
+
+    @override
+    async def next(self) -> StreamItem:
+        if self._snapshot is None:
+            self._snapshot = []
+            while isinstance(item := await self._inner.next(), SnapshotChunk):
+                self._snapshot += item.resources
+            assert isinstance(item, EndOfSnapshot)
+            random.Random(5).shuffle(self._snapshot)
+            half = len(self._snapshot) // 2
+            chunks = [SnapshotChunk(self._snapshot[:half]), SnapshotChunk(self._snapshot[half:], self._claims)]
+            self._items = [item, *reversed(chunks)]
+        return self._items.pop() if self._items else await self._inner.next()
+
+    @override
+    def close(self) -> None:
+        self._inner.close()
+
+
+class InNoOrder(MemoryBackend):
+    claims = False
+
+    @override
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> Any:
+        return Shuffled(await super().watch(kind, within, resume_after), self.claims)
+
+
+class LastInOrder(InNoOrder):
+    claims = True
+
+
+def notes(count: int, type: Any = NOTE) -> list[Put]:
+    made = []
+    for number in range(count):
+        note = a_note(f"n{number:05}", partition="default", namespace="default", type=type)
+        id_of(note).uid = ULID
+        made.append(Put(NOTE.kind, resource_key(note), note, ""))
+    return made
+
+
+@pytest.mark.parametrize("store", [MemoryBackend, InNoOrder, LastInOrder])
+async def test_large_list_is_complete_and_in_order(store: type[MemoryBackend], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first list encodes the resources, and later ones find the bytes of those that have not changed."""
+    monkeypatch.setattr("headway.service._pages._JOINED", 700)
+    wanted = [f"n{number:05}" for number in range(COUNT)]
+    async with reached("network", store()) as calls:
+        await calls.backend.commit(notes(COUNT))
+
+        async def listed() -> list[str]:
+            resources = (await calls.list_type(a_type(), EVERYWHERE)).resources
+            for each in resources:
+                assert each == (await calls.backend.read(NOTE.kind, resource_key(each)))[0]
+            return [id_of(each).name for each in resources]
+
+        assert await listed() == wanted
+        assert await listed() == wanted
+        # Only one of the last chunk has no kept bytes now.
+        (changed,) = notes(COUNT)[-1:]
+        changed.resource.metadata = {"changed": "yes"}
+        await calls.backend.commit([changed._replace(expected="1")])
+        assert await listed() == wanted
+        assert await listed() == wanted
+
+
+async def test_other_tasks_run_while_kept_bytes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = 0
+
+    async def give_way() -> None:
+        nonlocal turns
+        turns += 1
+        await trio.lowlevel.checkpoint()
+
+    async with reached("network", MemoryBackend()) as calls:
+        await calls.backend.commit(notes(COUNT))
+        await calls.list_type(a_type(), EVERYWHERE)
+        monkeypatch.setattr("headway.service._pages.give_way", give_way)
+        monkeypatch.setattr("headway.service._pages._JOINED_PIECES", 2)
+        size = len(encode(await calls.list_type(a_type(), EVERYWHERE)))
+    assert turns == size // (2 * PIECE) > 0
+
+
+async def test_list_whose_last_resource_is_of_another_version_is_complete() -> None:
+    """Chunks of a single version are taken as a whole, and others one by one."""
+    async with reached("network", MemoryBackend()) as calls:
+        await calls.backend.commit([*notes(COUNT - 1), *notes(COUNT, NOTE_V2)[-1:]])
+        wanted = [f"n{number:05}" for number in range(COUNT - 1)]
+        for _ in range(3):
+            assert [id_of(each).name for each in (await calls.list_type(a_type(), EVERYWHERE)).resources] == wanted
+
+
+async def test_large_list_by_metadata_is_in_order() -> None:
+    """The second one finds the resources by an index, which has them in the order of their writes."""
+    async with reached("network", MemoryBackend()) as calls:
+        puts = notes(COUNT)
+        for put in puts:
+            put.resource.metadata = {"team": "core"}
+        random.Random(3).shuffle(puts)
+        for begin in range(0, COUNT, 500):
+            await calls.backend.commit(puts[begin : begin + 500])
+        for _ in range(3):
+            reply = await calls.list_type(a_type(), EVERYWHERE, metadata_filter="team=core")
+            assert [id_of(each).name for each in reply.resources] == [f"n{number:05}" for number in range(COUNT)]
