@@ -237,12 +237,12 @@ class Unavailable(RemoteError):
 
 
 class RateLimited(Unavailable):
-    """A limit of the server has refused the call, and it would still do so at the call's timeout. It had no effect.
+    """A limit of the server has refused the call, and would still refuse it at the call's timeout. It had no effect.
 
     A client of Headway waits and repeats a refused call by itself, for as long as the call may take.
 
     Attributes:
-        retry_after: the seconds after which the server would accept the call.
+        retry_after: how long, in seconds, the server asks to wait before the call is repeated.
     """
 
     def __init__(self, message: str, retry_after: float) -> None:

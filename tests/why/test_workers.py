@@ -259,7 +259,7 @@ async def test_right_to_observe_is_in_no_other_right(verbs: list[str]) -> None:
             assert refused.value.status is Status.PERMISSION_DENIED
             messages.add((refused.value.message or "").replace(name, "NAME"))
         assert len(messages) == 1
-        with pytest.raises(GRPCError, match="no type that you may observe everywhere"):
+        with pytest.raises(GRPCError, match="you may not observe all resources of any type"):
             await stuck(channel, metadata)
 
 

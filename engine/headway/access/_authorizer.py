@@ -283,7 +283,7 @@ class Identity:
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
         """Return True if the caller has this permission now. It neither blocks nor raises.
 
-        The arguments are those of ``Rights.allows``.
+        The arguments are the same as for ``Rights.allows``.
         """
         if self._rights.allows(verb, type, partition, namespace, name) and self.is_current():
             return True

@@ -259,7 +259,7 @@ class _Reader:
         text = self._scalar(node, path)
         if text is None:
             return None
-        # What is not a number stays a text, and the check refuses that.
+        # If the text is not a number, it stays a text, and the check refuses it.
         value: Any = int(text) if _WHOLE.match(text) else float(text) if _NUMBER.match(text) else text
         problems = list(check(value))
         for problem in problems:

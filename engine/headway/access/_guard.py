@@ -118,7 +118,7 @@ class Caller:
         return self._identity.allows("observe", id.type, id.partition, id.namespace, id.name)
 
     def may_observe_all(self, type: TypeName) -> bool:
-        """Return True if the caller may ask that of every resource of the type."""
+        """Return True if the caller may ask this about every resource of the type."""
         return self._identity.allows("observe", type, *self._units(type, ANY, ANY), "")
 
     @property

@@ -29,10 +29,10 @@ class Limit:
     Attributes:
         name: its name in refusals, log lines and metrics.
         categories: the categories of calls that it counts, together.
-        per: what has a token bucket of its own, any of PER; empty for one bucket in all.
+        per: what gets a token bucket of its own, any of PER; empty for a single bucket.
         per_second: the number of calls a second in the long run.
         burst: the number of calls at once, after a pause.
-        policies: the policies of the callers whose calls it counts; None for those of all callers.
+        policies: the policies of the callers whose calls it counts; None to count the calls of all callers.
         partition: the partition of the calls; ``*`` for any or none. A call on all partitions has the partition ``*``.
         namespace: the namespace, in the same way.
     """

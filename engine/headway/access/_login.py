@@ -25,7 +25,7 @@ class Login(NamedTuple):
         issuer: the name of its issuer in the access file.
         subject: the claim ``sub``.
         policies: the names of the policies that its claims give.
-        expires_at: its ``exp`` plus the issuer's leeway, in seconds since the epoch. It is refused from then on.
+        expires_at: the time at which it expires: its ``exp`` plus the issuer's leeway, in seconds since the epoch.
         claims: all of its claims.
         key: the thumbprint of the key that signed it.
         alg: the algorithm of the signature.

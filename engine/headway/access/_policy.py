@@ -55,7 +55,7 @@ class Rule:
 
     Attributes:
         verbs: any of VERBS, and of the names of GROUPS.
-        type: ``group.version.Kind``, each part of which may be ``*``; ``*`` alone is every type.
+        type: ``group.version.Kind``. Each part may be ``*``; ``*`` alone is every type.
         partition: a partition, ``*`` for any or none, or empty for types without partitions.
         namespace: a namespace, ``*`` for any or none, or empty for types without namespaces.
         name_prefix: the beginning of the names; empty for every name.

@@ -45,7 +45,7 @@ class Token:
         accessor: its public name, the middle part of its text.
         hash: the result of ``hash_of`` for its text.
         policies: the names of the policies that its bearer has.
-        expires_at: the time from which it is refused, in seconds since the epoch; None for never.
+        expires_at: the time at which it expires, in seconds since the epoch; None for never.
         revoked: True if it is refused. (A token that is removed is refused as well; a revoked one stays listed.)
         description: its owner and purpose.
     """
@@ -198,7 +198,7 @@ def new_token(
 
     Args:
         policies: the names of the policies that its bearer gets.
-        expires_at: the time from which it is refused, in seconds since the epoch; None for never.
+        expires_at: the time at which it expires, in seconds since the epoch; None for never.
         description: its owner and purpose.
 
     Raises InvalidArgument if one of these is invalid.

@@ -1,7 +1,7 @@
 """Helpers for all other packages: text for errors, checks of declarations, exception groups, reports, clocks.
 
 Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program,
-`_arguments.py` those of its reads, and `_groups.py` splits and unwraps the exceptions of nurseries.
+`_arguments.py` checks the arguments of its reads, and `_groups.py` splits and unwraps the exceptions of nurseries.
 """
 
 from headway.base._arguments import check_selection as check_selection

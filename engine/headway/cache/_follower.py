@@ -35,13 +35,13 @@ class Follower:
     It leaves a lagging stream with `rpc.Lagging`, so that the channel opens the next one at another server.
 
     Args:
-        channel: opens the streams, each of which may come from another server.
+        channel: opens the streams. Each of them may come from another server.
         report: receives an event when a stream opens, ends or lags.
         linearizable: reads the store's current position. It raises Unavailable if that fails, and StoreRolledBack if
-            the store never had the position that it is given, if any.
-        another_store: waits, after the store was rolled back, until it is another one.
-        lag_limit: the time, in seconds, after which a stream is closed if it stays below the frontier, or is silent
-            while the store advances.
+            it is given a position that the store never had.
+        another_store: called after the store was rolled back; waits until another store has replaced it.
+        lag_limit: a stream is closed if, for this many seconds, it stays below the frontier, or is silent while the
+            store advances.
         pace: the minimum time, in seconds, between two reads of a stream that has delivered its snapshot. A stream that
             is not being read is not woken, so that not every commit of a store wakes the follower of a quiet type.
 

@@ -55,8 +55,8 @@ class IndexTable:
         self._extract = index.extract(isolation, self._status_reads)
         self._on_failure = on_failure
         self._keys: dict[Hashable, set[Key]] = {}
-        # The texts, and the tuples of texts, among the values, in order. Invariant: an existing list holds exactly
-        # those of `_keys`. A list is created at the first lookup of a prefix, so other indexes don't pay for it.
+        # The values that are texts, and those that are tuples of texts, in order. A list is created at the first lookup
+        # of a prefix, so other indexes don't pay for it. Invariant: a list has all values of its kind in `_keys`.
         self._ordered: dict[type, SortedList] = {}
         # The number of values of each length, for the lookups of parents too. Few values differ in length.
         self._lengths: dict[type, Counter[int]] = {}

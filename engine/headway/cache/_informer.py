@@ -140,7 +140,7 @@ class Informer:
         if not self._range.matches(key):
             return
         if stored is not None:
-            # A write that has moved the resource out of the scope has deleted it, as far as the cache is concerned.
+            # If the write has moved the resource out of the scope, the cache handles it like a deletion.
             stored = self.cached_form(stored) if self._range.admits(stored) else None
         applied = self.store.reply(key, stored, position)
         if applied is None:
@@ -270,8 +270,8 @@ class Subscription:
     def deliver(self, applied: Sequence[Applied], overtaken: Sequence[Applied]) -> None:
         """Index the changes that the store has just applied, add all to the feed, and wake the run.
 
-        Overtaken changes happened but are not cached, so they are only mapped. If there are no changes, the frontier
-        has moved.
+        Overtaken changes happened but are not cached, so they are only mapped. A call without changes means that only
+        the frontier has moved.
         """
         if applied:
             for table in self.tables.values():

@@ -20,7 +20,7 @@ class Patrol:
 
     Args:
         linearizable: reads the store's current position, as in `Follower`.
-        lag_limit: the time, in seconds, after which a stream is left if it is silent while the store advances.
+        lag_limit: a stream is left if it is silent for this many seconds while the store advances.
 
     Attributes:
         advances: the number of items that brought a stream further: a higher frontier, or a part of something larger.

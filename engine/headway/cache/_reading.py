@@ -52,9 +52,9 @@ class LookingUp(list[Any]):
 class VersionedReads(LookingUp):
     """A list for `READING` that also has the version of each resource that was read.
 
-    A version tells a reconcile that has kept an old copy from one that lost a race. To record it, each read looks the
-    resource up again, which would be too much while everything succeeds. So a worker has such a list for `VERSIONED`
-    reconciles after its start and after each failure.
+    The versions show whether a failed reconcile used an old copy that it had kept, or lost a race. To record them, each
+    read looks the resource up again, which would cost too much while everything succeeds. So a worker has such a list
+    only for `VERSIONED` reconciles after its start and after each failure.
 
     Args:
         find: returns the cached resource with this type and key, or None.

@@ -111,8 +111,8 @@ class TypeStore:
         self._replied: Position | None = None
         # Overtaken changes, until `take_overtaken`.
         self._overtaken: list[Applied] = []
-        # Invariant: holds exactly the keys known from a reply above the frontier, with that revision. A key that is not
-        # in `entries` is a grave.
+        # Invariant: holds exactly the keys whose state is known from a reply above the frontier, with the revision of
+        # the reply. A key that is not in `entries` is a grave.
         self._ahead: dict[Key, int] = {}
         # Every (revision, key) added above, as a heap, so that moving the frontier only touches these; and as a set.
         self._ahead_order: list[tuple[int, Key]] = []

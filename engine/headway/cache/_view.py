@@ -57,8 +57,8 @@ class Pin:
         # Invariant: the state at the pin of every key whose current entry differs from it; None for an absent key.
         self._overlay: dict[Key, pb.Resource | None] = {}
         self._pinned_tables: dict[str, PinnedTable] = {}
-        # The replies at or below the pin that are ahead of the frontier. What they overtook was no longer current at
-        # the pin.
+        # The replies at or below the pin that are ahead of the frontier. A change that such a reply overtook is not the
+        # state at the pin.
         self._replies = store.ahead() if not self.reached else {}
 
     def replied(self, key: Key, revision: int) -> None:

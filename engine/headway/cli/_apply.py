@@ -96,7 +96,7 @@ def _condition(wanted: str | None, within: float | None, *, dry_run: bool) -> Wa
 
 
 def _named(resource: Resource[Any], error: HeadwayError) -> str:
-    """Return the text of an error with the resource's name in front, unless it begins with that name."""
+    """Return the text of an error, with the resource's name in front unless the text has it there already."""
     id, text = str(resource.id), str(error)
     return text if text.startswith((f"{id}: ", f"{id} ")) else f"{id}: {text}"
 

@@ -22,7 +22,7 @@ _HEADS = ("LEASE", "HOLDER", "SINCE", "RENEWED", "ENDS", "TTL", "TERM")
 async def leases(connection: Connection, prefix: str, output: Details) -> None:
     """Show which process holds which lease: since when, its last renewal, and when it ends without another one.
 
-    PREFIX selects the leases whose names begin with it, such as staff/ for those of an app. The lease of a controller
+    PREFIX selects the leases whose names begin with it, such as staff/ for the leases of an app. A controller's lease
     has its name, such as staff/teams. The lease of a shard also has its number, as in staff/teams#3. SINCE is in UTC.
     """
     held = await connection.client.leases.list(prefix)

@@ -77,7 +77,7 @@ def check_size(given: object) -> None:
 
 
 def resumed_position(given: object) -> pb.Position | None:
-    """Return the position after which a watch resumes as a wire message.
+    """Return the wire message for the position to resume a watch after.
 
     Raises:
         InvalidArgument: the argument is not a position, such as a revision alone.

@@ -105,9 +105,10 @@ async def _read_once(channel: Channel, request: pb.ListRequest, metadata: Mappin
 
 
 async def in_turns(make: Callable[[T], R], of: list[T]) -> list[R]:
-    """Put ``make(each)`` in the place of each element and return the list, with a checkpoint after every ``TURN``.
+    """Replace each element of the list by ``make(each)``, with a checkpoint after every ``TURN``, and return the list.
 
-    Another list would be quicker to make, but to drop this one at once takes as long as many turns.
+    A new list would be quicker to make. But the old one would then be freed at once, which for a long list blocks the
+    loop for many turns.
     """
     made: list[Any] = of
     for begin in range(0, len(of), TURN):

@@ -89,7 +89,7 @@ class WatchStream(Generic[T]):
         self._opened: AbstractAsyncContextManager[AsyncIterator[Any]] | None = None
         self._items: AsyncIterator[Any] | None = None
         self._ready: deque[Event[T]] = deque()
-        # None once something has arrived: from then on, no limit refuses the watch.
+        # None once something has arrived: a limit can refuse a watch only before that.
         self._waits: LimitedWaits | None = None
 
     async def __aenter__(self) -> WatchStream[T]:

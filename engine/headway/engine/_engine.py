@@ -120,8 +120,8 @@ class Engine:
     def status(self) -> list[ControllerStatus]:
         """Return the state of every controller, including Headway's own.
 
-        After the block has ended, every controller's phase is ``ended``, and its ``error`` is that of its last failed
-        run, if any.
+        After the block has ended, every controller's phase is ``ended``, and its ``error`` is the error of its last
+        failed run, if a run failed.
         """
         return [supervisor.status() for supervisor in self._supervisors]
 

@@ -48,8 +48,8 @@ async def serving_http(
     """Serve resources and the live page over HTTP at an address, and yield it with its actual port.
 
     Args:
-        services: those of the resources.
-        page: those of the page.
+        services: the services of the resources.
+        page: the services of the page.
         writes: True if the page may change things.
 
     Raises:

@@ -19,7 +19,7 @@ StartWriting = Callable[[trio.Nursery], None]
 async def opened_journal(options: RunOptions) -> AsyncIterator[tuple[Journal | None, StartWriting]]:
     """Yield the journal, or None without one, and the function that starts its task.
 
-    What is still unwritten when the block ends is written then, so that the end of the controllers is in the file.
+    The end of the block writes the last entries, so that the file also shows how the controllers ended.
     """
     if options.journal is None:
         size = options.journal_bytes

@@ -68,7 +68,7 @@ class EngineServices:
         self.peerings = PeeringHost(backend, registry, report)
         self._peerings = partial(PeeringService, self.peerings)
         self._peer_streams = PeerStreamService(self.peerings)
-        # One for all callers: it holds the bytes of stored resources, and who may read them is decided before.
+        # Shared by all callers: it holds the bytes of stored resources. Rights are checked before it is asked.
         self._encodings = ResourceEncodings()
         of_resources: dict[str, Any] = {"versions": versions, "journal": writes, "encodings": self._encodings}
         resources = partial(ResourceService, backend, registry, **of_resources)

@@ -54,7 +54,7 @@ class Untraced:
         return WatchDecoder
 
     def apart(self) -> AbstractContextManager[None]:
-        """Return a block in which long-lived tasks are started, so that they don't inherit the caller's span."""
+        """Return a block for starting long-lived tasks, which then don't inherit the caller's span."""
         return nullcontext()
 
 

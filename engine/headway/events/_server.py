@@ -73,10 +73,10 @@ class CallDenied(Record):
 class CallLimited(Record):
     """A call at ``path`` was refused, because its caller calls more often than a ``limit`` allows. It did nothing.
 
-    The caller received RESOURCE_EXHAUSTED, with the ``seconds`` after which to repeat it. ``category`` is ``read``,
-    ``write`` or ``watch``. ``caller`` names the token (its accessor and description), or is ``anonymous``. Reported at
-    most once a second for each limit and category, apart for callers with and without a token. ``suppressed`` counts
-    such calls since the last report.
+    The caller received RESOURCE_EXHAUSTED, and was asked to wait ``seconds`` before it repeats the call. ``category``
+    is ``read``, ``write`` or ``watch``. ``caller`` names the token (its accessor and description), or is ``anonymous``.
+    Reported at most once a second for each limit and category, apart for callers with and without a token.
+    ``suppressed`` counts such calls since the last report.
     """
 
     limit: str
@@ -155,11 +155,11 @@ class IssuerKeysRead(Record):
 
 
 class IssuerKeysChanged(Record):
-    """The keys of an ``issuer`` of logins are other ones than before.
+    """The keys of an ``issuer`` of logins have changed.
 
-    ``keys`` are their ids. None means that all were dropped: the issuer publishes no key that can be used, or they
-    could not be read for too long. ``left_out`` names the keys that are not used, with the reasons. ``ended`` is the
-    number of streams that were closed, because the key that had signed their token is not there any more.
+    ``keys`` are the ids of the new keys. It is empty if all keys were dropped, because the issuer publishes no usable
+    key, or because reading its keys has failed for too long. ``left_out`` names the keys that are not used, with the
+    reasons. ``ended`` is the number of streams that were closed, because their token was signed by a removed key.
     """
 
     issuer: str

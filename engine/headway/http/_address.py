@@ -45,8 +45,8 @@ def check_http_address(address: str, *, controlled: bool) -> tuple[str, int]:
 def names_loopback(host_header: str) -> bool:
     """Return True if a request's Host names this machine by a loopback address or ``localhost``.
 
-    A page on another site can point its own name at 127.0.0.1 (DNS rebinding). The browser then sends its requests
-    here, as requests of that site to itself, but with that name as their Host.
+    Another site can point its own name at 127.0.0.1 (DNS rebinding). The browser then takes this server for that site,
+    and sends the requests of the site's pages here. But their Host is the name of the site.
     """
     host, colon, port = host_header.rpartition(":")
     if not colon or not port.isdecimal():

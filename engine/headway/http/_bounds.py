@@ -48,8 +48,8 @@ class RequestLimits:
     """The limits of one request over HTTP, and of all together. Times are in seconds, sizes in bytes.
 
     Attributes:
-        head_size: the size of the path, the query and the headers of one request; and of a small body, such as that of
-            a sign-in, because a token can be in either.
+        head_size: the size of the path, the query and the headers of one request. It also limits small bodies, such as
+            the body of a sign-in, because a token can be in either.
         body_size: the size of the body of one request.
         bodies_size: the size of the bodies of all requests that are being received. One caller has a quarter of it, or
             one body.
@@ -86,7 +86,7 @@ class Shares:
         self._stopping = False
 
     def stop(self) -> None:
-        """End all watches, and those that begin from now on, because the server stops."""
+        """End all watches, and every watch that begins later, because the server stops."""
         self._stopping = True
         for end in list(self._ends.values()):
             end(0, GRPCError(Status.UNAVAILABLE, STOPPING))

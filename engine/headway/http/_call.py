@@ -42,8 +42,9 @@ class Call:
     Attributes:
         encodes: False, because no message is encoded.
         bounds_lists: True, because a list is limited as over gRPC.
-        announced: a message with what is known before the request is received, such as the id in its path; or None. The
-            places that it names are those of the request, so limits count the call by it.
+        announced: a message with what is known before the request is received, such as the id in its path; or None. It
+            has the request's type, partition and namespace as far as they are known, and limits count the call by
+            them.
     """
 
     encodes = False

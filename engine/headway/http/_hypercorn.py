@@ -1,4 +1,4 @@
-"""The names of Hypercorn that the server uses, of which only `serve` and `Config` are documented."""
+"""The names of Hypercorn that the server uses. Only `serve` and `Config` are documented."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A server of an ASGI application that unauthenticated clients cannot exhaust, because it limits its connections.
 
 Hypercorn implements HTTP. Its public `serve` accepts connections without limit, and its accept loop logs a traceback
-for each connection for which no file descriptor is free. This module therefore accepts connections itself, and passes
+for each connection that finds no free file descriptor. This module therefore accepts connections itself, and passes
 each to Hypercorn's `TCPServer`, without HTTP/2 (`_http1.py`). The names of Hypercorn that are used are in
 `_hypercorn.py`.
 """
@@ -34,7 +34,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 Tls = Callable[[], ssl.SSLContext]
 """A function that returns the TLS context of the next connection."""
 
-# The time, in seconds, after which a client that reads nothing of its answer may lose its place to a new one.
+# A client that has read nothing of its answer for this many seconds may lose its place to a new one.
 _DEAF = 10.0
 # The delay, in seconds, before it accepts again when no file descriptor was free.
 _PAUSE = 0.1
@@ -45,8 +45,8 @@ class HttpServer:
 
     Every connection is accepted. If there are then too many, of the new one's host or in all, one is closed:
 
-    - one whose request has not arrived, or not all of it. It is the oldest of the host that has the most of them;
-    - else one that has not read any of its answer for some seconds, chosen in the same way;
+    - a connection whose request has not arrived completely: the oldest one of the host that has the most of these;
+    - else one whose client has read nothing of its answer for some seconds, chosen in the same way;
     - else, with ``evict_answering``, the oldest;
     - else the new one.
 

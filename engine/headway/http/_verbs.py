@@ -174,7 +174,7 @@ def _patchable(target: Target, stored: pb.Resource, registry: Registry) -> dict[
     current: dict[str, Any] = {name: whole[name] for name in ("owner", "metadata", "data") if name in whole}
     value = b"" if stored.data is None else stored.data.value
     if "data" in current:
-        # What the program decodes is less than what is stored, so the bytes are compared.
+        # Decoding may drop a part of what is stored, such as unknown fields, so the bytes are compared.
         with suppress(HttpRefusal):
             held = merged_content({"data": current["data"]}, *target, registry).data
             if held is not None and same_content(target.type.payload, encode(held), value):

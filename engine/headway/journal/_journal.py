@@ -61,12 +61,12 @@ class ControllerJournal:
 
     Attributes:
         turned_away: the last change of each resource that a predicate turned away. They are kept apart, so that a type
-            that changes all the time does not drop the runs.
-        runs: the newest reconciles, the oldest first, as one sequence of values. A tuple for each of them would be an
-            object that the garbage collector examines three times before it is dropped. Most reconciles succeed at
-            once, have one reason and one read, and write nothing. Such a one is added by its worker, with as little
-            work as possible: when it ended, its key, when it began, since when its key was ready, its attempt, its
-            reason, and its read as `cache.READING` has it. Then these values are passed to `added`.
+            that changes all the time does not push out the reconciles.
+        runs: the newest reconciles, the oldest first, as one sequence of values. A tuple for each reconcile would be
+            an object that the garbage collector examines three times before it is dropped. Most reconciles succeed at
+            once, have one reason and one read, and write nothing. To keep this case cheap, the worker itself adds
+            these values for it: when it ended, its key, when it began, since when its key was ready, its attempt, its
+            reason, and its read as `cache.READING` has it. Then it passes the values to `added`.
         added: passes on a reconcile that was added to ``runs``; None if there is no sink.
     """
 

@@ -57,7 +57,7 @@ def _named(cls: type[Any], node: Node, value: Any, path: str, problems: Problems
 
 
 def _named_values(key: Element, element: Element, node: Node, value: Any, path: str, problems: Problems) -> Any:
-    """Return the value of a map. Its values may be messages. The keys are those of the stored document."""
+    """Return the value of a map, whose values may be messages. Its keys stay as they are stored."""
     if not isinstance(node, Mapping):
         return value
     made: dict[str, Any] = {}

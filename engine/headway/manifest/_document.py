@@ -184,7 +184,7 @@ def _identity(
     problems: Problems,
     near: Identity | None = None,
 ) -> Identity:
-    """Read the type, name and tenancy. Omitted tenancy units are those of ``near``, or else the defaults."""
+    """Read the type, name and tenancy. Omitted tenancy units are taken from ``near``, or else are the defaults."""
     for name in ("type", "name"):
         if name not in entries:
             problems.add(place, path, f"{name} is required")

@@ -227,8 +227,8 @@ def union(*mappers: Mapper[R]) -> Mapper[R]:
 def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
     """Map like ``mapper``, but only with states that satisfy ``condition(resource)``.
 
-    If the condition becomes true or false for a resource, the change is still mapped, by the state for which it is
-    true.
+    A change that makes the condition true or false for a resource is mapped as well, by the state that satisfies the
+    condition.
     """
     check_plain(
         "mappers.only_if",

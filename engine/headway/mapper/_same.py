@@ -25,7 +25,7 @@ def same_watch(one: Watch[Any], other: Watch[Any]) -> bool:
 
 
 def changed_captures(one: Watch[Any], other: Watch[Any]) -> list[str]:
-    """Return the names of the captured variables by which functions of the same code differ in two watches."""
+    """Return the names of captured variables that differ between two watches, in functions with the same code."""
     pairs: _Pairs = set()
     return list(dict.fromkeys([*_changed(one.mapper, other.mapper, pairs), *_changed(one.when, other.when, pairs)]))
 

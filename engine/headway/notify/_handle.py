@@ -99,7 +99,7 @@ class Handle(Generic[T]):
     Attributes:
         correlation_id: the text that was given for it.
         hit: True if its first value was known when it was created, because another handle has the same question.
-        max_age: the age at which its value is fetched again; None if that is not polled.
+        max_age: the age at which its value is fetched again; None if it is not polled.
     """
 
     def __init__(

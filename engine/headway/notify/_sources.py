@@ -35,9 +35,9 @@ class Poll(Generic[T_co]):
 class BlockingQuery(Generic[T_co]):
     """``FEED = headway.BlockingQuery(fetch_feed)`` declares a blocking query, which `Updates.query` keeps up to date.
 
-    The async function is called with the index after which it should return, 0 at first, and with the arguments that
-    you pass to `Updates.query`. It returns an index and a value once the index is higher, or after some time of its
-    own. Raises DeclarationError.
+    The async function is called with the last index that it returned, or 0 at first, and with the arguments that you
+    pass to `Updates.query`. It waits until the index is higher, or for as long as it chooses, and returns the index and
+    the value. Raises DeclarationError.
     """
 
     function: Callable[..., Awaitable[tuple[int, T_co]]]

@@ -20,7 +20,8 @@ class CacheStatus:
         cut_off_seconds: the longest time, in seconds, that a type has been without a stream, or that the cache has not
             been able to follow the store because of ``problem``.
         problem: why the cache cannot be brought up to date; None if it can.
-        types: the status of each type's stream. While another store is being read, it describes that.
+        types: the status of each type's stream. While the cache reads a replaced store, this is the status of the new
+            streams.
     """
 
     position: Position

@@ -57,7 +57,7 @@ class Updates:
         namespace: str = "",
         correlation_id: str = "",
     ) -> Handle[R | None]:
-        """Return a handle for one resource, or None while it does not exist. The arguments are those of `cache.get`."""
+        """Return a handle for one resource, or None while it does not exist. Takes the arguments of `cache.get`."""
         self._check_open(correlation_id)
         self._cache.get(type, id, partition=partition, namespace=namespace)
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id

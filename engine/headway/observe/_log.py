@@ -69,7 +69,8 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
 
     An error is logged as its class and message, and a group of errors as one text. ``where`` is the program's innermost
     line that the error passed through, and ``stack`` shows the program's own frames down to the raise. ``reasons`` has
-    the reasons of this attempt. A retry without new reasons has those of the failed attempt, and ``retry``.
+    the reasons of this attempt. A retry without new reasons repeats the reasons of the failed attempt, and adds
+    ``retry``.
 
     A line about a reconcile has ``controller``, ``key`` and ``attempt``, and ``trace_id`` if the reconcile is traced.
 

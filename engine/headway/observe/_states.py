@@ -31,10 +31,10 @@ class ControllerState:
     """A controller of a process, at one scrape.
 
     Attributes:
-        rate: reconciles a second since the scrape before; None at the first one.
-        failures: failed reconciles a second; None at the first scrape.
-        queued: keys that are ready; ``running``, ``resting`` and ``scheduled`` are the other states of keys.
-        lag: revisions by which its slowest type is behind.
+        rate: reconciles per second since the previous scrape; None at the first one.
+        failures: failed reconciles per second; None at the first scrape.
+        queued: the number of ready keys; ``running``, ``resting`` and ``scheduled`` are the numbers in other states.
+        lag: the number of revisions that its slowest type is behind.
     """
 
     process: str

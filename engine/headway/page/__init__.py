@@ -4,9 +4,10 @@
     services.add(PageService(host, registry))
     further = page_paths(offered, writes=False)  # for `open_http`
 
-No number has a rule of its own here: `observe` has the numbers of `headway top` and of the metrics, `why` the answers,
-and `headway.controller` the places of the graph. `_host.py` looks at the controllers, and `_service.py` answers
-questions with the rights of their caller. `_paths.py` serves both to browsers, with the files in `assets/`.
+This package computes nothing by rules of its own. `observe` computes the numbers, as for `headway top` and the metrics.
+`why` answers the questions, and `headway.controller` lays out the graph. `_host.py` looks at the controllers, and
+`_service.py` answers questions with the rights of their caller. `_paths.py` serves both to browsers, with the files in
+`assets/`.
 """
 
 from typing import TYPE_CHECKING

@@ -44,7 +44,7 @@ async def about(exchange: Exchange, type: ResourceType[Any] | None, id: Resource
 
 
 def document(type: ResourceType[Any], stored: pb.Resource) -> dict[str, Any]:
-    """Return a stored resource as the page shows it. Everything that the page shows of a payload passes here."""
+    """Return a stored resource as the page shows it, without secrets. Every payload on the page comes from here."""
     return resource_object(type, redacted_resource(type.view(stored)).message())
 
 
@@ -109,7 +109,7 @@ def _brief(resource: pb.Resource) -> dict[str, Any]:
 
 
 def _event(exchange: Exchange, resource: pb.Resource) -> dict[str, Any]:
-    """Return an event in the form of any resource, and so with whatever that leaves out."""
+    """Return an event. Its content is shown, and redacted, like that of any other resource."""
     id = resource_id(resource.id)
     type = exchange.offered.registry.find(id.type)
     data = {} if type is None else document(type, resource).get("data", {})
@@ -132,7 +132,7 @@ def timeline(why: Why) -> list[dict[str, Any]]:
     for controller in why.controllers:
         entries += [
             {
-                # The time differs a little from answer to answer, as two clocks do. These are as they were recorded.
+                # Identify the run by values that never change. Its times differ a little between answers, like clocks.
                 "id": f"run {controller.name} {controller.process} {_recorded(each)}",
                 "at": each.at,
                 "what": "run",
@@ -153,7 +153,7 @@ def timeline(why: Why) -> list[dict[str, Any]]:
 
 
 def _recorded(reconcile: PastReconcile) -> str:
-    """Return a text that identifies a reconcile among all of its process."""
+    """Return a text that identifies a reconcile among all reconciles of its controller and process."""
     if reconcile.first_attempt:
         return f"{reconcile.first_attempt} {reconcile.first_seconds}"
     # A worker of an earlier version does not send these.

@@ -28,10 +28,10 @@ Emit = Callable[[Event], Awaitable[None]]
 
 
 class EventsResponse(Response):
-    """An answer of events. A refusal before the first event is an error of HTTP, and a later one is the last event.
+    """A response of events. A refusal before the first event is an HTTP error. A later one is sent as the last event.
 
     Args:
-        session: the session with which it ends; None without one.
+        session: the visitor's session, whose end also ends the response; None for a visitor without one.
         produce: sends the events, until canceled.
     """
 

@@ -1,4 +1,4 @@
-"""What fails of one type, by key, for the lists of its resources."""
+"""The failures of one type's resources, by key, for the lists of its resources."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _LONGEST = 160
 
 
 def failing_of(host: PageHost, kind: Kind) -> Mapping[Key, list[dict[str, Any]]]:
-    """Return what fails of the resources of a type, the last failure of each first.
+    """Return the failures of a type's resources, the latest failure of each resource first.
 
-    It has what the page knows: the first 1,000 failing keys of each controller of the server's process, 10 changes that
-    its mappers could not map, and the 40 failures that each controller of another process has said last.
+    The page doesn't know every failure. It has the first 1,000 failing keys of each controller in the server's process,
+    and 10 changes that its mappers could not map. For a controller of another process, it has the 40 failures of its
+    last answer.
     """
     found: dict[Key, list[tuple[float, dict[str, Any]]]] = {}
     for key, at, shown in _every(host, kind):

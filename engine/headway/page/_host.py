@@ -1,4 +1,4 @@
-"""A look at the controllers of an engine, each second for a reader, and every five seconds without one."""
+"""Looks at the controllers of an engine: every second for a reader, and every five seconds without one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Seen(NamedTuple):
     Attributes:
         state: its numbers, as `headway top` shows them, under the names of the app and the controller.
         priming: the progress of each of its types while it is priming.
-        failing: the newest failures of each type, those of mappers last.
+        failing: the newest failures of each type: first failed reconciles, then failed mappers.
         mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
     """
 
@@ -107,7 +107,7 @@ class PageHost:
         self.cursors = Cursors()
         self.versions = Versions(registry)
         self._report = BoundedReport(report, _REPORTED)
-        # By path, the time since which it fails.
+        # The time of the first failure in a row, by path.
         self._failing: dict[str, float] = {}
         self._priming = PrimingTimes()
         self._watching = 0
@@ -143,7 +143,10 @@ class PageHost:
             await trio.sleep(seconds)
 
     async def _contained(self, path: str, look: Callable[[], Awaitable[None]]) -> None:
-        """Look, and report a failure: the page must never end the engine. Viewers see that its numbers are old."""
+        """Look, and report a failure without raising it, because the page must never end the engine.
+
+        Viewers see that the numbers are old.
+        """
         try:
             await look()
         except Exception as error:  # noqa: BLE001  # whatever the status of a controller raises
@@ -155,7 +158,7 @@ class PageHost:
 
     @property
     def stale_since(self) -> float | None:
-        """The time since which looks fail, in seconds since 1970, or None if they succeed."""
+        """When the looks began to fail, in seconds since 1970; None while they succeed."""
         return min(self._failing.values(), default=None)
 
     async def look(self) -> None:
@@ -200,12 +203,12 @@ class PageHost:
             self._watching -= 1
 
     async def wait_newer(self, number: int) -> None:
-        """Wait until there is a look after the one of this number."""
+        """Wait for a look after the one with this number."""
         while self.number <= number:
             await self._looked.wait()
 
     async def _count(self) -> None:
-        """Ask the store for its numbers of resources, if it can count without reading them all."""
+        """Ask the store for the number of resources of each kind, if it can count them without reading them all."""
         count = getattr(self.backend, "count_kinds", None)
         if count is not None:
             with suppress(HeadwayError):

@@ -12,9 +12,9 @@ from headway.why import Elsewhere, ObserveHost, StuckList
 ASKED = 2.0
 """The time between two questions to the other processes, in seconds. Without a viewer they are not asked."""
 STUCK_ASKED = 4.0
-"""The time between two questions what is stuck, in seconds, likewise."""
+"""The time between two questions about what is stuck, in seconds. Without a viewer they are not asked, either."""
 STUCK_AFTER = 60.0
-"""The time for which stuck work has been pending at least, in seconds, as for `headway why --stuck`."""
+"""Work counts as stuck once it has been pending for this many seconds, as for `headway why --stuck`."""
 MOST = 300
 """The number of controllers of other processes that are asked about and shown."""
 _OLD = 5 * ASKED
@@ -25,8 +25,8 @@ class Other(NamedTuple):
     """A controller of another process at the last question.
 
     Attributes:
-        rate: reconciles a second since the answer before; None at the first one.
-        failures: failed reconciles a second; None at the first answer.
+        rate: reconciles per second since the previous answer; None at the first one.
+        failures: failed reconciles per second; None at the first answer.
     """
 
     of: Elsewhere

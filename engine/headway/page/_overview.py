@@ -59,7 +59,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         ],
         "failing": failing(host, seen, visible),
         "elsewhere": [_elsewhere(each, type, visible) for each, type in _others(host, visible)],
-        # Other callers would learn from the number that there are controllers which they may not see.
+        # The number would show other callers that there are controllers which they may not see.
         "elsewhereMore": host.others.more if visible.whole else 0,
         "stuck": stuck(host.others.stuck, visible),
         "refused": [each._asdict() for each in host.refused()] if visible.whole else [],
@@ -217,7 +217,7 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
             said = processes.setdefault((other.of.caller, other.of.process), [])
             said += [(other.of.name, other.of.process, each) for each in other.of.now.failing[:MOST_FAILING]]
     own = [(name, "", each) for name, one in seen.items() for each in one.failing]
-    # The server's own process is the first, and each has a turn before another one has its second.
+    # The processes take turns, and the server's own process comes first.
     shown = islice(in_turn(map(newest_of, [own, *processes.values()])), FAILING)
     return [
         {
@@ -230,7 +230,7 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
             "attempts": each.attempts,
             "at": each.at,
             "until": each.until or None,
-            # Neither what waits for a change is pending, nor is its time known from an earlier version.
+            # 0 if the work waits for a change, or if the process runs an earlier version, which does not send the time.
             "pendingSince": min(each.pending_since, now) or None,
         }
         for name, process, each in sorted(shown, key=lambda entry: entry[2].at, reverse=True)

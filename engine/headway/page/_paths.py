@@ -112,7 +112,7 @@ class _Page:
         return Endpoint(self._visits.exchange, {name: checked(verb) for name, verb in methods.items()})
 
     async def session(self, exchange: Exchange) -> Response:
-        """Answer who the visitor is, or why they are allowed nothing. Every page asks this first."""
+        """Answer who the visitor is, or why they have no rights. Every page asks this first."""
         Query(exchange.request.scope["query_string"], ())
         session = self._visits.session(exchange.request)
         made: dict[str, Any] = {"controlled": exchange.offered.access is not None, "signedIn": session is not None}
@@ -132,7 +132,7 @@ class _Page:
             raise HttpRefusal(415, Status.INVALID_ARGUMENT.name, "content-type must be application/json")
         if exchange.offered.access is None:
             raise invalid("this server has no access control, so there is nothing to sign in to")
-        # A stranger may have sent it, or a browser whose session is one of a token that has expired.
+        # The sender may be a stranger, or a browser with a session whose token has expired. So limit the body.
         token = object_of(await exchange.body(small=True)).get("token")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
             raise invalid('token must be the text of a token: {"token": "hw_..."}')
@@ -265,7 +265,7 @@ async def _controller(exchange: Exchange) -> tuple[str, dict[str, Any]]:
 def _named(exchange: Exchange, query: Query) -> tuple[ResourceType[Any] | None, ResourceId]:
     """Return the id that a query names, and its type if it is registered. Raises HttpRefusal."""
     name = _type_name(query.text("type"))
-    # Whether it is registered shows only in what the services answer to its caller.
+    # Raise nothing for an unknown type: the services decide what the caller may learn about it.
     type = exchange.offered.registry.find(name)
     partition, namespace = ("", "") if type is None else type.default_units
     units = query.text("partition") or partition, query.text("namespace") or namespace

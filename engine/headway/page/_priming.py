@@ -1,4 +1,4 @@
-"""How far the caches of controllers are from being primed, and how long that may still take. No I/O."""
+"""The progress of controllers that prime their caches, and an estimate of the time left. No I/O."""
 
 from __future__ import annotations
 

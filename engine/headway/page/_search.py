@@ -48,7 +48,7 @@ class Search(NamedTuple):
 
 
 class Cursors:
-    """The places where searches go on. They stay here, because a key may be none that its caller may know."""
+    """The places where searches go on. They stay here, because the caller may not be allowed to know the key."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[str, tuple[str, Key]] = OrderedDict()

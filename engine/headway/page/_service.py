@@ -134,7 +134,7 @@ class PageService:
             found = await find(self._host.backend, type.kind, within, wanted, message.text.lower(), message.rows, after)
         answer: dict[str, Any] = {"rows": [row(each) for each in found.resources]}
         for shown, each in zip(answer["rows"], found.resources, strict=True):
-            # Without the right to observe a resource, it is not known whether it fails.
+            # A caller without the right to observe a resource must not learn whether it fails.
             if observes(type.name, key := resource_key(each)):
                 shown["failing"] = fails.get(key, [])
         if found.last is not None:
@@ -190,7 +190,7 @@ class PageService:
             if each.definition is not None and each.definition.manages.name in observed
         }
         if not observed:
-            raise denied("permission denied: there is no type that you may observe everywhere")
+            raise denied("permission denied: you may not observe all resources of any type")
         whole = all(each.name in observed for each in registry)
         return Visible(frozenset(controllers), known, observed, whole, permissions.may_read_lease)
 

@@ -1,8 +1,8 @@
 """The sessions of browsers: a cookie in place of a token. No I/O; the clock is an argument.
 
-The token stays here, and the browser gets a random name for it, which no script can read. Each request is identified by
-the token anew. A token that is revoked or gets other policies ends its sessions for good, as the caller of `begin` has
-to arrange.
+The token stays here. The browser gets a random name for it, in a cookie that no script can read. The token is checked
+again for each request. If it is revoked or gets other policies, its sessions end for good: the caller of `begin` has to
+arrange that.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Visits:
         self._csrf = secrets.token_urlsafe(24)
 
     def exchange(self, request: Request) -> Exchange:
-        """Return the exchange of a request. The session identifies its caller, and other tokens count for nothing."""
+        """Return the exchange of a request. Only the session identifies its caller: other tokens are ignored."""
         session = self.session(request)
         return Exchange(self.offered, self.shares, request, _metadata(session))
 
@@ -62,15 +62,15 @@ class Visits:
         return self.sessions.find(text, trio.current_time()) if text else None
 
     def csrf(self, request: Request) -> str:
-        """Return the secret that a request for a change has to carry."""
+        """Return the secret that a request for a change must have."""
         session = self.session(request)
         return self._csrf if session is None else session.csrf
 
     def begin(self, request: Request, token: str, response: Response) -> Session:
         """End the session of the request, begin a new one, and set its cookie.
 
-        The session ends with the identity of its token: if the token is revoked or gets other policies, also if both
-        are undone before the next request.
+        The session ends if its token is revoked or gets other policies, even if this is undone before the next
+        request.
 
         Raises HttpRefusal (401) if the token is not valid.
         """

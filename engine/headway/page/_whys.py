@@ -31,7 +31,7 @@ class SharedWhys:
         return len(self._questions)
 
     async def why(self, id: ResourceId) -> Why:
-        """Return an answer for all callers, at most `FRESH` seconds old, or the one of a question in progress."""
+        """Return an answer for all callers that is at most `FRESH` seconds old, or wait for a question in progress."""
         while True:
             question = self._questions.get(id)
             if question is None or (question.ended.is_set() and trio.current_time() - question.began >= FRESH):
@@ -39,7 +39,7 @@ class SharedWhys:
             await question.ended.wait()
             if question.why is not None:
                 return question.why
-            # The viewer that asked has left, or has got an error.
+            # The caller that asked was canceled or got an error, so ask again.
 
     async def _ask(self, id: ResourceId) -> Why:
         self._forget_old()
@@ -53,7 +53,7 @@ class SharedWhys:
         return why
 
     def _forget_old(self) -> None:
-        """Keep only what may still be shared, so that the answers are no more than the streams of a second."""
+        """Drop the answers that are too old to be shared, so that memory is bounded by the questions of a second."""
         limit = trio.current_time() - FRESH
         for id in [id for id, each in self._questions.items() if each.ended.is_set() and each.began <= limit]:
             del self._questions[id]

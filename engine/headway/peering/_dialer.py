@@ -61,7 +61,8 @@ class Dialer:
         self._host = host
         self._entry = entry
         self._limits = limits
-        # The addresses to try next: those of the process that serves, or one of the peering's. None means all of these.
+        # The addresses to try next: the addresses of the process that serves the peering, or one of the peering's own.
+        # None means all of the peering's own.
         self._target: list[str] | None = None
         self._turn = 0
         # The peering's data at the last attempt.
@@ -133,7 +134,7 @@ class Dialer:
                 if first.terminated is not None:
                     self._entry.terminated = True
                     return StreamEnded(TERMINATED, "the other side has deleted its peering")
-                # Whoever leads when this stream has ended, it need not be this process.
+                # When this stream has ended, another process may lead, so try all addresses again.
                 self._target = None
                 if self._entry.leaving:
                     return await self._leave(call)

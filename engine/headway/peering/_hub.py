@@ -66,7 +66,7 @@ class Entry:
         progress: the state of the last stream; None before one has begun.
         terminated: True once the other side has said that it deleted its peering.
         leaving: True once this Peering is being deleted. Streams are then opened only to notify the other side.
-        notified: True once the other side knows of that, or no longer accepts the secret of the peering.
+        notified: True once the other side knows of the deletion, or no longer accepts the secret of the peering.
         replaced: the number of times that the other store was replaced by another one.
         changed: set whenever the Peering changes.
         loaded: True once a stream has begun to receive the first copy.
@@ -107,7 +107,7 @@ class Entry:
 
         Args:
             end: ends the new stream.
-            tell: lets the new stream send Terminated, and then ends it.
+            tell: makes the new stream send Terminated and then end.
 
         Raises:
             StreamEnded: the entry was closed.

@@ -195,7 +195,7 @@ class Link:
         try:
             return await self._receive()
         except GRPCError as error:
-            # On the dialing side, it is the status with which the other side has ended the stream.
+            # On the dialing side, this is the status that the other side has sent to end the stream.
             if self._dialing or error.status not in _INVALID:
                 raise
             raise Breach(f"a message is not valid: {error.message}") from error

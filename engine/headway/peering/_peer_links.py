@@ -12,10 +12,10 @@ from headway._gen.headway.peering.v1 import Peering
 
 
 class PeerLinks(Protocol):
-    """The links of one engine to other engines. They carry what gRPC carries otherwise."""
+    """The links of one engine to other engines, in place of gRPC connections."""
 
     def serve(self, handlers: Mapping[str, Handler]) -> Sequence[str]:
-        """Let other engines call these handlers, by path. Return the addresses at which they do."""
+        """Let other engines call these handlers, by path. Return the addresses for reaching them."""
         ...
 
     def open_channel(self, peering: Peering, **_: object) -> AbstractAsyncContextManager[Any]:

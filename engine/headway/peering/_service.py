@@ -181,7 +181,7 @@ class PeeringService:
         return peering_pb.EstablishResponse(peering=peering.message())
 
     async def _undo(self, peering: Resource[Peering], before: Peering | None, attempt: str) -> None:
-        """Put a peering back after its token was refused; delete it if there was none before."""
+        """Undo the changes to a peering after its token was refused: restore its data, or delete a new peering."""
         client = self._host.client
         if before is None:
             await client.delete(peering)

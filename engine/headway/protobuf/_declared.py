@@ -23,7 +23,7 @@ HIGHEST_NUMBER = 536_870_911
 
 
 class Declaration:
-    """The fields of a declared message, and the frames in which to look up class names."""
+    """The fields of a declared message, and the frames that are searched for class names."""
 
     def __init__(self, own_name: str, fields: dict[str, Annotation], frames: list[FrameType]) -> None:
         self.fields = fields
@@ -244,7 +244,7 @@ class Changes(NamedTuple):
 
     Attributes:
         reserved: the names of removed fields, by their numbers.
-        renamed: the former names of fields, by their numbers.
+        renamed: the earlier names of fields, by their numbers.
     """
 
     reserved: Mapping[int, str]

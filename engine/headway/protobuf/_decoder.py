@@ -190,7 +190,7 @@ def _read_varint(value: Value, suffix: str, shared: Globals, put: str) -> list[s
     return [
         "v = data[i]; i += 1",
         "if v > 127:",
-        # Port numbers and the like have two bytes. A call for each would take longer than the rest of a small message.
+        # Many values, such as port numbers, have two bytes. A call for each would cost more than the rest of a message.
         " w = data[i]",
         " if w < 128: v += (w << 7) - 128; i += 1",
         " else:",

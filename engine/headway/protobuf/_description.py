@@ -45,7 +45,7 @@ class Description:
     """A description of message classes, with every message and enum that they hold.
 
     Attributes:
-        answer: the description on the wire, to which the caller adds the types.
+        answer: the description as a wire message. The caller adds the types to it.
     """
 
     def __init__(self) -> None:

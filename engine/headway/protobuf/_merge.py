@@ -30,8 +30,8 @@ def _merged(before: P, after: P, stored: P, *, reorders: bool) -> P:
 
     - Messages are merged field by field, and maps entry by entry.
     - A oneof is merged if the same field of it is set in all three messages. Otherwise it is taken from ``after``.
-    - A list element that the writer didn't change is the stored one. A changed element is merged with the stored
-      element that has the same value in the field with the lowest number. If there is none, the element is new.
+    - A list element that the writer didn't change is taken from ``stored``. A changed element is merged with the stored
+      element that has the same value in the field with the lowest number. If no element has it, the element is new.
     - Elements and entries of ``stored`` that ``before`` lacks are kept.
     - A list keeps its stored order unless the writer reordered it. Without ``reorders`` it always keeps that order.
 
@@ -54,7 +54,7 @@ def _merged(before: P, after: P, stored: P, *, reorders: bool) -> P:
 
 
 def different_fields(left: Payload, right: Payload) -> list[str]:
-    """Return the fields in which two messages of one class differ, such as ``room`` and ``needs.memory``."""
+    """Return the fields that differ between two messages of one class, such as ``room`` and ``needs.memory``."""
     return list(_different("", left, right))
 
 

@@ -14,7 +14,7 @@ from headway.protobuf._wire import DELIMITED, FIXED32, FIXED64, VARINT, read_var
 
 
 class _Entries(NamedTuple):
-    """What the entries of a map hold. Each is encoded as a message with the fields 1 and 2."""
+    """The keys and values of a map. Each entry is encoded as a message with the fields 1 and 2."""
 
     key: Value
     value: Value

@@ -66,7 +66,7 @@ def _reached(cls: type[DeclaredMessage]) -> Iterator[type[DeclaredMessage]]:
 def redacted(message: P, mark: Mark = lambda _path, _value: REDACTED) -> P:
     """Return a copy of a message without the values of its secrets, or the message itself if it can have none.
 
-    A text or bytes become `REDACTED`, in lists and as values of maps, too. What is empty or absent stays so.
+    Texts and bytes become `REDACTED`, also in lists and as values of maps. An empty or absent value stays as it is.
     """
     if not holds_secrets(type(message)):
         return message

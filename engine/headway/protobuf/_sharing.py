@@ -16,15 +16,15 @@ _LONGEST = 1024
 
 
 def sharing_decoder_of(cls: type[P], *parts: type[Any], most: int = 1024) -> Callable[[bytes, int, int], P]:
-    """Return a function like that of `decoder_of`, whose results share equal parts. Nobody may change these parts.
+    """Return a decoder like `decoder_of`, whose results share equal parts. The parts must never be changed.
 
     Sharing saves the time and the memory of decoding each part again, and most of the work of the garbage collector.
 
     Args:
-        cls: A class that was generated from a schema, as all that it contains.
+        cls: The class to decode. It and all classes that it contains were generated from a schema.
         parts: The classes whose messages are shared.
-        most: The number of messages of each part that are kept. When there is another one, all are forgotten. Long ones
-            are never kept.
+        most: The maximum number of messages of each part that are kept. One more clears them all. Long messages are
+            never kept.
     """
     plans: dict[MessageClass, ClassPlan] = {}
     if not _plan_holders(cls, parts, plans):

@@ -272,7 +272,7 @@ class WorkQueue(Generic[K, R]):
         return KeyInQueue(entry.state, since, due, entry.failures + 1, entry.reasons, entry.omitted, following)
 
     def oldest(self, before: float) -> list[tuple[float, K]]:
-        """Return the keys that have been pending since before a time, with that time, in no order."""
+        """Return each key that became pending before a time, with the time when it did, in no order."""
         return [
             (entry.since, key)
             for key, entry in self._entries.items()

@@ -194,7 +194,7 @@ class WaitingQueue(Generic[K, R]):
         return self._machine.find(key)
 
     def oldest(self, before: float) -> list[tuple[float, K]]:
-        """Return the keys that have been pending since before a time, with that time. This visits every key."""
+        """Return each key that became pending before a time, with the time when it did. This visits every key."""
         self._promote()
         return self._machine.oldest(before)
 

@@ -1,4 +1,4 @@
-"""What `Runtime.event` records, and where it goes."""
+"""The events that `Runtime.event` records, and the function that it passes them to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ignore_event(_of: ResourceId, _reason: str, _text: str, _warning: bool) -> N
 def checked_event(resource: object, reason: object, text: object) -> tuple[ResourceId, str, str]:
     """Return the id, the reason and the text of an event. A text that is too long is cut off.
 
-    Raises InvalidArgument if one of them can never be an event's.
+    Raises InvalidArgument if one of them is invalid in an event.
     """
     given: Any = resource
     if not isinstance(resource, Resource | Projected):

@@ -114,11 +114,11 @@ class Reconciling(KeyAtWork):
         self.writes: list[Any] = []
         self.task: Any = None
         self.scope: Any = None
-        # How many of its tasks have stopped the clock, and the seconds that are left of its deadline then.
+        # The number of calls of `stop_clock` that still count, and the seconds that were left at the first of them.
         self._stops, self._left = 0, 0.0
 
     def stop_clock(self, now: float) -> None:
-        """Let time pass without counting towards the deadline, until as many calls of `start_clock`.
+        """Suspend the deadline. It runs on once `start_clock` has been called as often as this method.
 
         Both are called in a task of the reconcile, which ends before the reconcile does.
         """
@@ -127,7 +127,7 @@ class Reconciling(KeyAtWork):
             self._left, self.scope.deadline = self.scope.deadline - now, math.inf
 
     def start_clock(self, now: float) -> None:
-        """Let time count again."""
+        """Undo one call of `stop_clock`."""
         self._stops -= 1
         if not self._stops:
             self.scope.deadline = now + self._left

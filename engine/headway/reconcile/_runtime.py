@@ -138,7 +138,7 @@ class Runtime:
         ``owner`` still owns are deleted.
 
         Raises:
-            InvalidArgument: the type is no resource type, or the owner no resource.
+            InvalidArgument: ``type`` is not a resource type, or ``owner`` is not a resource.
             NotWatched: the controller does not watch the type.
             NotDeclared: the type is missing from the controller's ``writes``.
         """
@@ -168,7 +168,7 @@ class Runtime:
             NotFound: the resource no longer exists. Let this error and the next propagate, so that the key is
                 reconciled again.
             Conflict: other writers keep changing the resource.
-            InvalidArgument: the resource is no whole one, such as one of a projection.
+            InvalidArgument: the resource is not whole: for example, it belongs to a projection.
         """
         given: object = resource
         if isinstance(given, Projected):
@@ -195,17 +195,17 @@ class Runtime:
     def event(self, resource: Resource[Any] | Projected[Any], reason: str, text: str, *, warning: bool = False) -> None:
         """``rt.event(team, "Deployed", "3 accounts were created")``: record what users of a resource should read.
 
-        The event is stored soon, as ``event.v1.Event``, which the resource owns. ``headway events`` shows it. Equal
-        events are one, with a count. The last 20 of a resource are kept.
+        The event is stored soon, as an ``event.v1.Event`` that the resource owns. ``headway events`` shows it. Equal
+        events are stored as one, with a count. The last 20 events of a resource are kept.
 
-        This never waits, and an event that cannot be stored does not fail the reconcile: it is counted. An event is no
-        change that the controller sees, and never a reason to reconcile.
+        This method never waits. An event that cannot be stored is counted, and does not fail the reconcile. Events do
+        not trigger reconciles.
 
         Args:
             resource: a stored resource.
             reason: what happened, in one word.
-            text: the same for people. After 1,000 characters it is cut off.
-            warning: True if somebody should look at it.
+            text: what happened, in a sentence for people. It is cut off after 1,000 characters.
+            warning: True if an operator should look at it.
 
         Raises:
             InvalidArgument: the resource is not stored, or the reason is not a word.
@@ -236,7 +236,7 @@ class Runtime:
         them, or in the initialiser.
 
         Raises:
-            DeclarationError: a type is not one of the app's, or is watched with another mapper or predicate, or the
+            DeclarationError: a type does not belong to the app, or is watched with another mapper or predicate, or the
                 runs of this controller have already added 100 watches.
             NotDeclared: the controller declares its ``reads``, and they lack a type.
             PermissionDenied: this process may not watch a type.

@@ -22,8 +22,8 @@ MOST = 64
 class SecretReads(LookingUp):
     """A list for `READING` that stays empty, and keeps the last resources with secrets that were read.
 
-    Daemons and sources live long, so a list of what they have read first would say little about their errors. Each
-    version of a resource is kept by itself, because a task may still hold an older one.
+    Daemons and sources live long, so their first reads would say little about their errors. Each version of a resource
+    is kept separately, because a task may still hold an older one.
 
     Args:
         find: returns the cached resource with this type and key, or None.
@@ -42,7 +42,7 @@ class SecretReads(LookingUp):
         self.into: list[Any] | None = None
 
     def another(self) -> SecretReads:
-        """Return one for another task, which has read nothing yet."""
+        """Return a list for another task, without any reads."""
         return SecretReads(self._find, self._types)
 
     def __iadd__(self, read: Any) -> Self:  # type: ignore[misc]  # a list takes any iterable, and this one only reads

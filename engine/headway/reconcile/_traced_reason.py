@@ -12,9 +12,9 @@ class TracedReason(Reason):
     """A reason whose change is traced. Each key has its own.
 
     Attributes:
-        cause: the context of the span in which the change was mapped to the key.
+        cause: the context of the span that covers the mapping of the change to the key.
         trace_id: the id of its trace, as 32 hexadecimal digits.
-        since: the time since which the key waits for this reason, in nanoseconds since 1970.
+        since: when the key began to wait for this reason, in nanoseconds since 1970.
     """
 
     cause: Any

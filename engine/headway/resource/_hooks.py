@@ -1,4 +1,4 @@
-"""Hooks of types: functions of a program that Headway calls for each write, and Headway's own rules beside them."""
+"""Hooks of types: functions of a program that Headway calls for each write, together with Headway's own rules."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Registry:
         self._chains[step.older.kind] = VersionChain((step,)) if chain is None else chain.extended(step)
 
     def store_as(self, type: object) -> None:
-        """Set the version in which resources of its kind are stored.
+        """Make this type the storage version of its kind.
 
         Raises:
             DeclarationError: No converter is declared for the version, or the kind has another storage version.
@@ -97,7 +97,7 @@ class Registry:
         return self._chains.get(kind)
 
     def chain_with(self, type: ResourceType[Any]) -> VersionChain | None:
-        """Return the versions that converters connect with this one, or None if there are no converters for it."""
+        """Return the versions that converters connect with this one, or None if it has no converters."""
         chain = self._chains.get(type.kind)
         return chain if chain is not None and type.name.version in chain else None
 

@@ -25,7 +25,7 @@ class Stored:
 
     @property
     def carried_secrets(self) -> tuple[str | bytes, ...]:
-        """The values that are secret although no field of the payload is declared so: those of a projection."""
+        """Secret values that no field of the payload declares. Only projections have any, from their resources."""
         return ()
 
     @property

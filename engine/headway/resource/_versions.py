@@ -103,7 +103,7 @@ class VersionChain:
         return payload
 
     def payload_of(self, resource: pb.Resource) -> Any:
-        """Return the payload of a stored resource, in the version in which it is stored. Raises PayloadError."""
+        """Return the payload of a stored resource, in its stored version. Raises PayloadError."""
         type = self.type_of(resource.id.type.group_version)  # type: ignore[union-attr]  # stored ids are whole
         return decode(type.payload, b"" if resource.data is None else resource.data.value)
 

@@ -35,7 +35,7 @@ class Call:
     __slots__ = ("begun", "error", "scope", "stream")
 
     def __init__(self, begun: int) -> None:
-        # What the outbox calls the time when it began.
+        # The time when it began, as the outbox counts time.
         self.begun = begun
         self.scope = trio.CancelScope()
         self.stream: ServerStream | None = None

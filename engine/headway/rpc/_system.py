@@ -77,8 +77,8 @@ async def reserve(where: Address) -> list[socket.socket]:
     Raises:
         OSError: the address cannot be bound, or a server that is not one of these processes listens there.
     """
-    # Another group of processes could share the port as well, and get half of the connections. A socket that does not
-    # share shows that somebody listens.
+    # Another group of processes could share the port as well, and get half of the connections. Binding a socket that
+    # does not share fails if another process listens already.
     for probe in await bind(where, 1) if where.port else ():
         probe.close()
     found = await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

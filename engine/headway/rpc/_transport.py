@@ -278,7 +278,7 @@ class SocketTransport:
             self._lose(None)
 
     def _force_close(self, error: BaseException | None) -> None:  # asyncio's name
-        # TLS ends a connection so if its peer breaks off. What was written in this turn must not be lost by it.
+        # TLS calls this if its peer breaks off. The data that was written in this turn must still be sent.
         if not self._lost:
             self.flush()
             self._lose(error)

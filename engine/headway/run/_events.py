@@ -1,4 +1,4 @@
-"""The events that reconcilers record of resources: they wait here, merged, and a task writes them to the store.
+"""The events that reconcilers record about resources: they wait here, merged, until a task writes them to the store.
 
 Recording never waits and never fails: a reconcile does not depend on whether its events can be written. The writes
 carry no fence, so they hold no key back, and no cache waits for them. Everything that waits is bounded, and what cannot
@@ -44,8 +44,8 @@ class LostEvents:
 
     Attributes:
         count: their number.
-        error: why the last one was not.
-        at: when that was, in seconds since 1970.
+        error: why the last of them was not stored.
+        at: when it was lost, in seconds since 1970.
     """
 
     count: int = 0
@@ -126,7 +126,7 @@ class EventRecorder:
         waiting.add(entry)
 
     def lost(self, controller: str) -> LostEvents:
-        """Return what was lost of a controller's events."""
+        """Return the events of a controller that were not stored."""
         return self._lost.get(controller) or LostEvents()
 
     async def run(self) -> NoReturn:
@@ -251,5 +251,5 @@ class ControllerEvents:
 
     @property
     def lost(self) -> LostEvents:
-        """What was lost of the controller's events in this process."""
+        """The events of the controller that were not stored in this process."""
         return self._recorder.lost(self._controller)

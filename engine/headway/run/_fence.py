@@ -202,6 +202,6 @@ class RunWrites:
 
 
 def _written(request: Any) -> ResourceId | None:
-    """Return the id in the request of a write: that of the resource for Write, and the request's own for others."""
+    """Return the id in the request of a write: the id of the resource in a Write, or the request's own id."""
     id = getattr(getattr(request, "resource", request), "id", None)
     return None if id is None else resource_id(id)

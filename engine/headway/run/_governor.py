@@ -40,7 +40,7 @@ class Governed:
 
     @property
     def notice(self) -> str:
-        """The held writes, as a sentence without its subject; empty if there are none."""
+        """The held writes, as a sentence without its subject, or an empty text."""
         if not self.waiting:
             return ""
         writes = "1 write" if self.waiting == 1 else f"{self.waiting} writes"

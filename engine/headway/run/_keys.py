@@ -55,11 +55,11 @@ class LeftOutOf(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """The work of a run that has been pending since before a time. Times are on Trio's clock, in seconds.
+    """The work of a run that became pending before a given time. Times are on Trio's clock, in seconds.
 
     Attributes:
         keys: the pending keys, the oldest first, each with its place in the queue and its last failure.
-        total: the number of all pending keys, of which only some are listed.
+        total: the number of all pending keys. ``keys`` may have only some of them.
         given_up: the keys that have failed permanently.
         unmapped: the resources whose mapping failed.
         hold: the reason that every key is held back.
@@ -134,7 +134,7 @@ class RunKeys:
         return here
 
     def pending_since(self, before: float, most: int) -> Pending:
-        """Return the work that has been pending since before a time on Trio's clock, with at most ``most`` keys."""
+        """Return the work that became pending before a time on Trio's clock, with at most ``most`` keys."""
         queue = self._ownership.queue
         found = queue.oldest(before)
         keys = [

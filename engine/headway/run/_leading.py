@@ -30,8 +30,8 @@ class Leading:
     Args:
         name: the name of the lease, which is also the name of the controller's fence.
         process: the name of this process as a holder.
-        ttl: the time, in seconds, after which the lease of a dead process is free.
-        check: raises if a run may not begin. Acquiring the lease is a commit, so it is then forbidden as well.
+        ttl: how long the lease of a dead process lasts, in seconds.
+        check: raises if a run may not begin. Then the lease is not acquired either, because that would be a commit.
         warm: called while another process holds the lease, to open and follow what the run will need.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The changes that a run has to map when it begins: those of the run before it, the cached resources, and deletions."""
+"""The changes that a run maps when it begins: what the previous run left, the cached resources, and deletions."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Ownership(ABC):
         return None
 
     def further_writes(self) -> Collection[RunWrites]:
-        """Return the writes under fences of their own, beside those of the run."""
+        """Return the writes that carry other fences than the run's own, such as the fences of shards."""
         return ()
 
     def writes(self, own: RunWrites) -> Writes:

@@ -41,7 +41,7 @@ Deletions = dict[TypeName, list[Applied]]
 
 
 class RunCaches:
-    """The caches of one run's types, informer with other runs.
+    """The caches of one run's types, shared with other runs.
 
     Args:
         stall_limit: the time, in seconds, within which a type being primed must receive something.

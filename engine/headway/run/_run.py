@@ -233,12 +233,12 @@ class Run:
         if self._primed is None:
             return self._owed
         feeds = tuple(self._caches.subscriptions.items())
-        # A key that waits for a time that it has requested may be of no cached resource.
+        # A key that waits for its requested delay may have no cached resource.
         keys = [*self._ownership.queue.owed(), *self._ownership.queue.scheduled()]
         return Owed(keys, self._primed.mapping.owed(), feeds, self._writes.store_id)
 
     def scheduled(self) -> dict[Key, float]:
-        """Return the keys that wait only for a time that they requested, with that time."""
+        """Return the keys that wait only for the delay that they requested, with the time when it ends."""
         return self._ownership.queue.scheduled()
 
     def runtime_for(self, key: Key) -> Runtime:

@@ -1,7 +1,7 @@
 """The ownership of shards: a run caches and maps for all shards, and reconciles the keys of its own.
 
 - Each process that runs the controller is a *member*: it holds the lease ``app/controller/members/NAME``, and lists the
-  others every third of a ttl. The run primes its types once, under a fence of the process' own.
+  others every third of a ttl. The run primes its types once, under a fence of the process's own.
 - A shard has a lease (``app/controller#3``), a fence and a checkpoint. Rendezvous hashing (`member_of`) determines the
   member that should have it. That member waits for the lease, and any other member releases it. Only the lease decides
   which member has the shard. Members may therefore disagree for a while on who is alive: the shard then belongs to no

@@ -48,8 +48,8 @@ _OWED = Reason("owed")
 class ShardQueue(WaitingQueue[Key, Reason]):
     """A `WaitingQueue` divided into shards.
 
-    It accepts and hands out only keys of open shards, and of those that it collects. It may have many holders,
-    and each one releases it separately.
+    It accepts keys of open and of collecting shards, and hands out only keys of open ones. Several holders may hold it
+    at once, and each of them releases it separately.
     """
 
     def __init__(self, machine: WorkQueue[Key, Reason], shard_of: Callable[[Key], int]) -> None:
@@ -209,7 +209,7 @@ class OneShard:
 class ShardWrites(Writes):
     """The writes of a sharded run.
 
-    Writes outside a reconcile (by a source or the initialiser) carry the process' own fence.
+    Writes outside a reconcile (by a source or the initialiser) carry the process's own fence.
 
     Attributes:
         by_shard: the writes of each shard that the run has or had. Writes of a shard that has moved are refused.

@@ -169,7 +169,7 @@ class ControllerStatus:
 
     @property
     def writes_held(self) -> str:
-        """What its ``write_limit`` holds back now, as a sentence without its subject; empty for nothing."""
+        """The writes that its ``write_limit`` holds back now, as a sentence without its subject, or an empty text."""
         return "" if self.governed is None else self.governed.notice
 
     @property
@@ -238,8 +238,7 @@ class NotDone:
         at: the time of the last attempt on Trio's clock, in seconds.
         until: the latest time of the next attempt; None if it waits for a change.
         timed_out: True if the deadline passed before the reconcile ended.
-        pending_since: the time since which its work has been pending, through all failures; None if it waits for a
-            change.
+        pending_since: when its work became pending; None if it waits for a change. Failures do not reset it.
     """
 
     id: ResourceId

@@ -95,7 +95,7 @@ class Worker:
             return
 
         versioned = VersionedReads(self._find, lambda: _read_into(reconciling, []))
-        # What the reconcile has read so far.
+        # Keep the earlier reads of the reconcile.
         versioned.extend(reads)
         _read_into(reconciling, versioned)
 

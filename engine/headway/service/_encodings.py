@@ -136,7 +136,7 @@ class ResourceEncodings:
 
 # Bytes of an entry beside its contents, at most: a tuple, two numbers, its slot in the dict.
 _ENTRY = 200
-# The number of resources without room, per entry, after which the hits are checked.
+# The hits are checked once this many resources per entry have found no room.
 _SCANS = 8
 
 

@@ -206,7 +206,7 @@ class MigrationService:
         tokens = PageTokens(
             self._backend, f"Migrate {kinds}", "this server has other types: begin again without a page_token"
         )
-        # The index of the kind, and the key after which the page begins.
+        # The index of the kind, and the last key of the page before.
         number, *key = tokens.place(message.page_token, 1, 4) or ("0",)
         if not chains:
             return migration_pb.MigrateResponse(position=self._backend.position.message())

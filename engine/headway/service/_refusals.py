@@ -66,7 +66,7 @@ _RETRY_URL = "type.googleapis.com/google.rpc.RetryInfo"
 
 @message(name="google.rpc.RetryInfo")
 class _RetryInfo:
-    """The time after which to repeat a call, for clients that know only Google's details of a status."""
+    """How long to wait before repeating a call, for clients that know only Google's details of a status."""
 
     retry_delay: timedelta = field(1)
 

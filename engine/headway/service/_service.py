@@ -81,7 +81,7 @@ _VERBS: dict[str, Callable[[Context], Handler]] = {
     "WriteStatus": _unary(write_status, pb.WriteStatusRequest, pb.WriteStatusResponse),
     "Delete": _unary(delete, pb.DeleteRequest, pb.DeleteResponse),
     "MutateAndValidate": _unary(mutate_and_validate, pb.MutateAndValidateRequest, pb.MutateAndValidateResponse),
-    # These send by themselves: a large list in pieces, and a watch as `StreamItem`s, each of which holds many events.
+    # These send by themselves: a large list in pieces, and a watch as `StreamItem`s, which can hold many events each.
     "List": _sending(list_type, Cardinality.UNARY_UNARY, pb.ListRequest, pb.ListResponse),
     "ListByOwner": _sending(list_by_owner, Cardinality.UNARY_UNARY, pb.ListByOwnerRequest, pb.ListByOwnerResponse),
     "WatchList": _sending(watch_list, Cardinality.UNARY_STREAM, pb.WatchListRequest, pb.WatchEvent),

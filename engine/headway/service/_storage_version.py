@@ -1,4 +1,4 @@
-"""The form in which a write of a kind with converters is stored: its version and its merge with what is stored."""
+"""The stored form of a write of a kind with converters: its version, and its merge with the stored resource."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class _Served:
 
     @property
     def position(self) -> SubscriptionPosition:
-        """The position up to which everything has been delivered, once what was taken is sent."""
+        """The position of the subscriber, once everything that was taken from the sources is sent."""
         store = None if self._store is None else self._store.position
         return SubscriptionPosition(store, tuple(each.position for each in self._topics), self._wanted.selection)
 

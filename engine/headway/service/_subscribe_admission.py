@@ -27,7 +27,7 @@ _PART = "send named, within or everything"
 
 
 class SubscribePermissions(Permissions, Protocol):
-    """The questions of a subscription beyond those of the other verbs. `Permissions` says when they are asked."""
+    """The permissions of a subscription, in addition to the other verbs. See `Permissions` for when they are asked."""
 
     @property
     def caller(self) -> str:

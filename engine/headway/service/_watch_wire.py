@@ -61,7 +61,7 @@ class WatchEncoder:
 
 @lru_cache(4096)
 def _head(arm: bytes, size: int, tail: int) -> bytes:
-    """Return the bytes before a resource: the frame's prefix, the tag and length of the arm, and those of the resource.
+    """Return the bytes before a resource: the frame's prefix, and the tags and lengths of the arm and the resource.
 
     Resources of one type have only a few different lengths, so this is mostly a cache hit.
     """

@@ -1,11 +1,12 @@
 """An index of the resources of a kind by the value of one metadata entry. Pure.
 
 Rules:
-1. An index names, for a value, at least the resources that have it. It may also name others, and some twice: a snapshot
-   compares what it reads. A list is cleaned when most of it is wrong, so a change costs a few steps.
+1. For each value, an index lists at least the keys of the resources with that value. The list may have other keys, and
+   some twice, because a snapshot compares each resource anyway. A list is cleaned only when most of it is wrong, so a
+   change takes only a few steps.
 2. A value that more than `MOST_AT_ONCE` resources have is not indexed. A snapshot of them is read in parts.
-3. An index is complete if it exists from the first resource on that has the key. One that is made later is complete
-   once its builder has offered every resource of its cut; until then every change enters it as well.
+3. An index is complete if it was created before any resource had the metadata key. Otherwise it is complete once its
+   builder has offered every resource of its cut. Until then, every change enters it as well.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from headway.resource import Key, Kind, pb
 
 MOST_VALUES = 2000
-"""The number of values that such an index may have although less than four resources share each of them."""
+"""The number of values that an index may have if fewer than four resources share a value on average."""
 
 MOST_AT_ONCE = 20_000
 """The number of matching resources that a snapshot reads from an index at once: about ten milliseconds of work."""
@@ -43,11 +44,11 @@ class _Value:
 
 
 class Found(NamedTuple):
-    """What an index has for an entry of a scope.
+    """The keys that an index lists for a metadata entry of a scope.
 
     Attributes:
-        keys: at least the keys of the resources with the entry.
-        exact: True if these are all keys, each once.
+        keys: the keys of all resources with the entry, and possibly others, some of them twice.
+        exact: True if ``keys`` has no others, and none twice.
     """
 
     keys: list[Key]
@@ -82,11 +83,11 @@ class MetadataIndex:
         entry = self._by_value.get(value)
         if entry is None:
             return Found([], exact=True)
-        # It has every right key, so as many keys as resources are these keys, each once.
+        # The list has every right key. If it is no longer than their number, it has no others, and none twice.
         return None if entry.keys is None else Found(entry.keys, exact=len(entry.keys) == entry.count)
 
     def change(self, key: Key, before: str | None, after: str | None) -> None:
-        """Note that the entry of a resource has changed. The table must have the new state. None stands for none."""
+        """Note that the entry of a resource has changed. The table must have the new state. None means no entry."""
         # Every write of a store comes here, so nothing is looked up twice.
         by_value = self._by_value
         if after is not None:

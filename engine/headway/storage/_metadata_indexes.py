@@ -4,8 +4,8 @@ Comparing the metadata of a million resources takes far longer than delivering t
 metadata reads the resources that an index names.
 
 Rules:
-1. A store keeps an index of a metadata key from the first resource that has the key. So the index is complete.
-   It does so for the first `MOST_KEPT` keys of a kind, and as long as many resources share a value.
+1. A store begins an index of a metadata key with the first resource that has the key, so the index is complete. It
+   keeps indexes for the first `MOST_KEPT` keys of a kind. It gives one up if too few resources share each value.
 2. The first snapshot by another key reads everything anyway, and makes an index. It is used once its builder has
    offered every resource of its cut. An index whose builder is dropped before is never used.
 """
@@ -110,7 +110,7 @@ class MetadataIndexes:
     def build(self, kind: Kind, name: str, builder: object) -> MetadataIndex | None:
         """Return a new index for a builder to fill, or None if the store has one or another builder fills it.
 
-        Every change from now on enters the index, so the builder needs a cut of the present state.
+        Later changes enter the index by themselves, so the builder offers a cut of the present state.
         """
         if self._kept.get(kind, {}).get(name) is not None:
             return None

@@ -69,7 +69,7 @@ class Tally:
         self._place = place
         self._tables = tables
         self._within = Within(place.partition, place.namespace or "*")
-        # Invariant: the resources of earlier kinds, and those of this kind up to this key, are counted.
+        # Invariant: all resources of earlier kinds are counted, and the resources of this kind up to this key.
         self._kind = _FIRST
         self._after: Key | None = None
 

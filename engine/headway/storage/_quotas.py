@@ -3,8 +3,8 @@
 Rules:
 1. A commit is refused if it adds to a limited number and the number would exceed its limit. Other commits pass, even
    above the limit. So a lowered limit blocks neither deletions nor writes that make a resource smaller.
-2. Some changes count but are never refused (`is_exempt`): those of a deletion, small statuses, and new encodings of the
-   same content.
+2. Some changes count but are never refused (`is_exempt`): changes that are part of a deletion, small statuses, and new
+   encodings of the same content.
 3. Headway's own resources do not count, except namespaces (`is_counted`). Each of them is bounded in another way.
 4. A byte is a byte of a resource's encoding as it is stored, without its version (`stored_size`).
 """
@@ -22,7 +22,10 @@ from headway.storage._operations import StorageError
 QUOTA_KIND = QUOTA.kind
 
 STATUS_ROOM = 4096
-"""The bytes of all statuses of a resource up to which a status is never refused, so that a full quota stays visible."""
+"""A status is never refused while all statuses of its resource take at most this many bytes.
+
+So a status can still report that a quota is full.
+"""
 
 
 class Place(NamedTuple):

@@ -1,8 +1,8 @@
 """Joining the watches of several types into whole commits. Pure: no Trio, no I/O, no clock.
 
 Rules:
-1. A watch delivers the changes of a commit together, and tells its frontier: it is complete up to there. A commit is
-   whole once the frontiers of all watches have reached it.
+1. A watch delivers the changes of a commit together, and then reports its frontier, the revision up to which it is
+   complete. A commit is whole once the frontiers of all watches have reached it.
 2. `take` returns whole commits in order of revision, each once.
 3. The watch with the lowest frontier is read next. Every watch reports every commit, if only by a bookmark. So reading
    the lowest one waits only when all watches stand at the same revision and the store has nothing newer.

@@ -1,7 +1,7 @@
 """The log of a topic: its last events, for subscribers that come and go. Pure: no Trio, no I/O, no clock.
 
 Rules:
-1. What is published in one call has one number, and is delivered together. Numbers begin at 1 and have no gaps.
+1. The events of one call to publish share a number, and are delivered together. Numbers begin at 1 and have no gaps.
 2. The log is bounded by the number of events and by their size. It drops the oldest calls, always as a whole.
    A subscriber that needs a dropped call gets HistoryCompacted, never a gap.
 3. A publisher never waits for subscribers: a log does not know them.

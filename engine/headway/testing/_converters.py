@@ -26,11 +26,11 @@ def check_converters(
     """Check that every converter of an app keeps its rules, with payloads that Hypothesis makes from the schema.
 
     1. ``up`` loses nothing: ``down(up(x)) == x``.
-    2. What is written in an older version and merged into a newer one reads back as it was written, and writing back
-    what was read changes nothing. Elements of lists that ``down`` leaves out stay in the merge. A converter breaks this
-    rule if the elements that it keeps cannot be found again by their field with the lowest number: servers reject such
-    writes.
-    3. A converter gives the same result every time, a payload of its version, and does not change its argument.
+    2. A payload that is written in an older version, and merged into a stored newer one, reads back as it was written.
+    Writing back a payload that was read changes nothing. The merge keeps list elements that ``down`` leaves out. A
+    converter breaks this rule if the elements that it keeps cannot be found again by their field with the lowest
+    number: servers reject such writes.
+    3. A converter returns the same result every time, a payload of its version, and does not change its argument.
 
     The payloads are the same in every run. This function needs Hypothesis.
 

@@ -124,9 +124,9 @@ class PastReconcile:
     """A reconcile that ended at ``at``. ``outcome`` is done, requeue, failed or permanent.
 
     Attributes:
-        alike: the number of consecutive failures that it stands for, of which it is the last. They have the same error,
-            and have read and written the same resources, in whichever versions.
-        first_at, first_attempt, first_seconds: when the first of them ended, its attempt and its duration.
+        alike: the number of consecutive failures that it stands for. It is the last of them. They have the same error,
+            and have read and written the same resources, whatever the versions.
+        first_at, first_attempt, first_seconds: when the first of these failures ended, its attempt and its duration.
     """
 
     at: float = 0.0
@@ -197,7 +197,7 @@ class LeaseNow:
 
     Attributes:
         holder: the process that holds it; empty if none does now.
-        since: the time since which the holder has held it.
+        since: when the holder acquired it.
         renewed, until: when the holder renewed it last, and when it ends without a renewal.
         connected: True if the holder runs the controller and this server asks it, or is itself the holder.
     """
@@ -218,9 +218,9 @@ class ControllerWhy:
         name: the app and the name of the controller, ``staff/teams``.
         role: ``manages`` or ``watches``.
         state: one of the states in docs/guides/why.md; empty for a controller that only watches, while it is running.
-        since: the time since which it is in this state.
+        since: when it entered this state.
         until: the time of the next attempt.
-        owed_since: the time since which the work is owed, through all failures.
+        owed_since: when the work became pending. Failures do not reset it.
         attempt: the number of the current or the next attempt.
         error, traceback: of the last failure.
         stack: where a running reconcile waits.
@@ -231,14 +231,15 @@ class ControllerWhy:
         behind: the number of changes that wait until all types have reached them.
         paused: True if an operator has paused the controller, for ``pause_reason``.
         left_out: the indexes of the controller that lack resources.
-        busy, busy_since: what has run for longest, since when, if the work is queued and every worker is busy.
+        busy, busy_since: if the work is queued and every worker is busy, the key that has been reconciled for longest,
+            and since when.
         workers: the number of workers, in that case.
-        restarts: the number of runs that have ended before, and ``restart_error`` why the last one did.
+        restarts: the number of earlier runs that have ended, and ``restart_error`` why the last one ended.
         events_lost: the number of events of the controller that this process could not store.
-        events_error, events_lost_at: why and when the last one was lost.
+        events_error, events_lost_at: why and when the last of these events was lost.
         lease: the lease that a controller on standby waits for; None if the asked process does not know it, or the
             caller may not read it.
-        writes_held: what the controller's ``write_limit`` holds back now, as a sentence without its subject.
+        writes_held: the writes that the controller's ``write_limit`` holds back, as a sentence without its subject.
     """
 
     name: str = ""
@@ -327,11 +328,11 @@ class Why:
 
     Attributes:
         at: the time of the answer.
-        stored: what is stored; None if nothing is.
+        stored: the stored resource; None if it does not exist.
         controllers: the controllers that manage or watch the type, in each process that answered.
         writes: the last writes of the resource, the newest first.
         unreachable: the processes that did not answer.
-        events: what its controllers have recorded for its users, the latest first.
+        events: the events that its controllers have recorded for its users, the latest first.
     """
 
     at: float = 0.0
@@ -355,5 +356,5 @@ class Why:
 
 
 def short_name(function: str) -> str:
-    """Return the name by which people know a function: its own one, if it is local to another function."""
+    """Return a name of a function for people: without the functions that it is nested in."""
     return function.rpartition("<locals>.")[2]

@@ -39,7 +39,7 @@ async def attend(
 ) -> NoReturn:
     """Answer the questions of a server about the controllers of this process, until canceled.
 
-    A stream that ends is opened again. A failure is reported, except that a server knows no such service.
+    A stream that ends is opened again. Failures are reported, unless the server doesn't have this service.
 
     Args:
         host: if the server is another process of the same server, what this process has committed.
@@ -145,7 +145,7 @@ def _answer(
 
 
 async def pass_answer(channel: Channel, answer: observe_pb.AnswerRequest) -> bool:
-    """Send an answer. Return False if it is late or lost: the server says then that this process did not answer."""
+    """Send an answer. Return False if it is late or lost: then the server reports that this process did not answer."""
     with trio.move_on_after(_LATE):
         try:
             await channel.unary(_ANSWER, answer, observe_pb.AnswerResponse)

@@ -20,7 +20,10 @@ _QUESTIONS = 16
 
 
 class Sort(Enum):
-    """The sort of a process that attends: a worker, a worker of another process of this server, or such a process."""
+    """The kind of a process that attends: a worker, a worker relayed by a sibling, or a sibling.
+
+    A sibling is another process of this server.
+    """
 
     WORKER = "worker"
     RELAYED = "relayed"
@@ -40,7 +43,7 @@ class Attending:
     """A process that attends.
 
     Args:
-        asker: the number of the process that asks, among the processes of its server.
+        asker: the number of this process among the processes of its server. Answers find their way back by it.
 
     Attributes:
         controllers: the kinds that its controllers manage, by the names of the controllers.
@@ -73,7 +76,7 @@ class Attending:
     async def ask(self, question: observe_pb.Question) -> observe_pb.AnswerRequest | None:
         """Return the answer of the process, or None if it does not answer in time.
 
-        A process that may not be asked has nothing to say, and so an empty answer.
+        If the process may not be asked this question, return an empty answer.
         """
         if self.rights is not None:
             reduced = await self.rights.reduced(question)

@@ -1,4 +1,4 @@
-"""The questions to the controllers of this process, and of every process that attends, and what the server adds.
+"""Asks the controllers of this process and of all processes that attend, and adds what the server itself knows.
 
 A process attends by a stream (`ObserveService.Attend`). A question to it waits for at most `PATIENCE` seconds, so that
 a process that hangs delays an answer, but never prevents it.
@@ -42,12 +42,12 @@ _PROGRAM = "a program in the server's process"
 
 
 class Elsewhere(NamedTuple):
-    """A controller in a process that attends, or that did.
+    """A controller in a process that attends, or that attended until recently.
 
     Attributes:
         kind: the kind that it manages.
         now: its numbers; None if the process has not answered in time.
-        gone: the time since which the process is no longer connected; 0 while it is.
+        gone: when the process disconnected; 0 while it is connected.
     """
 
     caller: str
@@ -62,17 +62,17 @@ class ObserveHost:
     """The questions to the controllers of one server.
 
     Args:
-        read: returns a stored resource. It is an attribute, too.
+        read: returns a stored resource. Also available as an attribute.
         journal: the journal of this process; None without one.
         leases: returns the leases of the store; None without a store.
 
     Attributes:
         supervisors: the controllers of the server's own process.
-        names_callers: True if every caller from elsewhere has a name, so that one without is a program in this process.
+        names_callers: True if every remote caller has a name. A caller without one is then a program in this process.
         siblings: the names of the other processes of this server. One that does not attend is away.
         number: the number of this process among the processes of its server, from 1 on; 0 if it is alone.
-        pass_on: hands an answer to the process of this server that has asked, and returns False if it does not wait. A
-            worker has several connections, which may reach different processes.
+        pass_on: passes an answer on to the process of this server that has asked, and returns False if that process no
+            longer waits for it. A worker has several connections, which may reach different processes.
     """
 
     def __init__(self, read: ReadStored, journal: Journal | None = None, leases: ReadLeases | None = None) -> None:
@@ -84,7 +84,7 @@ class ObserveHost:
         self.siblings: Collection[str] = ()
         self.number = 0
         self.pass_on: Callable[[observe_pb.AnswerRequest], Awaitable[bool]] | None = None
-        # By the caller and the process, so that no caller can end the stream of another one's process.
+        # By caller and process. So a caller cannot end the stream of a process of another caller.
         self._attending: dict[tuple[str, str], Attending] = {}
         self._gone: OrderedDict[tuple[str, str], tuple[float, dict[str, Kind]]] = OrderedDict()
         self._followers: list[Callable[[Attending], None]] = []
@@ -110,7 +110,7 @@ class ObserveHost:
                 continue
             if attending.sort is Sort.SIBLING:
                 writes += [from_message(PastWrite, each) for each in answer.writes]
-            # A process speaks for its own controllers only, and once for each. They manage what it attends for.
+            # Accept answers of a process only about the controllers that it attends for, and one about each.
             parts = {each.name: each for each in answer.controllers}
             own = [
                 each
@@ -120,7 +120,7 @@ class ObserveHost:
             ]
             controllers += [replace(from_message(ControllerWhy, each), process=attending.process) for each in own]
         if self.siblings:
-            # The answer is the same, whichever process gives it.
+            # Every process of the server must give the same answer.
             controllers.sort(key=lambda each: each.process)
         return Why(
             at=wall_time(),
@@ -146,7 +146,7 @@ class ObserveHost:
             lists.append(said_by(attending.process, attending.controllers, said, types))
         items = joined([each.items for each in lists])
         more = sum(each.more + len(each.items) for each in lists) - len(items)
-        # Which of them are worth a note is known only after their leases are read.
+        # Only their leases show which of them are worth a note.
         noted = await self._leases().of_standbys([each for one in lists for each in one.standbys])
         shown = tuple(islice(by_turns(noted, lambda each: each.process), STANDBYS))
         left = len(noted) - len(shown)
@@ -197,9 +197,9 @@ class ObserveHost:
         sort: Sort = Sort.WORKER,
         rights: AttendingRights | None = None,
     ) -> AsyncIterator[Attending]:
-        """Let a process of a caller attend during the block. An earlier one of the caller with that name is ended.
+        """Let a process of a caller attend during the block. This ends the stream of an earlier process with its name.
 
-        Raises Busy if too many attend, in all or of the caller, or if a relayed worker attends here itself.
+        Raises Busy if too many processes attend, in all or of the caller, or if a relayed worker attends here directly.
         """
         if sort is Sort.SIBLING:
             caller = _SIBLINGS
@@ -240,7 +240,7 @@ class ObserveHost:
 
     @contextmanager
     def following(self, begin: Callable[[Attending], None]) -> Iterator[None]:
-        """Call ``begin`` for each worker that attends here itself, now or later, while the block runs."""
+        """Call ``begin`` for each worker that attends here directly, now or later, while the block runs."""
         for each in self._attending.values():
             if each.sort is Sort.WORKER:
                 begin(each)

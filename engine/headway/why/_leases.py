@@ -40,7 +40,7 @@ class Leases:
         self._known: dict[str, dict[str, LeaseNow]] = {}
 
     async def of_parts(self, parts: Sequence[ControllerWhy]) -> list[ControllerWhy]:
-        """Return the parts of an answer, those on standby with their leases."""
+        """Return the parts of an answer, with the leases for controllers on standby."""
         await self._read_those_of((each.process, each.name) for each in parts if each.state == "standby")
         return [
             replace(each, lease=self._lease(each.name, each.shard)) if each.state == "standby" else each
@@ -57,9 +57,9 @@ class Leases:
         """Read the leases of controllers, each given with its process, until the time is over."""
         if self._read is None:
             return
-        # The processes in turn, so that one with many controllers takes no place of another.
+        # The processes take turns, so that a process with many controllers does not crowd out the others.
         names = dict.fromkeys(name for _, name in by_turns(controllers, lambda each: each[0]))
-        # The store may be away, and the rest of the answer is worth having then.
+        # If the store is unavailable, the rest of the answer is still useful.
         with trio.move_on_after(PATIENCE):
             for name in islice(names, CONTROLLERS):
                 with suppress(HeadwayError):

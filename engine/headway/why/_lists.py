@@ -1,6 +1,6 @@
 """The answers about whole processes: what is stuck, and what controllers do now, as values. No I/O.
 
-Each class has a message of the same name and fields in ``headway.observe.v1``, as those of `_answer.py`.
+Like the classes of `_answer.py`, each has a message of the same name and fields in ``headway.observe.v1``.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Failing:
     Attributes:
         outcome: ``failed``, ``permanent``, ``slowed`` or ``unmapped``.
         attempts: the number of consecutive failures.
-        at: the time of the last attempt; of an unmapped change, of the first failure.
+        at: the time of the last attempt. For an unmapped change, it is the time of the first failure.
         until: the time of the next attempt; 0 if it waits for a change.
-        pending_since: the time since which its work has been pending, through all failures; 0 if it waits for a change.
+        pending_since: when its work became pending; 0 if it waits for a change. Failures do not reset it.
     """
 
     resource: Ref | None = None
@@ -99,11 +99,11 @@ class ControllerNow:
         ready: True while it is reconciling.
         leader: the process that runs the controller while this one is on standby.
         cause: a short reason why it is not reconciling; empty if it is.
-        types: the number of its types, of which ``primed`` are primed.
-        reconciles: the number of its reconciles in this process, of which ``failures`` failed.
-        failing: the newest failures of each type, those of mappers last.
+        types: the number of its types, and ``primed`` how many of them are primed.
+        reconciles: the number of its reconciles in this process, and ``failures`` how many of them failed.
+        failing: the newest failures of each type: first failed reconciles, then failed mappers.
         mapping_failed: the number of resources whose change could not be mapped, because a mapper raised.
-        writes_held: what its ``write_limit`` holds back, as a sentence without its subject; empty for nothing.
+        writes_held: the writes that its ``write_limit`` holds back, as a sentence without its subject; may be empty.
     """
 
     name: str = ""

@@ -317,7 +317,7 @@ def _stuck_of(
         replace(of, resource=Ref.of(type, each.id.key), state="given up", since=wall(each.at), error=each.error)
         for each in pending.given_up
     ]
-    # What a mapper got may be of another type than the keys.
+    # A mapper may have failed for a change of another type than the keys.
     managed = items if wanted else []
     changes = [each for each in pending.unmapped if types is None or str(each.type) in types]
     kept = islice(by_turns(changes, lambda each: each.type), STUCK)

@@ -1,4 +1,4 @@
-"""The numbers of the controllers of one process, for the page of the server that they work for. No I/O."""
+"""The numbers of one process's controllers, for the page of the server that they are connected to. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILING = 40
 
 def controllers_now(supervisors: Sequence[Supervisor]) -> list[ControllerNow]:
     """Return what the controllers of this process do now, as `headway top` shows it."""
-    # Only a server with a page asks this, and other processes do not pay for the import.
+    # Imported here, because only a server with a page asks this, and other processes should not pay for the import.
     from headway.observe import states_of
 
     wall = to_wall()

@@ -62,7 +62,7 @@ def _alike(ran: Ran, newer: Ran) -> bool:
 
 
 def _without_versions(ran: Ran) -> Iterator[tuple[Any, Any]]:
-    """Yield what was read. A reconcile whose attempts write reads another version each time."""
+    """Yield what was read, without versions: if attempts write, each of them reads another version."""
     return ((type, what[:3] if isinstance(what, tuple) else what) for type, what in ran.reads)
 
 

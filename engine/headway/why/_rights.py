@@ -1,4 +1,4 @@
-"""What a process that attends may be asked about, and may speak about: what its caller may read."""
+"""The rights of a process that attends: questions and answers may only name resources that its caller may read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _About = TypeVar("_About", observe_pb.StuckItem, observe_pb.Failing)
 
 
 class AttendingRights:
-    """The rights of one process. It learns no name of a resource that it could not read, and can name none.
+    """The rights of one process: it neither learns nor mentions the name of a resource that its caller may not read.
 
-    Controllers also answer about the types that they watch, so the types that they manage are not the limit.
+    Controllers also answer about the types that they watch, so a process may be asked about more than the types that
+    its controllers manage.
 
     Args:
-        permissions: those of the caller whose process it is.
+        permissions: the permissions of the caller that runs the process.
         read: returns a stored resource, for a type whose content decides who may read it.
     """
 
@@ -32,7 +33,7 @@ class AttendingRights:
         self._read = read
 
     async def reduced(self, question: observe_pb.Question) -> observe_pb.Question | None:
-        """Return the part of a question that the process may know, or None if that is nothing."""
+        """Return the part of a question that the process may know, or None if it may know nothing of it."""
         if question.why is not None:
             return question if await self._may_read(resource_id(question.why)) else None
         if question.types:
@@ -71,12 +72,12 @@ class AttendingRights:
         try:
             return stored is not None and any(map(shows, Versions(self._registry).views(stored)))
         except GRPCError:
-            # The types' own code has failed. That prevents no answer: other processes may know more.
+            # The code of a type has failed. Don't fail the whole answer, because other processes may know more.
             return False
 
     def _decisions(self, id: ResourceId) -> Iterable[Decision]:
-        """Yield what the caller may read of a resource by its id, in each version."""
-        # A worker need not have the version in which the question was asked.
+        """Yield the decision for each version of a resource: whether the caller may read it, by its id."""
+        # A worker need not have the version that the question is about.
         for type in self._registry:
             if type.kind == id.type.unversioned:
                 yield self._permissions.may_read(id._replace(type=type.name), None)

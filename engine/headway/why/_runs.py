@@ -86,6 +86,6 @@ def attempts_text(it: PastReconcile) -> str:
 def reconcile_texts(it: PastReconcile) -> tuple[str, str, str]:
     """Return why a reconcile ran, what it read, and what it wrote."""
     reads = ", ".join(map(str, it.reads)) or "nothing"
-    # What the caller may not observe has no revision.
+    # A resource that the caller may not observe has no revision here.
     writes = [f"{each.resource} {each.how}{f' at {each.revision}' if each.revision else ''}" for each in it.writes]
     return "; ".join(causes_text(it.causes)) or "unknown", reads, ", ".join(writes) or "nothing"

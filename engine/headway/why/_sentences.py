@@ -275,7 +275,7 @@ def _frames(traceback: str) -> Iterator[str]:
 
 
 def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
-    # A resource that was there before the run began has no revision here.
+    # A resource that existed before the run has no revision here.
     at = f", at revision {change.revision}" if change.revision else ""
     when = when_text(change.since, now)
     often = f"once, at {when}" if change.failures == 1 else f"{change.failures} times since {when}"

@@ -32,7 +32,7 @@ class ObservePermissions(Permissions, Protocol):
 
     @property
     def caller(self) -> str:
-        """The name of the caller, whose processes have names of their own."""
+        """The name of the caller. Processes of different callers may have the same name."""
         ...
 
     def may_observe(self, id: ResourceId) -> bool:
@@ -40,7 +40,7 @@ class ObservePermissions(Permissions, Protocol):
         ...
 
     def may_observe_all(self, type: TypeName) -> bool:
-        """Return True if the caller may do so for every resource of the type."""
+        """Return True if the caller may ask this about every resource of the type."""
         ...
 
     def may_read_lease(self, name: str) -> bool:
@@ -84,14 +84,14 @@ class ObserveService:
         return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())
 
     async def stuck(self, message: observe_pb.StuckRequest) -> observe_pb.StuckResponse:
-        """Answer what has had work pending for long, of the types that the caller may observe everywhere."""
+        """Answer which resources have long had pending work, of the types that the caller may observe everywhere."""
         if not (math.isfinite(message.longer_than) and message.longer_than >= 0):
             raise invalid(f"longer_than {message.longer_than} must be a number of seconds >= 0, such as 60")
         permissions, allowed = self._permissions, set[str]()
         if permissions is not None:
             allowed = self._everywhere(permissions)
             if not allowed:
-                raise denied("permission denied: there is no type that you may observe everywhere")
+                raise denied("permission denied: you may not observe all resources of any type")
         # The list is cut after it is reduced to what the caller may observe.
         stuck = await self._host.stuck(message.longer_than, None if permissions is None else allowed)
         if permissions is not None:
@@ -136,7 +136,7 @@ class ObserveService:
             raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many processes attend; try again later") from None
 
     async def answer(self, message: observe_pb.AnswerRequest) -> observe_pb.AnswerResponse:
-        """Take the answer to a question. Only its addressee knows its number."""
+        """Accept the answer to a question. Only the process that was asked knows the number of the question."""
         pass_on = None if self._between else self._host.pass_on
         if not self._host.answered(message) and (pass_on is None or not await pass_on(message)):
             raise GRPCError(Status.NOT_FOUND, f"number {quoted(message.number)}: no question waits for this answer")
@@ -235,7 +235,7 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
     stored, events = why.stored, why.events
     if stored is not None:
         stored = replace(stored, owner=ref(stored.owner))
-    # Their name has the resource's uid, which the answer has not. No rule need be that exact.
+    # The name of an event contains the resource's uid, which is not in the answer. No rule needs to be that exact.
     of = why.resource
     if events and (of is None or permissions.may_read(event_id(of.id()), None) is not Decision.ALLOWED):
         events = ()

@@ -1,4 +1,4 @@
-"""The lists of what is stuck in several processes as one, with a fair share for each in what is kept. No I/O."""
+"""Joins the lists of what is stuck in several processes. Each process has a fair share of what is kept. No I/O."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def shortened(items: Sequence[StuckItem]) -> tuple[StuckItem, ...]:
 def joined(lists: Iterable[Sequence[StuckItem]]) -> tuple[StuckItem, ...]:
     """Return the oldest items of each process, controller and type, in the order of their age.
 
-    A viewer may see some of the types only, and a process answers what it likes: neither a long list of one type nor
-    one of one process takes the place of others.
+    A viewer may see only some of the types, and a process may send anything. So a long list of one type or of one
+    process must not crowd out the others.
     """
     kept = islice(in_turn(_by_turns(each) for each in lists), STUCK)
     return tuple(sorted(kept, key=lambda item: item.since))
@@ -34,9 +34,9 @@ def _by_turns(items: Sequence[StuckItem]) -> Iterator[StuckItem]:
 
 
 def said_by(process: str, controllers: Mapping[str, Kind], said: StuckList, types: Collection[str] | None) -> StuckList:
-    """Return what a process says of its own controllers, reduced to these types, or with all.
+    """Return the part of a process's list that is about its own controllers, and about ``types`` unless that is None.
 
-    A controller is on standby once at most, and manages the type with which the process attends.
+    A standby counts once for each controller, and only for the type that the process has said the controller manages.
     """
     items = tuple(replace(each, process=process) for each in said.items if each.controller in controllers)
     standbys = {
@@ -46,7 +46,7 @@ def said_by(process: str, controllers: Mapping[str, Kind], said: StuckList, type
     }
     said = replace(said, items=items, standbys=tuple(standbys.values()))
     if types is not None and any(_type_of(item) not in types for item in items):
-        # An earlier version answers for all types, and so does its count.
+        # A process of an earlier version answers for all types, so its count of further items is useless here.
         said = replace(said, items=tuple(each for each in items if _type_of(each) in types), more=0)
     return said
 

@@ -27,7 +27,7 @@ def to_message(value: Any) -> Any:
 def from_message(cls: type[T], message: Any) -> T:
     """Return the answer of this class, or part of one, that a message holds.
 
-    A time that cannot be shown becomes 0, which is unknown: a process with a wrong clock must not prevent an answer.
+    A time that cannot be shown becomes 0, which means unknown. A process with a wrong clock must not prevent an answer.
     """
     made: T = _value(message)
     assert isinstance(made, cls)

@@ -19,7 +19,8 @@ writer. Invariants:
    So no writer waits longer than `LONGEST_WAIT` and one transaction, regardless of the number of writers.
 2. A leader's own commit is in the transaction. It is the first of those that waited.
 3. A commit is in one transaction at a time. It is sent again only if etcd's reply shows that it was not applied.
-4. A canceled writer leaves only while its commit has not been sent. From then on it waits for the outcome.
+4. A canceled writer leaves only while its commit has not been sent. Once it has been sent, the writer waits for the
+   outcome.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     PREFIX/store                          the store's id, written once
     PREFIX/anchor                         the sessions, each with its first revision
     PREFIX/trace                          put before the head by a transaction with traced commits: their contexts
-    PREFIX/head                           put by every transaction of commits; its mod_revision is the last one's
+    PREFIX/head                           put by every transaction of commits; its mod_revision is the last one of these
     PREFIX/resource/GROUP/KIND/PARTITION/NAMESPACE/NAME
     PREFIX/owned/UID/GROUP/KIND/PARTITION/NAMESPACE/NAME
     PREFIX/fence/CONTROLLER/MEMBER
@@ -227,7 +227,7 @@ def traces_value(traces: Mapping[int, CommitTrace]) -> bytes:
 
 
 def traces_from(kv: KeyValue) -> dict[int, CommitTrace]:
-    """Return the contexts of a transaction's commits, by their revisions. What is invalid is ignored."""
+    """Return the contexts of a transaction's commits, by their revisions. Invalid contexts are ignored."""
     try:
         listed = json.loads(kv.value)
     except (ValueError, RecursionError):

@@ -37,7 +37,7 @@ class OpenedFile:
         path: its path, with links resolved.
         inode: (device, inode) of the open file; another one at the path means that it was replaced.
         floor: the last revision before the file's history; older changes are compacted.
-        formers_floor: the last revision of which the history lacks the states before changes.
+        formers_floor: up to this revision, the history lacks the states before changes.
         oldest: the first revision of the oldest remembered session; 0 if none was forgotten.
         quotas: its quotas. Only the thread of a transaction uses them.
     """
@@ -139,7 +139,7 @@ def _fill(path: str) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Remove an SQLite file, as far as it exists, and the files that SQLite creates beside it."""
+    """Remove an SQLite file and its companions, such as the write-ahead log. Ignore files that are missing."""
     for suffix in ("", *BESIDE):
         with suppress(FileNotFoundError):
             os.unlink(path + suffix)
@@ -157,7 +157,7 @@ def move_durably(path: str, target: str) -> None:
 
 def _enter(path: str, lock: FileLock) -> OpenedFile:
     """Open the file for writing and begin a session."""
-    # Check again: checking a large store takes seconds, and another user may have put a file beside it in the meantime.
+    # Check again: checking a large store takes seconds. Another user may have put a file next to it in the meantime.
     refuse_planted(path)
     connection = connect(path)
     try:
@@ -192,5 +192,5 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         connection.close()
         raise StoreUnusable(
             f"{path} cannot be opened for writing: {explained(error)}; "
-            f"check its permissions and those of {Path(path).parent}"
+            f"check the permissions of the file and of {Path(path).parent}"
         ) from error

@@ -1,6 +1,6 @@
-"""Inspection of a path without changing anything: it holds a store, nothing yet, or something to refuse.
+"""Inspects a path, without changing anything, to find out if it has a store, nothing yet, or a file to refuse.
 
-Another user of the machine may have put the file at the path there, or a file beside it.
+Another user of the machine may have put a file there: at the path itself, or one of SQLite's files next to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headway.storage.sqlite._connect import code_of, connect, may_write
 def is_new(path: str) -> bool:
     """Return True if the path has no store yet, by a plain read of the header. Raises StoreUnusable for a foreign file.
 
-    After that, SQLite may open the path: all files beside it are trusted.
+    After that, SQLite may open the path: its other files, such as the write-ahead log, are trusted.
     """
     refuse_irregular(path)
     try:

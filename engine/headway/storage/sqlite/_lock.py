@@ -69,7 +69,7 @@ class FileLock:
 
     def _take(self, *, create: bool) -> None:
         while not self._taken(create=create):
-            # Its former holder has removed the file since it was opened here.
+            # The process that held the lock has removed the file since it was opened here.
             pass
 
     def _taken(self, *, create: bool) -> bool:

@@ -84,7 +84,7 @@ class FileQuotas:
             raise
         for growth in growths:
             for place in {each.place for each in self._limits.covering(growth.kind, growth.key)}:
-                # What is not counted yet will be counted with this change.
+                # A place that is not counted yet will be counted later, with this change.
                 if place in self._uses:
                     self._uses[place] = self._uses[place].plus(growth.by)
         declared = [operation for operation, _ in changes if operation.kind == QUOTA_KIND]

@@ -70,9 +70,9 @@ LEASES_TABLE = """CREATE TABLE IF NOT EXISTS leases (
     PRIMARY KEY (controller, member)
 ) WITHOUT ROWID"""
 TABLES = (
-    # store_id; head, the last revision; history_floor, up to which history is compacted; formers_floor, up to which it
-    # lacks the states before changes; term_floor, above which the terms of fences without a row begin. In a backup, or
-    # a store restored from one: facts about it.
+    # store_id; head: the last revision; history_floor: history is compacted up to here; formers_floor: up to here, the
+    # history lacks the states before changes; term_floor: fences without a row begin with terms above it. A backup, and
+    # a store restored from one, also has facts about the backup.
     "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     """CREATE TABLE incarnations (
         incarnation TEXT NOT NULL PRIMARY KEY,

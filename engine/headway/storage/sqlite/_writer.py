@@ -172,9 +172,9 @@ class GroupWriter:
         return min(self._log.floor, self._floor + 4 * TRIM_STEP)
 
     async def _gather(self) -> None:
-        # The writers of the last batch come back some turns of the loop later. Without waiting for about as many, the
-        # first of them would lead a batch of its own, and every other transaction would carry one write. A single
-        # writer waits for no others.
+        # The writers of the last batch come back some turns of the loop later. Wait until about the same number has
+        # come. Otherwise the first of them would lead a batch alone, and every other transaction would have only one
+        # write. A single writer does not wait for others.
         for _ in range(_GATHERING_TURNS):
             if len(self._pending) >= self._last_size:
                 break

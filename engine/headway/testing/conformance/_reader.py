@@ -1,4 +1,4 @@
-"""A reader that checks every item of a watch, and the form in which checks compare what readers received."""
+"""A reader that checks every item of a watch, and a comparable form of what readers have received."""
 
 from __future__ import annotations
 

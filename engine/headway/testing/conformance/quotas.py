@@ -244,7 +244,7 @@ async def a_changed_quota_holds_from_its_commit_on(backend: Backend) -> None:
 
 @needs(Capability.QUOTAS)
 async def writers_never_exceed_a_quota_together(backend: Backend) -> None:
-    """Of many concurrent creations, exactly as many succeed as the quota has room for."""
+    """If many writers create resources at once, the quota admits exactly the number that it has room for."""
     await put(backend, quota(resources=ROOM))
     await put(backend, quota("space", resources=ROOM // 2, namespace="n0"))
     refusals = 0

@@ -44,7 +44,7 @@ class WatchOpened(NamedTuple):
     Attributes:
         watch: a name that is unique within the history.
         within: the partition and namespace, or ``*`` for any, and a prefix of the name.
-        metadata: the metadata entries by which the watch is filtered.
+        metadata: the metadata entries that a resource must have to be watched.
     """
 
     watch: str

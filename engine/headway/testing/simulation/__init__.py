@@ -7,9 +7,9 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
 
     _fault_base, faults, _trace  the faults of a plan; what happened in a run
     _peer_faults                 the faults of peerings
-    _oracles, _contents          what is wrong with a run by itself; the fields of its resources
-    _times, _slots               the times in them, which differ from run to run; what is made for each time
-    _allowed, _compared          what may differ between two runs; what does
+    _oracles, _contents          the mistakes that a single run shows; the fields of its resources
+    _times, _slots               the times in results, which differ from run to run; things made once for each time
+    _allowed, _compared          the differences between two runs that are allowed; those that are found
     _plans, _schedules           the faults and schedules to try
     _tick_plans, _order          what the program does by its own clock; the order in which plans are tried
     _peer_oracles, _peer_plans   the rules of peerings; the faults of peerings to try
@@ -23,7 +23,7 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _injector                    when each fault strikes
     _jumping                     Trio's clock, which jumps while no task can run
     _clocks, _virtual_time       the clocks that the program sees
-    _own_modules                 how its modules get them
+    _own_modules                 gives these clocks to the program's modules
     _wire, _store, _server       what the processes are connected to
     _engines                     further engines on the store of the server
     _link, _process, _streams    the processes, and the faults of their calls and streams
@@ -33,8 +33,8 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _upgrade                     the programs that replace each other
     _pace, _rival, _free_shards  how fast users are; another writer; shards without a process
     _world, _run                 all of it together; one run from its beginning to its end
-    _twins, _late                what a correct program may be asked; the right results at a later time
-    _reference, _measure         a run without faults; all of them
+    _twins, _late                the demands that a correct program can meet; the right results at a later time
+    _reference, _measure         one run without faults; all runs without faults
     _explore, _machine           many runs. Only `_machine.py` imports a test framework.
 """
 

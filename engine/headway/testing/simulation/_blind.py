@@ -25,7 +25,7 @@ class Overwrite:
 
     Attributes:
         path: the field.
-        value: what the other writer has made of it; None if the writer removed it.
+        value: the value that the other writer has set; None if the writer removed the field.
         change: the other writer's change.
         write: the write that destroyed it.
         step: the call that made the write.

@@ -14,9 +14,9 @@ _OF_A_FINDING = 6
 
 
 def located(findings: Sequence[Finding], result: Result, references: Sequence[Result]) -> list[Finding]:
-    """Return the findings about the world outside with the calls that the runs without faults make less often.
+    """Return the findings about the world outside, each with the calls that runs without faults make less often.
 
-    If the calls are the same, the last two are taken, which may have come in another order.
+    If the calls are the same, add the last two, because these may have come in another order.
     """
     calls = _outside_calls(result.trace)
     usual: Counter[str] = Counter()
@@ -33,8 +33,8 @@ def located(findings: Sequence[Finding], result: Result, references: Sequence[Re
 def causes(trace: Trace, findings: Sequence[Finding]) -> Mapping[int, list[int]]:
     """Return the positions in the trace of the entries that findings are about, each with the findings' positions.
 
-    For a finding about a resource they are the changes that made it what it is at the end: its creations, its deletions
-    and its last change.
+    For a finding about a resource, these are the changes that led to its end state: its creations, its deletions and
+    its last change.
     """
     position = {id(entry): at for at, entry in enumerate(trace.entries)}
     found: dict[int, list[int]] = {}

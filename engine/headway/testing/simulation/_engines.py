@@ -1,4 +1,4 @@
-"""Further engines on the store of a server, as on one etcd, and what each engine has of a store that it shares."""
+"""Further engines on the store of a server, as on one etcd, and the view that each engine has of the shared store."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _WRITES = ("commit", "raise_fence", "record_checkpoint", "acquire_lease", "keep_
 
 
 class Opening:
-    """What one engine has of a store that several engines share. It has the attributes of the store.
+    """The view that one engine has of a store that several engines share. It has the attributes of the store.
 
-    A killed engine changes nothing more, so that its leases last until they expire.
+    Once the engine is killed, it can no longer write, so its leases last until they expire.
     """
 
     shared = True

@@ -1,7 +1,7 @@
 """Trio's clock in a simulation: it jumps to the next deadline as soon as no task can run.
 
-`trio.testing.MockClock` does the same with ``autojump_threshold=0``. But it lets Trio's loop go round once more for
-each jump, and collects statistics of the whole run, which takes a tenth of the time.
+`trio.testing.MockClock` does the same with ``autojump_threshold=0``. But for each jump, it adds a turn of Trio's loop
+and collects statistics of the whole run, which takes a tenth of the time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Things in the world outside that a program has removed and made again. Pure.
 
-A program that corrects itself may end as it should, although it has removed a thing by mistake: the disk exists
-again, but it is empty. Without faults, nothing is removed and made again, or just as much.
+A program that has removed a thing by mistake may create it again, so that the end state looks right: the disk exists
+again, but it is empty. A run with faults must not do this more often than a run without.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def things_in(state: Any) -> frozenset[Thing]:
 
 
 def made_again(result: Result, rights: Sequence[Result], allowed: Allowed) -> list[Finding]:
-    """Return a finding for each part in which more things were made again than in any run without faults."""
+    """Return a finding for each part where more things were made again than in any run without faults."""
     if allowed.random_outside:
         return []
     mine = _again(result.trace)

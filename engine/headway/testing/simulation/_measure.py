@@ -47,7 +47,7 @@ class Measure:
         first: the run of the scenario as it is written.
         references: the right results.
         paces: the runs with faster or slower users, with their paces.
-        settled: the run whose users wait after each change; the first one if users change only one thing.
+        settled: the run whose users wait after each change; the same as ``first`` if users make only one change.
         skipped: the schedules that show nothing, by reason.
         not_asked: the plans under which no program can be right, because the world outside has no keys.
 
@@ -151,9 +151,9 @@ class Measure:
         return ""
 
     def _is_wrong_at_any_pace(self, finding: Finding) -> bool:
-        """Return True if a program must not do this, however fast users are.
+        """Return True if a finding is the program's fault, however fast users are.
 
-        What must hold at all times may be broken by users who don't wait, but not by the program.
+        If a check of ``always`` fails at a change by users, it is not: they may break the rule by not waiting.
         """
         if finding.oracle in _AT_ANY_PACE:
             return True

@@ -79,7 +79,7 @@ class Result:
         contents_of: returns the fields of any resource of the app's types.
         types: the program's types.
         wall: the lowest and the highest time of the wall clock, in seconds since 1970.
-        waits: the seconds that the program had still to wait by its own clock when the quiet time began.
+        waits: how long the program was still waiting by its own clock when the quiet time began, in seconds.
         upgraded_to: the program of the last upgrade; None without an upgrade.
         peers: the results of the peers, by name.
         messages: the messages between the engines of peerings during the scenario, without heartbeats and

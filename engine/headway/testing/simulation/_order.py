@@ -33,11 +33,11 @@ _SHARE_AT_A_PACE = 0.5
 
 
 def in_fair_turns(plans: Iterable[Plan], first: Trace, settled: Trace) -> list[Plan]:
-    """Return plans in turns of all kinds, and within a kind the plans that differ most first.
+    """Return the plans so that all kinds take turns. Within a kind, the plans that differ most come first.
 
     Args:
-        first: the run from which the numbers in the plans are taken.
-        settled: the run from which those of `ChangeDuring` are taken.
+        first: the run that the numbers in the plans refer to.
+        settled: the run that the numbers of `ChangeDuring` refer to.
     """
     kinds: dict[str, list[Plan]] = {}
     for plan in plans:

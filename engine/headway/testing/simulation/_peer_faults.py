@@ -61,7 +61,7 @@ class EngineKilled(SideFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerHandOver(SideFault):
-    """Another engine of a side acquires the lease of the streams. The former leader learns of it some time later."""
+    """Another engine of a side acquires the lease of the streams. The old leader learns of it some time later."""
 
     name = "peer_hand_over"
 

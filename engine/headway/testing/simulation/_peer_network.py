@@ -79,7 +79,7 @@ class PeerNetwork:
     # --- faults ---
 
     def cut(self, seconds: float, then: Callable[[], None] = lambda: None) -> None:
-        """Break every stream, and let none open for some seconds. Then call a function first."""
+        """Break every stream, and let none open for some seconds. Call ``then`` just before streams can open again."""
 
         def mend() -> None:
             then()

@@ -156,9 +156,9 @@ class PeerWatch:
             self._note(side, kind, key, new)
 
     def replaced(self, side: str, now: Resources, *, accepted: bool = True) -> None:
-        """Note that a side's store was replaced. Its own copies may now be older.
+        """Note that a side's store was replaced, so that the copies in it may be older than before.
 
-        Those of the other sides may be older once the new store is ``accepted``.
+        The copies of its resources on other sides may be older once these have ``accepted`` the new store.
         """
         for place in [each for each in self._now if each[0] == side]:
             del self._now[place]
@@ -169,7 +169,7 @@ class PeerWatch:
             self.accepted(side)
 
     def accepted(self, side: str) -> None:
-        """Let the copies of a side's resources be older from now on."""
+        """Note that the other sides have accepted a side's new store, so that their copies of it may be older."""
         self._shown = {place: at for place, at in self._shown.items() if place[0].origin != side}
         self._rolled_back.discard(side)
 

@@ -213,7 +213,7 @@ class Peerings:
         rolled_back = server.store.position.store_id
         await trio.sleep(_STORED)
         if server.store.position.store_id != rolled_back:
-            # A restore has replaced it by another store, which nobody has to accept.
+            # A restore has replaced it by another store. Such a store needs no acceptance.
             return
         self._watch.rolled_back(side)
         for feed in self._feeds:

@@ -87,7 +87,7 @@ def merges(trace: Trace, kinds: set[tuple[str, str]]) -> Sequence[Fault]:
 
 
 def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
-    """Return plans that give the leadership to another process at one call and comes back at a later one."""
+    """Return plans that give the leadership to another process at one call, and back at a later one."""
     numbers = [step.number for step in steps_of_the_scenario(trace) if _changes_something(step)]
     found = [
         Plan(faults.HandOver(away), faults.HandOver(back))
@@ -99,7 +99,7 @@ def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
 
 
 def interims(changes: int) -> list[Plan]:
-    """Return plans in which another process leads between two changes of the users, the shortest times first."""
+    """Return plans that let another process lead between two changes of the users, the shortest periods first."""
     found = [
         Plan(faults.Interim(away, away + length))
         for length in range(1, changes - 1)
@@ -113,8 +113,8 @@ def at_another_pace(
 ) -> list[Plan]:
     """Return plans of a pace of the users with a fault.
 
-    The fault strikes a call that falls between other changes of theirs then. If users don't wait until work is done, it
-    may also strike any call before their last change: what follows from it meets that change.
+    The fault strikes a call that falls between other changes of the users at this pace. If users don't wait until work
+    is done, the fault may also strike any call before their last change, so that its effects meet that change.
     """
     known = {_situation(first, step) for step in first.steps}
     last = _before_the_last_change(trace) if any(isinstance(each, faults.Hurried) for each in pace) else 0

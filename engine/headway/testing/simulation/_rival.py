@@ -1,4 +1,4 @@
-"""The protocol of another writer, who disturbs a run at a chosen time."""
+"""The protocol of another writer, which disturbs a run at a chosen time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ World = TypeVar("World", contravariant=True)
 
 
 class Rival(Protocol[World]):
-    """Another writer, who acts before a reconcile begins, or when the scenario is over."""
+    """Another writer, which acts before a reconcile begins, or when the scenario is over."""
 
     async def before_reconcile(self, world: World) -> None:
         """Act before a reconcile begins."""

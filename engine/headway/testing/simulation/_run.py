@@ -58,9 +58,9 @@ def run(
 ) -> Result:
     """Run the scenario, heal all faults, and check that it converges, stays quiet and survives a restart.
 
-    If ``patient``, each change by the scenario waits until all work is done. Another ``draw`` lets the program draw
-    other random numbers in the same schedule. A ``rival`` writes as well. A look at a clock takes ``look`` nanoseconds.
-    The scenario goes on for ``more`` seconds while users do nothing.
+    If ``patient``, each change by the scenario waits until all work is done. Another value of ``draw`` gives the
+    program other random numbers in the same schedule. ``rival`` is another writer. A look at a clock takes ``look``
+    nanoseconds. After the scenario, users do nothing for another ``more`` seconds.
     """
     try:
         trio.lowlevel.current_task()

@@ -77,7 +77,7 @@ class Server:
             OtherEngine(lambda: self.store, lambda: self._types, f"{name}-{at}", links)
             for at, links in enumerate(peer_links[1:], 2)
         ]
-        # What the engine has of the store, if it shares it.
+        # The engine's view of the store, if engines share it.
         self._opening: Opening | None = None
         self._down = 0.0
         self._on_commit = on_commit
@@ -178,7 +178,7 @@ class Server:
                 continue
             if not self._others or not leaderless(self._engines):
                 return
-            # Nobody owes the work of a controller whose leader is dead.
+            # If the leader of a controller is dead, no process has its work as pending.
             await trio.sleep(_LEADERS_MOVE)
 
     @property
@@ -198,7 +198,7 @@ class Server:
         await self.restart()
 
     def hand_over_streams(self) -> None:
-        """Give the lease of the streams to the next engine. The former leader learns of it when it renews the lease."""
+        """Give the lease of the streams to the next engine. The old leader learns of it when it renews the lease."""
         if not self._others:
             return
         engines = self._engines

@@ -1,8 +1,8 @@
 """The things that a program makes for a time of the clock, such as a mail for each full hour. Pure.
 
-If a clock jumps forward, no program can make what was due in between at its time. It may skip it, or make it late, all
-at once or for the last time only. So things that differ only by such a time count as one. A thing that is made twice
-for the same time is still there twice.
+If a clock jumps forward, no program can make the things that were due in between on time. It may skip them, make all of
+them late, or make only the last one. So things that differ only by such a time count as one. A thing that is made twice
+for the same time still counts twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headway.testing.simulation._times import masked
 
 
 def without_slots(result: Result, rights: Sequence[Result]) -> tuple[Result, list[Result]]:
-    """Return a result and the right ones with one thing for all times of the clock."""
+    """Return a result and the right results. In each, things that differ only by a time of the clock become one."""
     walls = [each.wall for each in (result, *rights) if each.wall[1]]
     if not walls:
         return result, [*rights]

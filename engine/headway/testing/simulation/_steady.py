@@ -1,8 +1,9 @@
 """Reconciles that read the same and get the same answers as the one before, and yet write something else. Pure.
 
-The second one is only there because the first one has written. So what it writes depends on something that is neither
-in the store nor outside, such as the number of the attempt, and each failure makes the program write twice. Phases
-follow each other without faults too, so only a value that never occurs without faults counts.
+The write of the first reconcile has triggered the second one. If the second one writes something else, its result
+depends on something that is neither in the store nor outside, such as the number of the attempt. Then each failure
+makes the program write twice. A program may also go through phases, but it does so without faults, too. So only a value
+that never occurs without faults counts.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from headway.testing.simulation._oracles import Finding, Place, Result
 from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Step, named
 
 _AT_ONCE = 0.5
-"""A number of seconds in which nothing changes that a program computes from the clock."""
+"""A period so short, in seconds, that the values that a program computes from the clock don't change in it."""
 
 
 def unsteady(result: Result, rights: Sequence[Result]) -> list[Finding]:
-    """Return a finding for the first field that a reconcile has written otherwise than the one before."""
+    """Return a finding for the first field that a reconcile has written differently from the one before."""
     for before, after, place in _rewritten(result):
         one, other = (_written(result, each, place) for each in (before, after))
         for path in sorted({*one, *other}):

@@ -20,9 +20,9 @@ def does_by_the_clock(first: Result) -> bool:
 
 
 def changes_in_ticks(changes: int) -> list[Plan]:
-    """Return plans in which a change of the users falls into a call that the program makes by its own clock.
+    """Return plans for a change of the users during a call that the program makes by its own clock.
 
-    The last change comes first, because nothing after it hides what it has met.
+    The last change comes first, because no later change hides its effects.
     """
     found = [
         Plan(faults.ChangeInTick(change, call)) for change in range(changes, 1, -1) for call in range(1, _CALLS + 1)
@@ -31,13 +31,13 @@ def changes_in_ticks(changes: int) -> list[Plan]:
 
 
 def ticks_during_calls(settled: Result) -> list[Plan]:
-    """Return plans in which the program does something by its own clock while a reconcile is at work.
+    """Return plans for something that the program does by its own clock while a reconcile is at work.
+
+    Plans come first if they strike a write that is not the first call of its reconcile, and late writes before early
+    ones. Then come the plans for writes that are the first call.
 
     Args:
         settled: the run whose users wait after each change, so that the calls after a change follow from it.
-
-    Writes between two calls of a reconcile come first, the last ones of them before the others. Then come the other
-    writes, which follow a read of the cache.
     """
     steps = steps_of_the_scenario(settled.trace)
     first_ones = {id(step.by): step.number for step in reversed(steps)}

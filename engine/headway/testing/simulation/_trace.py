@@ -153,8 +153,8 @@ class Step:
     """A call made by a function of the program, and its outcome.
 
     Attributes:
-        revision: the revision of the change that it has made; 0 if it changed nothing.
-        answer: what it has told the program: the reply of the world outside, or the versions that were read.
+        revision: the revision of the change that it made; 0 if it changed nothing.
+        answer: what the program learned from it: the reply of the world outside, or the versions that were read.
     """
 
     at: float

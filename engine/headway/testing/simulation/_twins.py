@@ -1,9 +1,9 @@
 """Runs with the disturbance of a fault, moved to a time when it cannot make a correct program fail.
 
-- Another writer comes before a reconcile, not within it. Whatever is lost then, the controller may overwrite.
+- Another writer comes before a reconcile, not within it. The controller may overwrite whatever is lost then.
 - A reconcile waits until it can read a change that it destroyed. If it destroys the change again, it owns the field.
-- The store is restored when all work is done, and new processes go on. Whatever is lost then is history.
-- A call of the world outside is done and arrives once more. If that does harm, the API has no keys.
+- The store is restored when all work is done, and new processes go on. No program can know what is lost then.
+- A call of the world outside is done and arrives once more. If that does harm, the API has no idempotency keys.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _ReadFirst:
     """Holds the reconcile with this number until another writer has changed a resource and the cache has the change.
 
     Attributes:
-        met: true if that has happened.
+        met: true once the cache has the change.
     """
 
     def __init__(self, overwrite: Overwrite, number: int) -> None:
@@ -114,7 +114,8 @@ def is_kept_if_read(setting: Setting, plan: Plan, result: Result, found: Overwri
 def without_entry(result: Result) -> Result:
     """Return a result without the entry that another writer adds to the metadata of a resource.
 
-    Its removal makes a new generation in which nothing else is new, so the statuses of the one before count as current.
+    Removing the entry makes a new generation without any other change. So statuses of the previous generation count as
+    current.
     """
     removed = {
         (each.kind, each.key)
@@ -152,9 +153,10 @@ def _has_entry(result: Result, step: Step) -> bool:
 
 
 def written_early(setting: Setting, result: Result, step: Step) -> Result | None:
-    """Return the run in which the other writer comes before the reconcile that makes a call.
+    """Return a run that lets the other writer act before the reconcile that makes a call.
 
-    None if that run fails, or if a daemon or a source makes the call, which may have read at any time before.
+    Return None if that run fails. Also return None if a daemon or a source makes the call, because these may have read
+    at any time before it.
     """
     number = next((at for at, each in enumerate(result.trace.reconciles, 1) if each is step.by), 0)
     if not number:

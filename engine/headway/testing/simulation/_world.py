@@ -55,11 +55,11 @@ class World:
     Attributes:
         outside: the outside world, without faults.
         processes: the processes that run the controllers.
-        clock, clocks: Trio's clock, and those that the program sees.
+        clock, clocks: Trio's clock, and the clocks that the program sees.
         pace: the pace of the users.
         injector: applies the faults.
         trace: everything that has happened.
-        waits: the seconds that the program had still to wait by its own clock when the quiet time began.
+        waits: how long the program was still waiting by its own clock when the quiet time began, in seconds.
         struck: the faults that have struck.
         side: ``home``, or the name of a peer.
         peers: the worlds of the peers, by name. Each has a ``client`` and processes of its own.
@@ -280,7 +280,7 @@ class World:
         self.clocks.jump(seconds)
 
     async def catch_up(self) -> None:
-        """If the wall clock has jumped back, wait for that long, so that what was due before is due again."""
+        """If the wall clock has jumped back, wait for that long, so that everything that was due is due again."""
         if self.clocks.behind:
             await self.sleep(self.clocks.behind)
             await self.wait_idle()
@@ -307,7 +307,7 @@ class World:
 
     @property
     def everyone(self) -> list[World]:
-        """This world, and those of its peers."""
+        """This world, and the worlds of its peers."""
         return [self, *self.peers.values()]
 
     def findings(self) -> list[Finding]:
