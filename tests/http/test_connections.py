@@ -12,9 +12,8 @@ import trio
 from starlette.requests import Request
 from trio.testing import MockClock
 
-from headway.http import Bounds, HttpServer, Offered, RequestLimits, Shares
-from headway.http._offered import Exchange
-from headway.http._server import App, Message, Receive, Send, _host, listener, listening_at
+from headway.http import Bounds, Exchange, HttpServer, Offered, RequestLimits, Shares, listener, listening_at
+from headway.http._server import App, Message, Receive, Send, _host
 from headway.rpc import Services
 from tests.http.kit import CORE, TEAMS, registry, serving
 from tests.rpc.raw_kit import tcp, until_closed

@@ -15,10 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headway
-from headway.http import Bounds, HttpServer, RequestLimits, _listening, _offered
-from headway.http._bounds import Shares
+from headway.http import Bounds, HttpRefusal, HttpServer, RequestLimits, Shares, _listening, _offered
 from headway.http._document import decoded
-from headway.http._refusal import HttpRefusal
 from tests.http.kit import ALL_TEAMS, CORE, NO_CERTIFICATES, TEAM, TEAMS, Api, allowing, serving
 from tests.observe.test_pages_strangers import HOSTILE
 from tests.rpc.raw_kit import tcp, until_closed

@@ -12,8 +12,7 @@ import trio
 
 import headway
 from headway.errors import DeclarationError
-from headway.http._bounds import Bounds
-from headway.http._server import HttpServer, listener, listening_at
+from headway.http import Bounds, HttpServer, listener, listening_at
 from headway.rpc import server_tls
 from tests.rpc.raw_kit import tcp, until_closed
 from tests.rpc.test_renewal import Pair

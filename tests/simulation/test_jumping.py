@@ -9,8 +9,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 import headway
 from headway import field
 from headway.testing import simulation
+from headway.testing.simulation import Setting
 from headway.testing.simulation._jumping import Clock, JumpingClock
-from headway.testing.simulation._setting import Setting
 
 
 async def _wakes() -> list[tuple[str, float]]:

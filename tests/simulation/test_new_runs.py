@@ -9,9 +9,8 @@ import pytest
 import headway
 from headway import field
 from headway.testing import simulation
+from headway.testing.simulation import Setting, run
 from headway.testing.simulation._plans import single_faults
-from headway.testing.simulation._run import run
-from headway.testing.simulation._setting import Setting
 from headway.testing.simulation.faults import NewRun
 
 

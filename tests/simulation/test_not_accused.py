@@ -6,11 +6,9 @@ import headway
 from headway import field
 from headway.resource import DELETION_TIMESTAMP, pb
 from headway.testing import simulation
+from headway.testing.simulation import Committed, Setting, run
 from headway.testing.simulation._oracles import counted
 from headway.testing.simulation._plans import merges
-from headway.testing.simulation._run import run
-from headway.testing.simulation._setting import Setting
-from headway.testing.simulation._trace import Committed
 
 TEAM = ("staff", "Team")
 CORE = ("default", "default", "core")

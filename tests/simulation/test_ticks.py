@@ -9,8 +9,7 @@ import pytest
 import headway
 from headway import field
 from headway.testing import simulation
-from headway.testing.simulation._run import run
-from headway.testing.simulation._setting import Setting
+from headway.testing.simulation import Setting, run
 from headway.testing.simulation._tick_plans import changes_in_ticks, does_by_the_clock, ticks_during_calls
 
 

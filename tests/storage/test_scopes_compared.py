@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from headway.protobuf import copy_message
 from headway.resource import Position, pb, resource_key
-from headway.storage import Backend, Put, Remove, Within, open_store
-from headway.storage._scoped import open_watch
-from headway.testing.conformance._reader import Held, Reader, held
-from headway.testing.conformance._tools import KIND, putting, thing
+from headway.storage import Backend, Put, Remove, Within, open_store, open_watch
+from headway.testing.conformance import KIND, Held, Reader, held, putting, thing
 
 # A store may search encoded bytes, match patterns, or split texts: none of these may mislead it. There are few entries,
 # so that many resources enter scopes and leave them.
