@@ -12,7 +12,7 @@ import headway
 from catalog.messages import Health
 from catalog.types import SERVICE, SERVICE_ENDPOINTS, WORKLOAD
 from headway.client import pause_controller, resume_controller
-from headway.events import Reconciled
+from headway.events import Paused, Reconciled
 from tests.helpers.catalogs import check, service, with_controllers, workload
 
 ALONE = with_controllers("endpoint-manager")
@@ -25,11 +25,16 @@ class Failures(list[Reconciled]):
 
     Attributes:
         next: an event that the next reconcile of the controller of endpoints sets.
+        paused: an event that is set once a controller is paused.
     """
 
-    next = trio.Event()
+    def __init__(self) -> None:
+        super().__init__()
+        self.next, self.paused = trio.Event(), trio.Event()
 
     def __call__(self, event: object) -> None:
+        if isinstance(event, Paused):
+            self.paused.set()
         if isinstance(event, Reconciled):
             if event.error is not None:
                 self.append(event)
@@ -94,6 +99,8 @@ async def test_w13_endpoints_of_an_earlier_service_are_waited_for_without_a_fail
         # The reaper deletes the endpoints of a deleted service, at any time.
         reaper = engine.controllers["reaper"].fence_name
         await pause_controller(engine.client, reaper)
+        with trio.fail_after(30):
+            await failed.paused.wait()
         await failed.after(engine.client.delete(earlier))
         later = await failed.after(engine.client.apply(service("api", names=["nobody"])))
         # A write would be lost with them, and a status would describe endpoints that are gone.
