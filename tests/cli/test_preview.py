@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from headway import Hooks, manifest
+from headway.engine import open_engine
+from headway.storage import MemoryBackend
 from tests.cli.conftest import CORE
 from tests.cli.terminal import Terminal
+from tests.helpers.older import Old, drop_unknown, known, program, read_whole, whole, write_whole
 
 ADA = "type: bank.v1.Account\nname: ada\n"
 
@@ -150,3 +154,44 @@ async def test_removed_metadata_is_a_difference(headway: Terminal) -> None:
     assert (done.returncode, done.stdout) == (7, "Account ada would be changed\n")
     assert (await headway("apply", "-f", "-", stdin=less)).stdout == "Account ada changed\n"
     assert (await headway("diff", "-f", "-", stdin=less)).returncode == 0
+
+
+async def test_fields_of_a_newer_program_are_not_a_difference(terminal: Terminal) -> None:
+    """The server runs an older program: diff and apply compare the fields that it knows, and keep the others."""
+    store = MemoryBackend()
+    await write_whole(store)
+    older, team = program(Old)
+    known_fields = manifest.dump(team.new("core", known(whole())))
+    async with open_engine(store, older, listen=["127.0.0.1:0"], insecure=True) as engine:
+        headway = Terminal(engine.addresses[0], terminal.nursery)
+        for command in (["diff"], ["apply", "--dry-run"], ["apply"]):
+            done = await headway(*command, "-f", "-", stdin=known_fields)
+            assert (done.returncode, done.stdout, done.stderr) in [(0, "", ""), (0, "Team core unchanged\n", "")]
+        other = known_fields.replace("Core", "Kernel").replace("hunter22", "hunter23")
+        shown = await headway("diff", "-f", "-", stdin=other)
+        assert shown.returncode == 7
+        assert [line for line in shown.stdout.splitlines()[2:] if line[0] in "+-"] == [
+            "-  title: Core",
+            "+  title: Kernel",
+            "-  token: (redacted)",
+            "+  token: (redacted, changed)",
+        ]
+        assert (await headway("apply", "-f", "-", stdin=other)).stdout == "Team core changed\n"
+    expected = whole()
+    expected.title, expected.token = "Kernel", "hunter23"
+    assert await read_whole(store) == expected
+
+
+@pytest.mark.parametrize("command", [["diff"], ["apply", "--dry-run"], ["apply"]])
+async def test_field_that_the_hook_of_an_older_program_drops_is_not_a_difference(
+    terminal: Terminal, command: list[str]
+) -> None:
+    store = MemoryBackend()
+    await write_whole(store)
+    older, team = program(Old, Hooks(mutate=drop_unknown))
+    made = known(whole())
+    made.title = ""
+    async with open_engine(store, older, listen=["127.0.0.1:0"], insecure=True) as engine:
+        headway = Terminal(engine.addresses[0], terminal.nursery)
+        done = await headway(*command, "-f", "-", stdin=manifest.dump(team.new("core", made)))
+        assert (done.returncode, done.stdout, done.stderr) in [(0, "", ""), (0, "Team core unchanged\n", "")]

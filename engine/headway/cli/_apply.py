@@ -226,8 +226,11 @@ async def _previews(client: Client, resources: Sequence[Resource[Any]]) -> Async
 
 async def _preview_over(client: Client, stored: Resource[Any], resource: Resource[Any]) -> _Preview:
     """Return a preview for a resource whose stored form is known."""
-    wanted = await client.validate(_as_applied(stored, resource))
-    return _Preview(stored, wanted, differs=not same_content(wanted.type, stored.message(), wanted.message()))
+    type, there, wanted = resource.type, stored.message(), resource.message()
+    keep_stored(type, there, wanted)
+    filled = (await client.validate(type.view(wanted))).message()
+    same = same_content(type, there, filled)
+    return _Preview(stored, type.view(filled), differs=not same)
 
 
 async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[str, str]]) -> _Preview:
@@ -239,10 +242,3 @@ async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[st
             return _Preview(None, resource, differs=True)
         return _Preview(None, await client.validate(resource), differs=True)
     return await _preview_over(client, stored, resource)
-
-
-def _as_applied(stored: Resource[Any], wanted: Resource[Any]) -> Resource[Any]:
-    """Return the resource as `Client.apply` sends it: omitted finalizers, deletion marks and owners are kept."""
-    message = wanted.message()
-    keep_stored(message, stored.message())
-    return wanted.type.view(message)

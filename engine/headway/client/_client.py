@@ -23,7 +23,7 @@ from headway.client._arguments import (
     range_searched,
     resumed_position,
 )
-from headway.client._create_apply import create, keep_stored, stored_already
+from headway.client._create_apply import create, stored_already
 from headway.client._lease import LeaseClient
 from headway.client._lists import in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error, in_doubt
@@ -216,7 +216,8 @@ class Client(Subscribing):
     async def apply(self, resource: Resource[T]) -> Resource[T]:
         """Create or update the stored resource so that its data and metadata match. Write nothing if they already do.
 
-        Defaults from the type's mutate hook don't count as a difference. For such a type, the server is asked first.
+        Only fields that the payload's class knows are compared; a newer program's fields are kept. Defaults from the
+        type's mutate hook don't count as a difference. For such a type, the server is asked first.
         The owner is set only on creation. Finalizers and the deletion mark stay unless your metadata has its own.
         """
         _check_resource(resource)
@@ -245,7 +246,6 @@ class Client(Subscribing):
         _check_resource(current)
         current = current.original()
         stored = current.message()
-        keep_stored(message, stored)
         if await stored_already(self.validate, type, stored, message):
             return current
         message.version = stored.version

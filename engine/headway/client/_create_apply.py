@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import trio
 
 from headway.errors import AlreadyExists, HeadwayError, InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
-from headway.protobuf import Payload, equal
+from headway.protobuf import Payload, encode, equal, has_unknown_fields, keep_unknown_fields
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
+    AnyMessage,
     Resource,
     ResourceType,
     new_create_token,
@@ -68,27 +69,18 @@ def _check_created(resource: Resource[T], stored: Resource[T], token: str) -> No
         )
 
 
-def keep_stored(wanted: pb.Resource, stored: pb.Resource) -> None:
-    """Give a resource to apply the stored finalizers, deletion mark and owner, as far as it has none of its own."""
-    for reserved in (FINALIZERS, DELETION_TIMESTAMP):
-        if reserved in stored.metadata:
-            wanted.metadata.setdefault(reserved, stored.metadata[reserved])
-    if wanted.owner is None:
-        wanted.owner = stored.owner
-
-
 async def stored_already(
     validate: Callable[[Resource[Any]], Awaitable[Resource[Any]]],
     type: ResourceType[Any],
     stored: pb.Resource,
     wanted: pb.Resource,
 ) -> bool:
-    """Return True if writing the wanted resource would change nothing.
+    """Give a resource to apply what it keeps of the stored one. Return True if writing it would change nothing.
 
     If the two differ and the type has a mutate hook, ``validate`` asks the server for the result of the hook, and that
     is compared.
     """
-    if same_content(type, stored, wanted):
+    if keep_stored(type, stored, wanted):
         return True
     if type.hooks.mutate is None:
         return False
@@ -97,19 +89,43 @@ async def stored_already(
     except HeadwayError:
         # The write that follows reports the error, and whether it had an effect.
         return False
+    # The hook of an older server may have made a new payload, without the fields that its program does not know.
     return same_content(type, stored, filled.message())
+
+
+def keep_stored(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
+    """Give a resource to apply what it keeps of the stored one. Return True if writing it would change nothing.
+
+    It keeps the finalizers, the deletion mark and the owner, as far as it has none of its own, and unknown fields.
+    """
+    for reserved in (FINALIZERS, DELETION_TIMESTAMP):
+        if reserved in stored.metadata:
+            wanted.metadata.setdefault(reserved, stored.metadata[reserved])
+    if wanted.owner is None:
+        wanted.owner = stored.owner
+    return same_content(type, stored, wanted)
 
 
 def same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
     """Return True if writing the wanted resource would change nothing.
 
-    An owner without a uid matches the stored owner of that name.
+    Before the comparison, it gets the stored payload's fields that the type's class does not know: a newer program has
+    written them. An owner without a uid matches the stored owner of that name.
     """
-    if stored.metadata != wanted.metadata:
-        return False
-    if not same_owner(wanted.owner, stored.owner):
-        return False
+    same = _keep_unknown_fields(type, stored, wanted)
+    return same and stored.metadata == wanted.metadata and same_owner(wanted.owner, stored.owner)
+
+
+def _keep_unknown_fields(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
+    """Give a resource the unknown fields of the stored payload. Return True if the two payloads are then equal."""
     if stored.data == wanted.data:
         return True
+    there, given = Resource(type, stored).data, Resource(type, wanted).data
     # Equal messages may differ in their bytes, for example in the order of a map.
-    return equal(Resource(type, stored).data, Resource(type, wanted).data)
+    if equal(there, given):
+        return True
+    if not has_unknown_fields(there):
+        return False
+    keep_unknown_fields(given, there)
+    wanted.data = AnyMessage(type_url=type.type_url, value=encode(given))
+    return equal(there, given)

@@ -13,6 +13,7 @@ from headway.protobuf._codec import decode as decode
 from headway.protobuf._codec import decoder_of as decoder_of
 from headway.protobuf._codec import encode as encode
 from headway.protobuf._codec import equal as equal
+from headway.protobuf._codec import has_unknown_fields as has_unknown_fields
 from headway.protobuf._codec import payload_problem as payload_problem
 from headway.protobuf._declared import bind_name as bind_name
 from headway.protobuf._declared import module_name as module_name
@@ -21,7 +22,7 @@ from headway.protobuf._description import Description as Description
 from headway.protobuf._description import rebuild_messages as rebuild_messages
 from headway.protobuf._field_count import check_field_count as check_field_count
 from headway.protobuf._merge import different_fields as different_fields
-from headway.protobuf._merge import has_unknown_fields as has_unknown_fields
+from headway.protobuf._merge import keep_unknown_fields as keep_unknown_fields
 from headway.protobuf._merge import merges as merges
 from headway.protobuf._message import field as field
 from headway.protobuf._message import message as message

@@ -8,12 +8,12 @@ code generated for the class.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from headway.errors import PayloadError
 from headway.protobuf._compile import ATTRIBUTE, Codec, compile_codecs
-from headway.protobuf._plan import metadata_of
+from headway.protobuf._plan import elements, metadata_of
 
 
 class Payload(Protocol):
@@ -79,6 +79,11 @@ def equal(left: Payload | None, right: Payload | None) -> bool:
     return codec_of(left.__class__).equal(left, right)
 
 
+def has_unknown_fields(message: Payload) -> bool:
+    """Return True if a message, or a message in it, has fields that its class does not know."""
+    return codec_of(message.__class__).unknown(message)
+
+
 def _unwritable(message: Any, error: Exception) -> PayloadError:
     """Return the error for the first field that cannot be encoded alone."""
     cls = type(message)
@@ -102,13 +107,6 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             why = f"expected {wanted.__name__ if isinstance(wanted, type) else wanted}" if wrong_kind else str(found)
             return PayloadError(f"{cls.__qualname__}.{name} has the invalid value {value!r:.120}: {why}")
     return PayloadError(f"a {cls.__qualname__} cannot be encoded: {error}")
-
-
-def elements(value: Any) -> Iterable[Any]:
-    """Return the elements of a list, the values of a map, or the single value of any other field."""
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else [value]
 
 
 def codec_of(cls: type[Any]) -> Codec:

@@ -14,8 +14,16 @@ import betterproto2
 from headway.errors import PayloadError
 from headway.protobuf import _wire as wire
 from headway.protobuf._decoder import decoder_source
-from headway.protobuf._encoder import copier_source, encoder_source, equality_source
-from headway.protobuf._plan import ClassPlan, Globals, MessageClass, UnsupportedClassError, plan_class
+from headway.protobuf._encoder import copier_source, encoder_source, equality_source, unknown_source
+from headway.protobuf._plan import (
+    ClassPlan,
+    Globals,
+    MessageClass,
+    UnsupportedClassError,
+    elements,
+    metadata_of,
+    plan_class,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +34,12 @@ class Codec:
     decode: Callable[[bytes, int, int, int], Any]
     copy: Callable[[Any], Any]
     equal: Callable[[Any, Any], bool]
+    unknown: Callable[[Any], bool]
 
 
 ATTRIBUTE = "_headway_codec"
 """The attribute of a class that holds its codec."""
-_FUNCTIONS = ("encode", "decode", "copy", "equal")
+_FUNCTIONS = ("encode", "decode", "copy", "equal", "unknown")
 
 
 def compile_codecs(root: MessageClass) -> None:
@@ -62,7 +71,7 @@ def compile_codecs(root: MessageClass) -> None:
         shared.objects[f"class_{own}"] = cls
     for plan in plans.values():
         sources += [decoder_source(plan, shared), encoder_source(plan, shared)]
-        sources += [copier_source(plan, shared), equality_source(plan, shared)]
+        sources += [copier_source(plan, shared), equality_source(plan, shared), unknown_source(plan, shared)]
     source = "\n\n".join(sources)
     file = f"<codec of {root.__module__}.{root.__qualname__}>"
     # Lets tracebacks and debuggers show the generated code.
@@ -123,4 +132,14 @@ def _uncompiled(cls: MessageClass) -> Codec:
             return left is right
         return left == right and left._unknown_fields == right._unknown_fields
 
-    return Codec(bytes, decode, deep, equal)
+    return Codec(bytes, decode, deep, equal, _has_unknown)
+
+
+def _has_unknown(message: betterproto2.Message) -> bool:
+    if message._unknown_fields:
+        return True
+    return any(
+        isinstance(each, betterproto2.Message) and _has_unknown(each)
+        for name in metadata_of(type(message)).sorted_field_names
+        for each in elements(getattr(message, name))
+    )

@@ -1,4 +1,4 @@
-"""Generate the source of the functions of a message class that read messages: encoder, copier and comparison.
+"""Generate the source of the functions of a message class that read messages: encoder, copier and comparisons.
 
 Names in the generated encoder: m (message), o (output so far), v (value), n (length), p (pieces of a list or map), k
 and w (the key and the whole of a map's entry).
@@ -157,6 +157,21 @@ def equality_source(plan: ClassPlan, shared: Globals) -> str:
         f" if a is None or b is None or a.__class__ is not b.__class__: return False\n"
         f" return bool(\n  {body}\n )"
     )
+
+
+def unknown_source(plan: ClassPlan, shared: Globals) -> str:
+    """Return the source of ``unknown_<n>(m)``: True if the message, or one in it, has fields that its class lacks."""
+    checks = ["m._unknown_fields"]
+    for field in plan.fields:
+        if field.value.message is not None and not field.value.wrapped:
+            inner, held = f"unknown_{shared.number[field.value.message]}", f"m.{field.name}"
+            if field.shape == "repeated":
+                checks.append(f"any(map({inner}, {held}))")
+            elif field.shape == "map":
+                checks.append(f"any(map({inner}, {held}.values()))")
+            else:
+                checks.append(f"((v := {held}) is not None and {inner}(v))")
+    return f"def unknown_{shared.number[plan.cls]}(m):\n return bool({' or '.join(checks)})"
 
 
 def _equal(field: FieldPlan, shared: Globals) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import betterproto2
 
-from headway.protobuf._codec import Payload, copy_message, elements, encode, equal
+from headway.protobuf._codec import Payload, copy_message, encode, equal
 from headway.protobuf._plan import metadata_of
 
 P = TypeVar("P", bound=Payload)
@@ -74,16 +74,34 @@ def _different(path: str, left: Payload, right: Payload) -> Iterator[str]:
         yield path.rstrip(".")
 
 
-def has_unknown_fields(message: Payload) -> bool:
-    """Return True if a message, or a message in it, has fields that its class does not know."""
-    if getattr(message, "_unknown_fields", b""):
-        return True
-    return any(
-        has_unknown_fields(each)
-        for name in metadata_of(type(message)).sorted_field_names
-        for each in elements(getattr(message, name))
-        if _is_message(each)
-    )
+def keep_unknown_fields(message: Any, stored: Any) -> None:
+    """Give a message, in place, the unknown fields of the stored message of its class that it replaces.
+
+    A message with unknown fields of its own keeps those, because its writer has read them. The messages in fields, and
+    the values of a map under the same key, are treated in the same way. List elements have no identity, so an element
+    gets the unknown fields of the stored element at its index only if the two are then equal.
+
+    A message that sets a oneof, of which the stored message has no known field, gets no unknown fields: one of them may
+    be the field of that oneof which is stored, and would count instead of the new one.
+    """
+    begun = any(_arm(message, names) and not _arm(stored, names) for names in _units(type(message)))
+    if not message._unknown_fields and not begun:
+        message._unknown_fields = stored._unknown_fields
+    for name in metadata_of(type(message)).sorted_field_names:
+        held, there = getattr(message, name), getattr(stored, name)
+        if isinstance(held, list):
+            for place, (each, other) in enumerate(zip(held, there, strict=False)):
+                if _is_message(each):
+                    copied = copy_message(each)
+                    keep_unknown_fields(copied, other)
+                    if equal(copied, other):
+                        held[place] = copied
+        elif isinstance(held, dict):
+            for key in held.keys() & there.keys():
+                if _is_message(held[key]):
+                    keep_unknown_fields(held[key], there[key])
+        elif _is_message(held) and _is_message(there):
+            keep_unknown_fields(held, there)
 
 
 def _is_message(value: object) -> bool:

@@ -1,7 +1,7 @@
 """Convert the betterproto2 metadata of a message class into a plan for the codec compiler."""
 
 import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, cast
@@ -95,6 +95,13 @@ def metadata_of(cls: type[Any]) -> betterproto2.ProtoClassMetadata:
     # Cast, because the type of betterproto2's classproperty allows no access.
     metadata: betterproto2.ProtoClassMetadata = cast("Any", cls)._betterproto
     return metadata
+
+
+def elements(value: Any) -> Iterable[Any]:
+    """Return the elements of a list, the values of a map, or the single value of any other field."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else [value]
 
 
 def plan_class(cls: MessageClass) -> ClassPlan:
