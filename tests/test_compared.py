@@ -274,10 +274,10 @@ class Compared:
         self.knows_outcomes = False
         self.stream = lists.stream
 
-    async def unary(self, path: str, request: Any, reply: Any, *, metadata: Any = None) -> Any:
+    async def unary(self, path: str, request: Any, reply_type: Any, *, metadata: Any = None) -> Any:
         if not self._connection.admitted:
             await self._connection.admit(metadata)
-        return await self._lists.unary(path, request, reply, metadata=metadata)
+        return await self._lists.unary(path, request, reply_type, metadata=metadata)
 
 
 async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) -> None:
