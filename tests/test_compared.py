@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ from grpclib.const import Status
 
 import headway
 from headway.access import Access, Authorizer
-from headway.engine import ComparedChannel
+from headway.engine import Comparison
 from headway.errors import OutcomeUnknown, PermissionDenied, Unavailable
 from headway.protobuf import field, message
 from headway.resource import ResourceType, describe, types_pb
-from headway.rpc import Services, open_server
+from headway.rpc import Limited, Services, open_server
 from headway.service import ConsulService, ResourceService
 from headway.storage import MemoryBackend
 
@@ -69,8 +70,8 @@ reconciled: list[str] = []
 
 @asynccontextmanager
 async def serving(type: ResourceType[Any] = TEAM, **options: Any) -> AsyncIterator[str]:
-    options = options or {"insecure": True}
-    async with headway.open_engine("memory:", program(type), listen=["127.0.0.1:0"], **options) as engine:
+    options = {"listen": ["127.0.0.1:0"], **(options or {"insecure": True})}
+    async with headway.open_engine("memory:", program(type), **options) as engine:
         await engine.client.write(type.new("core"))
         yield engine.addresses[0]
 
@@ -90,6 +91,71 @@ async def test_client_that_would_misread_fails_at_its_first_call() -> None:
             assert (await other.read(TEAM, "core")).data.members == []
 
 
+@asynccontextmanager
+async def restarted(folder: Path, type: ResourceType[Any]) -> AsyncIterator[str]:
+    """Serve at the same address as the last server of this folder."""
+    async with serving(type, insecure=True, listen=[f"unix:{folder / 'engine.sock'}"]) as address:
+        yield address
+
+
+async def test_server_that_was_restarted_is_compared_again(tmp_path: Path) -> None:
+    """A client stays open over a deployment. It works again once the server fits."""
+    async with headway.connect(f"unix:{tmp_path / 'engine.sock'}", program(TEAM)) as client:
+        async with restarted(tmp_path, TEAM):
+            await client.read(TEAM, "core")
+            async with client.watch(TEAM) as events:
+                await anext(events)
+        async with restarted(tmp_path, WRONG):
+            for _ in range(2):
+                with pytest.raises(headway.errors.SchemaMismatch, match=r"Team\.members \(field 1\)"):
+                    await client.write(TEAM.new("core", Team(members=["a"])))
+            with pytest.raises(headway.errors.SchemaMismatch):
+                async with client.watch(TEAM) as events:
+                    await anext(events)
+        async with restarted(tmp_path, TEAM):
+            assert (await client.read(TEAM, "core")).data.members == []
+
+
+async def test_subscription_is_not_resumed_from_a_server_that_does_not_fit(tmp_path: Path) -> None:
+    async with (
+        headway.connect(f"unix:{tmp_path / 'engine.sock'}", program(TEAM)) as client,
+        client.subscribe([TEAM]) as batches,
+    ):
+        async with restarted(tmp_path, TEAM):
+            assert (await anext(batches)).snapshot
+        async with restarted(tmp_path, WRONG):
+            with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch):
+                await anext(batches)
+
+
+@pytest.mark.parametrize("controller", [False, True])
+async def test_workers_end_if_the_server_was_restarted_and_does_not_fit(
+    nursery: trio.Nursery, tmp_path: Path, controller: bool
+) -> None:
+    """Their streams reconnect, so no call of the program is necessary."""
+    reconciled.clear()
+    deployment = trio.Event()
+
+    async def serve(task_status: trio.TaskStatus[str]) -> None:
+        async with restarted(tmp_path, TEAM) as address:
+            task_status.started(address)
+            await deployment.wait()
+        async with restarted(tmp_path, WRONG):
+            await trio.sleep_forever()
+
+    async def work() -> None:
+        address = await nursery.start(serve)
+        async with headway.open_workers(address, program(TEAM, controller=controller), process="web-1") as workers:
+            await workers.client.read(TEAM, "core")
+            await workers.wait_idle()
+            deployment.set()
+            await trio.sleep_forever()
+
+    with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch, match=r"members \(field 1\)"):
+        await work()
+    assert reconciled == ["core"] * controller
+
+
 async def test_older_and_newer_clients_are_accepted() -> None:
     """Fields that one side does not know are kept by the other."""
     pairs: list[tuple[ResourceType[Any], ResourceType[Any]]] = [(TEAM, NEWER), (NEWER, TEAM)]
@@ -100,6 +166,7 @@ async def test_older_and_newer_clients_are_accepted() -> None:
 
 async def test_workers_that_would_misread_end_with_an_error() -> None:
     """The error leaves the block, and no controller has run."""
+    reconciled.clear()
     async with serving() as address:
         with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch) as caught:
             async with headway.open_workers(address, program(WRONG, controller=True), process="web-1"):
@@ -125,10 +192,10 @@ async def test_unreachable_server_is_compared_once_it_answers(autojump_clock: tr
     away = GRPCError(Status.UNAVAILABLE, "away")
     lists = Lists(*[away] * 20, describe([TEAM]))
     lists.may_answer.set()
-    channel = ComparedChannel(lists, [WRONG])
+    channel = Compared(lists, WRONG)
     began = autojump_clock.current_time()
     with trio.fail_after(5000), pytest.raises(headway.errors.SchemaMismatch):
-        await channel.wait_refused()
+        await channel.comparison.wait_refused(channel)
     assert (lists.asked, 60 < autojump_clock.current_time() - began < 1200) == (21, True)
 
 
@@ -136,12 +203,12 @@ async def test_mismatch_found_by_another_call_ends_the_wait(nursery: trio.Nurser
     """A controller's call may find the mismatch while the first comparison waits to try again."""
     lists = Lists(GRPCError(Status.UNAVAILABLE, "away"), describe([TEAM]))
     lists.may_answer.set()
-    channel = ComparedChannel(lists, [WRONG])
+    channel = Compared(lists, WRONG)
     ended: list[BaseException] = []
 
     async def wait() -> None:
         try:
-            await channel.wait_refused()
+            await channel.comparison.wait_refused(channel)
         except headway.errors.SchemaMismatch as error:
             ended.append(error)
 
@@ -197,10 +264,26 @@ class Lists:
         raise NotImplementedError
 
 
+class Compared:
+    """A channel with one connection to such a service. It is compared before the first call."""
+
+    def __init__(self, lists: Lists, *types: ResourceType[Any]) -> None:
+        self.comparison = Comparison(types)
+        self._connection = self.comparison(lists)
+        self._lists = lists
+        self.knows_outcomes = False
+        self.stream = lists.stream
+
+    async def unary(self, path: str, request: Any, reply_type: Any, *, metadata: Any = None) -> Any:
+        if not self._connection.admitted:
+            await self._connection.admit(metadata)
+        return await self._lists.unary(path, request, reply_type, metadata=metadata)
+
+
 async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) -> None:
     """If it fails, all of them fail before they are sent, and the next call compares again."""
     lists = Lists(GRPCError(Status.UNAVAILABLE, "away"), describe([TEAM]))
-    channel = ComparedChannel(lists, [TEAM])
+    channel = Compared(lists, TEAM)
     client = headway.Client(channel, program(TEAM).registry)
     failed: list[BaseException] = []
 
@@ -224,7 +307,7 @@ async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) ->
 
 async def test_canceled_caller_leaves_the_comparison_to_the_next(nursery: trio.Nursery) -> None:
     lists = Lists(describe([TEAM]))
-    channel = ComparedChannel(lists, [TEAM])
+    channel = Compared(lists, TEAM)
     answers: list[str] = []
     first = trio.CancelScope()
 
@@ -250,4 +333,15 @@ async def test_invalid_description_is_reported() -> None:
     lists = Lists(nonsense)
     lists.may_answer.set()
     with pytest.raises(headway.errors.PayloadError, match="the server's description of its types can't be read"):
-        await ComparedChannel(lists, [TEAM]).unary("/a/B", None, str)
+        await Compared(lists, TEAM).unary("/a/B", None, str)
+
+
+async def test_comparison_that_a_limit_refuses_is_repeated() -> None:
+    """All waiting calls get the error that says when, and the channel repeats them."""
+    lists = Lists(Limited("too many calls", 0.5), describe([TEAM]))
+    lists.may_answer.set()
+    channel = Compared(lists, TEAM)
+    with pytest.raises(Limited) as caught:
+        await channel.unary("/a/B", None, str)
+    assert caught.value.seconds == 0.5
+    assert await channel.unary("/a/B", None, str) == "answered"

@@ -32,7 +32,8 @@ class PayloadError(CallerError, ValueError):
 class ConversionFailed(PayloadError):
     """A resource could not be converted from its stored version to the requested one.
 
-    The message names the resource and both versions. The reason is in the server's event of the same name.
+    The message names the resource and both versions. The reason is in the server's event of the same name. A deleted
+    resource from before its type's schema was replaced by an incompatible one cannot be read either.
     """
 
 

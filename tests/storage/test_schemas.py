@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import trio
 
 import headway
-from headway.engine import Engine, open_engine
 from headway.protobuf import field, message
 from headway.resource import ResourceType, Scope, types_pb
 from headway.storage import (
@@ -31,8 +29,7 @@ from headway.storage import (
     verify_store,
 )
 from tests.helpers.fake_etcd import serving_etcd
-
-Reopened = Callable[[], AbstractAsyncContextManager[Backend]]
+from tests.storage.schema_kit import Reopened, running, team
 
 
 @message
@@ -53,35 +50,7 @@ class Wrong:
     shade: str = field(2)
 
 
-def team(payload: type[Any], scope: Scope = Scope.NAMESPACE, version: str = "v1") -> ResourceType[Any]:
-    return ResourceType("staff", version, "Team", payload, scope=scope)
-
-
 FIRST, SECOND, WRONG, WIDE = team(First), team(Second), team(Wrong), team(First, Scope.CLUSTER)
-
-
-def program(*types: ResourceType[Any]) -> headway.App:
-    app = headway.App("staff")
-    for type in types:
-        app.registry.register(type)
-    return app
-
-
-@pytest.fixture(params=["memory", "sqlite", "etcd"])
-async def reopened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopened]:
-    """Return a function that opens a store of each kind as often as it is called."""
-    if request.param == "etcd":
-        async with serving_etcd() as (_, endpoint):
-            yield lambda: EtcdBackend(f"etcd://{endpoint}/staff")
-        return
-    memory = MemoryBackend()
-    yield lambda: memory if request.param == "memory" else open_store(f"sqlite:{tmp_path / 'staff.db'}")
-
-
-@asynccontextmanager
-async def running(store: AbstractAsyncContextManager[Backend], *types: ResourceType[Any]) -> AsyncIterator[Engine]:
-    async with open_engine(store, program(*types)) as engine:
-        yield engine
 
 
 async def refused(store: AbstractAsyncContextManager[Backend], *types: ResourceType[Any]) -> list[str]:

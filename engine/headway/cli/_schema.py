@@ -223,7 +223,7 @@ async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str |
             problems = differences(connection.description, types)
     else:
         async with _opened(store) as lists:
-            problems, changes = await plan_schemas(lists, types)
+            problems, changes, _ = await plan_schemas(lists, types)
             unknown = await _unknown(lists, types)
         recorded = sorted(changes)
     if output == "json":

@@ -1,11 +1,10 @@
-"""A channel that compares the server's types with the program's before the first call."""
+"""The comparison of the servers' types with the program's, before the first call on each connection."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import trio
 from grpclib import GRPCError
@@ -15,9 +14,10 @@ from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
 from headway.protobuf import compare_schemas
 from headway.queue import Backoff
 from headway.resource import ResourceType, describe, is_builtin, type_name, types_pb
-from headway.rpc import Channel, ChannelClosed, Metadata, NotBegun, NotGrpc, NotHttp2, timeout_of
+from headway.rpc import Channel, ChannelClosed, Limited, Metadata, NotBegun, NotGrpc, NotHttp2
 
-Reply = TypeVar("Reply")
+if TYPE_CHECKING:
+    from headway.rpc import Admits
 
 _LIST = "/headway.types.v1.TypesService/List"
 _SAYS_NOTHING = (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
@@ -27,75 +27,70 @@ _PAUSES = Backoff(0.5, 30.0)
 """The delays between requests to a server that does not answer."""
 
 
-class ComparedChannel:
-    """An implementation of `Channel`. The first call asks the server for its types; other calls wait for the answer.
+class Comparison:
+    """The comparison of a program's types with those of the servers of a channel, which are asked for them.
 
-    Every call raises SchemaMismatch if the program and the server would misread each other. If the server cannot be
-    asked, the waiting calls fail without having begun, and the next call asks again.
+    Each new connection is compared before its first call: since the last one, the server may have been restarted with
+    another program, or it may be another server. Calls on the same connection cost nothing.
     """
 
-    def __init__(self, inner: Channel, types: Iterable[ResourceType[Any]]) -> None:
-        self._inner = inner
-        self._types = [type for type in types if not is_builtin(type)]
-        self._attempt: _Attempt | None = None
-        self._compared = not self._types
+    def __init__(self, types: Iterable[ResourceType[Any]]) -> None:
+        self.types = [type for type in types if not is_builtin(type)]
         self._problems: list[SchemaProblem] = []
         self._refused = trio.Event()
 
-    @property
-    def knows_outcomes(self) -> bool:
-        """True if the inner channel knows the outcome of every call."""
-        return self._inner.knows_outcomes
+    def __call__(self, connection: Channel) -> ComparedConnection:
+        """Return the admission of a new connection."""
+        return ComparedConnection(self, connection)
 
-    @property
-    def timeout(self) -> float:
-        """The timeout of the inner channel's calls."""
-        return timeout_of(self._inner)
+    def refuse(self, problems: list[SchemaProblem]) -> None:
+        """End `wait_refused`, because a server and the program would misread each other."""
+        self._problems = problems
+        self._refused.set()
 
-    async def unary(
-        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
-    ) -> Reply:
-        """Make a call, after the types have been compared."""
-        if not self._compared:
-            await self._compare(metadata)
-        return await self._inner.unary(path, request, reply_type, metadata=metadata)
+    async def wait_refused(self, channel: Channel) -> None:
+        """Make a first call. Raise SchemaMismatch once a connection of the channel was refused.
 
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a stream, after the types have been compared."""
-        if self._compared:
-            return self._inner.stream(path, request, metadata=metadata)
-        return self._first_stream(path, request, metadata)
-
-    @asynccontextmanager
-    async def _first_stream(
-        self, path: str, request: object, metadata: Metadata | None
-    ) -> AsyncIterator[AsyncIterator[Any]]:
-        await self._compare(metadata)
-        async with self._inner.stream(path, request, metadata=metadata) as items:
-            yield items
-
-    async def wait_refused(self) -> None:
-        """Compare the types even if no call is made. Raises SchemaMismatch if they do not fit together.
-
-        A server that cannot be asked is retried without limit.
+        A server that cannot be asked is retried without limit. Return at once if there is nothing to compare.
         """
+        if not self.types:
+            return
         failures = 0
-        while not self._compared:
+        while not self._refused.is_set():
             try:
-                await self._compare(None)
-            except (GRPCError, PayloadError):
+                # Any call will do, because the comparison comes before it.
+                await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse)
+            except (GRPCError, PayloadError) as error:
+                if _says_nothing(error):
+                    break
                 with trio.move_on_after(_PAUSES.delay(failures)):
                     # A call may ask in the meantime.
                     await self._refused.wait()
                 failures += 1
+            else:
+                break
+        await self._refused.wait()
+        raise SchemaMismatch("the server", self._problems)
 
-    def _mismatch(self) -> SchemaMismatch:
-        return SchemaMismatch("the server", self._problems)
 
-    async def _compare(self, metadata: Metadata | None) -> None:
-        while not self._compared and not self._refused.is_set():
+class ComparedConnection:
+    """A connection that admits calls if its server and the program read each other's resources alike.
+
+    The first call asks the server for its types, and other calls wait for the answer. Every call raises SchemaMismatch
+    if the two would misread each other. If the server cannot be asked, the waiting calls fail without having begun, and
+    the next call asks again.
+    """
+
+    def __init__(self, comparison: Comparison, connection: Channel) -> None:
+        self._comparison = comparison
+        self._connection = connection
+        self._attempt: _Attempt | None = None
+        self._problems: list[SchemaProblem] = []
+        self.admitted = not comparison.types
+
+    async def admit(self, metadata: Metadata | None) -> None:
+        """Return once the types were compared. Raise SchemaMismatch if they do not fit together."""
+        while not self.admitted and not self._problems:
             attempt = self._attempt
             if attempt is not None:
                 await attempt.ended.wait()
@@ -111,22 +106,28 @@ class ComparedChannel:
             finally:
                 self._attempt = None
                 attempt.ended.set()
-        if self._refused.is_set():
-            raise self._mismatch()
+        if self._problems:
+            raise SchemaMismatch("the server", self._problems)
 
     async def _ask(self, metadata: Metadata | None) -> None:
         request = types_pb.ListRequest()
         try:
-            found = await self._inner.unary(_LIST, request, types_pb.ListResponse, metadata=metadata)
+            found = await self._connection.unary(_LIST, request, types_pb.ListResponse, metadata=metadata)
         except GRPCError as error:
-            if error.status not in _SAYS_NOTHING or isinstance(error, NotHttp2 | NotGrpc):
+            if not _says_nothing(error):
                 raise
             found = types_pb.ListResponse()
-        self._problems = differences(found, self._types)
+        self._problems = differences(found, self._comparison.types)
         if self._problems:
-            self._refused.set()
+            self._comparison.refuse(self._problems)
         else:
-            self._compared = True
+            self.admitted = True
+
+
+def _says_nothing(error: Exception) -> bool:
+    if not isinstance(error, GRPCError) or isinstance(error, NotHttp2 | NotGrpc):
+        return False
+    return error.status in _SAYS_NOTHING
 
 
 def differences(found: types_pb.ListResponse, types: Iterable[ResourceType[Any]]) -> list[SchemaProblem]:
@@ -158,11 +159,12 @@ def _not_begun(error: GRPCError) -> GRPCError:
     """Return the error of a call that waited for the comparison, whose own request was not sent."""
     if isinstance(error, ChannelClosed):
         return ChannelClosed()
-    if isinstance(error, NotHttp2 | NotGrpc):
-        # These errors describe a server that is not an engine. Each caller raises a copy of its own.
+    if isinstance(error, NotHttp2 | NotGrpc | Limited):
+        # These errors describe a server that is not an engine, or say when to repeat the call. Each caller raises a
+        # copy of its own.
         return copy.copy(error)
     return NotBegun(error.status, error.message, error.details)
 
 
-def _meets_the_protocol(inner: Channel) -> Channel:
-    return ComparedChannel(inner, ())
+def _meets_the_protocol(comparison: Comparison) -> Admits:
+    return comparison

@@ -12,7 +12,7 @@ from headway.base import check_keywords, check_trio
 from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import check_connection, combine_apps
-from headway.engine._compared import ComparedChannel
+from headway.engine._compared import Comparison
 from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
@@ -44,8 +44,8 @@ async def connect(
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
 
     Return a client of engines that listen on the network. No connection is made before the first call. That call raises
-    NotHeadway if the server is not an engine, and SchemaMismatch if the server and this program would misread each
-    other's resources.
+    NotHeadway if the server is not an engine. The first call on each connection compares the types, and raises
+    SchemaMismatch if the server and this program would misread each other's resources.
 
     Args:
         endpoints: the addresses of engines on one store; any one of them suffices.
@@ -65,9 +65,12 @@ async def connect(
     check_trio("headway.connect")
     registry, _ = combine_apps(apps)
     check_connection(tls, server_name, token, insecure)
-    async with open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure) as channel:
+    comparison = Comparison(registry)
+    async with open_remote(
+        endpoints, tls, server_name, timeout, token, insecure=insecure, comparison=comparison
+    ) as channel:
         traced = tracing_by(tracing).channel(channel, remote=True)
-        yield Client(ComparedChannel(traced, registry), registry, token=token)
+        yield Client(traced, registry, token=token)
 
 
 def open_remote(
@@ -78,6 +81,7 @@ def open_remote(
     token: Token,
     *,
     insecure: bool,
+    comparison: Comparison,
     decoder: Callable[[], StreamDecoder] = WatchDecoder,
 ) -> AbstractAsyncContextManager[Channel]:
     """Return a channel to engines that can also watch resources.
@@ -100,7 +104,13 @@ def open_remote(
         ATTEND: QuestionDecoder,
     }
     return open_channel(
-        endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout, insecure=insecure
+        endpoints,
+        tls=tls,
+        server_name=server_name,
+        decoders=decoders,
+        timeout=timeout,
+        admits=comparison,
+        insecure=insecure,
     )
 
 

@@ -10,7 +10,7 @@ from headway.base import block_nursery, check_keywords, check_trio
 from headway.cache import CachedType, Index, Informers, Query
 from headway.controller import App, sealed
 from headway.engine._arguments import RunOptions, check_flag, combine_apps
-from headway.engine._compared import ComparedChannel
+from headway.engine._compared import Comparison
 from headway.engine._connect import find_engine, open_remote
 from headway.events import Report
 from headway.notify import PrimedCache, Wanted, open_primed
@@ -70,16 +70,16 @@ async def open_cache(
     report = options.safe_report()
     opened: AbstractAsyncContextManager[Channel]
     opens = isinstance(endpoints, str | Sequence)
+    comparison = Comparison(registry if opens else ())
     if isinstance(endpoints, str | Sequence):
-        opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
+        opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure, comparison=comparison)
     else:
         opened = nullcontext(endpoints)
     raised: Exception | None = None
     try:
         async with sealed(apps), opened as bare, block_nursery() as nursery:
-            named = bare if (metadata := token_metadata(token)) is None else WithMetadata(bare, metadata)
-            channel = ComparedChannel(named, registry if opens else ())
-            nursery.start_soon(channel.wait_refused, name="types that the server would misread")
+            channel = bare if (metadata := token_metadata(token)) is None else WithMetadata(bare, metadata)
+            nursery.start_soon(comparison.wait_refused, channel, name="types that the server would misread")
             if opens:
                 nursery.start_soon(find_engine, channel, report, name="finding an engine")
             informers = Informers(channel, nursery, report, lag_limit=lag_limit)

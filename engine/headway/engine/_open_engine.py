@@ -182,8 +182,8 @@ async def open_engine(
             check_backend(backend)
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
-            await record_schemas(backend, registry)
-            services = EngineServices(traced.store(backend), registry, report, topics, recorded)
+            replaced = await record_schemas(backend, registry)
+            services = EngineServices(traced.store(backend), registry, report, topics, recorded, replaced)
             services.peerings.loads = freeze.load
             if peer_links is not None:
                 services.link_peers(peer_links)

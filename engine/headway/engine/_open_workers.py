@@ -13,7 +13,7 @@ from headway.client import Client
 from headway.controller import App, sealed
 from headway.engine._arguments import RunOptions, check_connection, check_endpoints, combine_apps, refuse_own_name
 from headway.engine._collector import GcFreeze
-from headway.engine._compared import ComparedChannel
+from headway.engine._compared import Comparison
 from headway.engine._connect import find_engine, open_remote
 from headway.engine._engine import Engine
 from headway.engine._journaling import opened_journal
@@ -108,9 +108,14 @@ async def open_workers(
     opened: AbstractAsyncContextManager[Channel]
     # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
-    compared = registry if opens else ()
+    comparison = Comparison(registry if opens else ())
     if isinstance(endpoints, str | Sequence):
-        opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure, decoder=traced.decoder)
+        opened = open_remote(
+            *(endpoints, tls, server_name, timeout, token),
+            insecure=insecure,
+            comparison=comparison,
+            decoder=traced.decoder,
+        )
     else:
         opened = nullcontext(endpoints)
     # Several controllers, and the block's own call, may raise the same error.
@@ -119,7 +124,7 @@ async def open_workers(
         async with sealed(apps), opened_journal(options) as (recorded, start_writing), opened as bare:
             report = freeze.wrap(report)
             named = bare if (metadata := token_metadata(token)) is None else WithMetadata(bare, metadata)
-            channel = ComparedChannel(traced.channel(named, remote=True, asks=True), compared)
+            channel = traced.channel(named, remote=True, asks=True)
             async with (
                 recorded_events(channel, registry, report) as events,
                 watched_nursery(options, report, alike) as (nursery, _),
@@ -132,7 +137,7 @@ async def open_workers(
                 about = (pauses, events, channel, registry, report, stall_limit, name, lease_ttl, recorded, traced)
                 placing = Placing(informers, *about)
                 supervisors = [supervisor(*each, placing) for each in definitions.items()]
-                nursery.start_soon(channel.wait_refused, name="types that the server would misread")
+                nursery.start_soon(comparison.wait_refused, channel, name="types that the server would misread")
                 if not supervisors and opens:
                     nursery.start_soon(find_engine, channel, report, name="finding an engine")
                 with traced.apart():

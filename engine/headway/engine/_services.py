@@ -46,12 +46,13 @@ class EngineServices:
         report: Report,
         topics: Mapping[str, Topic[Any]] | None = None,
         journal: Journal | None = None,
+        replaced: Mapping[str, int] | None = None,
     ) -> None:
         self._registry = registry
         self._topics = topics
         self._waits = LeaseWaits()
         self._streams = OpenSubscriptions()
-        versions = Versions(registry, report)
+        versions = Versions(registry, report, replaced=replaced)
         # Imported here, because a program that only connects to engines needs none of it.
         from headway.peering import PeeringHost, PeeringService, PeerStreamService
         from headway.why import ObserveHost, ObserveService

@@ -105,7 +105,10 @@ class RunEnded(Record):
 
 
 class DeletionsUnknown(Record):
-    """The resources that were deleted while no run was active are unknown: history after ``settled`` is compacted."""
+    """Resources that were deleted after revision ``settled``, while no run was active, are unknown.
+
+    The history is compacted, or it has states that this program cannot read. ``why`` says which.
+    """
 
     controller: str
     type: Any

@@ -94,6 +94,7 @@ from headway.resource._stream import StreamItem as StreamItem
 from headway.resource._stream import position as position
 from headway.resource._types import ResourceType as ResourceType
 from headway.resource._unconverted import is_unconverted as is_unconverted
+from headway.resource._unconverted import of_former_schema as of_former_schema
 from headway.resource._unconverted import unconverted as unconverted
 from headway.resource._versions import BadConversion as BadConversion
 from headway.resource._versions import VersionChain as VersionChain

@@ -55,6 +55,7 @@ from headway.rpc._wire import StreamEncoder as StreamEncoder
 from headway.rpc._wire import framed as framed
 
 if TYPE_CHECKING:
+    from headway.rpc._admitted import Admits as Admits
     from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
     from headway.rpc._health import HealthCheckRequest as HealthCheckRequest
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
 # Modules that need asyncio, h2 and ssl are imported on first use. An engine that uses no network never loads them, and
 # `import headway` stays fast.
 _LATER = {
+    "Admits": "_admitted",
     "CHANNEL_LIMITS": "_remote",
     "DescribedFiles": "_reflection",
     "Duplex": "_remote",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -15,7 +16,8 @@ from h2.errors import ErrorCodes
 
 from headway.base import retry_delay
 from headway.rpc._addresses import Address
-from headway.rpc._channel import ChannelClosed, Lagging, NotHttp2, NotReached, Obstacle, Report
+from headway.rpc._admitted import Admission, OpensCall
+from headway.rpc._channel import ChannelClosed, Lagging, Metadata, NotHttp2, NotReached, Obstacle, Report
 from headway.rpc._foreign import (
     ENDS_AFTER_HANDSHAKE,
     EXPECTS_TLS,
@@ -32,6 +34,7 @@ from headway.rpc._remote_call import RemoteCall
 from headway.rpc._tls import speaking_http2
 
 Avoids = Callable[[GRPCError], bool]
+
 # How many seconds a lagging server gets no new streams, if there is another one.
 _AVOIDED = 60.0
 # The maximum rate of canceled calls on one connection. It is half of what a server accepts before it ends the
@@ -107,6 +110,8 @@ class _Connection:
     def __init__(self, protocol: Http2Protocol, endpoint: _Endpoint) -> None:
         self.protocol = protocol
         self.endpoint = endpoint
+        # None admits every call.
+        self.admission: Admission | None = None
         # Invariant: there are no more calls than resets left, because any call may need one.
         self.calls = 0
         self._resets = Allowance(_RESETS, trio.current_time())
@@ -144,6 +149,7 @@ class Pool:
         *,
         patient: bool = True,
         avoids: Avoids = never,
+        admits: Callable[[OpensCall], Admission] | None = None,
     ) -> None:
         self._carrier = carrier
         # The endpoint used last is first. One that fails is moved to the end.
@@ -156,6 +162,7 @@ class Pool:
         # True if a call waits until a server may be tried again. Otherwise it fails at once with the last failure.
         self._patient = patient
         self._avoids = avoids
+        self._admits = admits
         self._connections: list[_Connection] = []
         self._protocols: set[Http2Protocol] = set()
         self._connecting = trio.Lock()
@@ -174,7 +181,7 @@ class Pool:
         return len(self._protocols)
 
     @asynccontextmanager
-    async def open_call(self) -> AsyncIterator[RemoteCall]:
+    async def open_call(self, metadata: Metadata | None = None) -> AsyncIterator[RemoteCall]:
         """Open a call on a connection that has room for it.
 
         Raises:
@@ -183,12 +190,13 @@ class Pool:
         if self._closed:
             raise ChannelClosed
         line = self._with_room() or await self._new_connection()
-        line.calls += 1
-        where = line.endpoint.where
-        host = "localhost" if where.path else str(where)
-        call = RemoteCall(line.protocol, host, "https" if self._tls else "http", self._limits.message_size)
+        while line.admission is not None and not line.admission.admitted:
+            await line.admission.admit(metadata)
+            # In the meantime, the connection may have ended, or other calls may have taken its room.
+            line = self._with_room() or await self._new_connection()
         try:
-            yield call
+            with self._call_on(line) as call:
+                yield call
         except Lagging:
             self._avoid(line.endpoint)
             raise
@@ -196,6 +204,15 @@ class Pool:
             if self._avoids(error):
                 self._avoid(line.endpoint)
             raise
+
+    @contextmanager
+    def _call_on(self, line: _Connection) -> Iterator[RemoteCall]:
+        line.calls += 1
+        where = line.endpoint.where
+        host = "localhost" if where.path else str(where)
+        call = RemoteCall(line.protocol, host, "https" if self._tls else "http", self._limits.message_size)
+        try:
+            yield call
         finally:
             line.release(call)
 
@@ -252,6 +269,8 @@ class Pool:
                 endpoint.failures = 0
                 self._reached = True
                 line = _Connection(protocol, endpoint)
+                if self._admits is not None:
+                    line.admission = self._admits(partial(self._call_on, line))
                 self._connections.append(line)
                 return line
             self._failure = obstacles

@@ -14,6 +14,7 @@ from grpclib.const import Status
 
 from headway.errors import InvalidArgument
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
+from headway.rpc._admitted import Admission, Admits, OneConnection, OpensCall, reply_of
 from headway.rpc._channel import Channel, Metadata, NotBegun, Report, ignore_error
 from headway.rpc._limited import Limited, LimitedWaits
 from headway.rpc._limits import MIB, Limits
@@ -83,23 +84,26 @@ class RemoteChannel(Channel):
         # A request may ask the server to wait before it answers. That time is added to the timeout.
         timeout = self.timeout + getattr(request, "wait_ms", 0) / 1000
         ends = trio.current_time() + timeout
-        attempts, waits = 0, LimitedWaits(timeout)
+        attempts, waits, begun = 0, LimitedWaits(timeout), False
         with trio.CancelScope(deadline=ends):
             while True:
                 try:
-                    async with self._calls.open_call() as call:
+                    async with self._calls.open_call(metadata) as call:
+                        begun = True
                         # The caller's deadline may have been moved since an attempt that a limit has refused.
                         await call.begin(path, body, metadata, min(ends, trio.current_effective_deadline()))
-                        return self._reply(path, await call.one_message(), reply_type)
+                        return reply_of(self._codec, path, await call.one_message(), reply_type)
                 except Unsent as error:
+                    begun = False
                     attempts += 1
                     if attempts == ATTEMPTS:
                         raise NotBegun(Status.UNAVAILABLE, str(error)) from error
                 except Limited as refused:
+                    begun = False
                     await waits.wait(refused)
         # If the caller's own deadline has passed, this raises Cancelled. Otherwise it was the channel's timeout.
         await trio.lowlevel.checkpoint()
-        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} timed out after {timeout:g} s")
+        raise (GRPCError if begun else NotBegun)(Status.DEADLINE_EXCEEDED, f"{path} timed out after {timeout:g} s")
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
@@ -126,7 +130,7 @@ class RemoteChannel(Channel):
     ) -> AsyncIterator[Duplex]:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with self._watches.open_call() as call:
+                async with self._watches.open_call(metadata) as call:
                     await call.begin(path, body, metadata, None, end=end)
                     stream = Duplex(call, path, self._codec, decoder)
                     try:
@@ -149,13 +153,6 @@ class RemoteChannel(Channel):
         if make is None:
             raise GRPCError(Status.UNIMPLEMENTED, f"this channel has no decoder for {path}")
         return make()
-
-    def _reply(self, path: str, body: bytes, reply_type: type[Reply]) -> Reply:
-        try:
-            reply: Reply = self._codec.decode(reply_type, body)
-        except ValueError as error:
-            raise GRPCError(Status.INTERNAL, f"invalid reply from {path}: {error}") from error
-        return reply
 
 
 class Duplex:
@@ -218,6 +215,7 @@ async def open_channel(
     connect_timeout: float = 5.0,
     report: Report = ignore_error,
     avoids: Avoids = never,
+    admits: Admits | None = None,
     insecure: bool = False,
 ) -> AsyncIterator[RemoteChannel]:
     """Open a channel to one or more servers::
@@ -239,11 +237,17 @@ async def open_channel(
         report: called with a name and the error when an unexpected exception is caught in the background.
         avoids: returns True if, after a call failed with the given error, its server should receive no new calls for a
             while. That only applies if there is another server.
+        admits: returns the admission of a new connection. The first calls on the connection wait for it.
         insecure: allow sending tokens to other hosts over plain TCP. Otherwise a call with a token in its metadata
             raises InvalidArgument.
     """
     wanted = addresses(endpoints)
+    used = codec or FastCodec()
     plain_text = None if insecure else plain_text_host(wanted, tls)
+
+    def admission(opens_call: OpensCall) -> Admission:
+        assert admits is not None
+        return admits(OneConnection(opens_call, used, timeout))
 
     async def closing(_: Carrier) -> None:
         await calls.close()
@@ -251,8 +255,12 @@ async def open_channel(
 
     async with open_carrier(report, closing) as carrier:
         pools = [
-            Pool(carrier, wanted, tls, server_name, limits, connect_timeout, report, avoids=avoids)
+            Pool(
+                *(carrier, wanted, tls, server_name, limits, connect_timeout, report),
+                avoids=avoids,
+                admits=None if admits is None else admission,
+            )
             for _ in ("calls", "watches")
         ]
         calls, watches = pools
-        yield RemoteChannel(calls, watches, codec or FastCodec(), decoders or {}, timeout, plain_text)
+        yield RemoteChannel(calls, watches, used, decoders or {}, timeout, plain_text)

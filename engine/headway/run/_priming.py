@@ -28,7 +28,7 @@ from headway.client import client_error
 from headway.controller import Definition
 from headway.errors import PermissionDenied, PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
-from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, pb, resource_key
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, is_unconverted, pb, resource_key
 from headway.rpc import Channel
 from headway.service import open_watch_list
 
@@ -186,9 +186,20 @@ class RunCaches:
             if up_to > since.revision:
                 deleted = await deletions_since(self._channel, type, since, up_to, self._report, self._definition.name)
                 if deleted is not None:
+                    self._report_illegible(type, since.revision, deleted)
                     held = self.informers.informer_for(type).cached_form
                     found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
+
+    def _report_illegible(self, type: CachedType[Any], after: int, deleted: list[Applied]) -> None:
+        """Report the deletions that a mapper may not map, because it cannot read the last state of the resource."""
+        illegible = [each for each in deleted if each.old is not None and is_unconverted(each.old)]
+        if illegible and type.name in {each.name for each in self._definition.watches}:
+            why = (
+                f"{len(illegible)} of {len(deleted)} deleted resources, the last at revision {illegible[-1].revision}, "
+                "had a state that can't be read"
+            )
+            self._report(DeletionsUnknown(self._definition.name, type.name, after, why))
 
 
 async def wait_primed(informer: Informer, revision: int, stall_limit: float) -> None:

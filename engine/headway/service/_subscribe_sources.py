@@ -152,6 +152,7 @@ class _Tail:
         self.first: Position | None = None
         self.watch: Watch | None = None
         self._access = context.access
+        self._versions = context.versions
         self._view: View = context.versions.view(type)
         self._reader = Reader(self._access, self._view)
         # True if every change of the kind is sent as it is stored, as long as it is of this version.
@@ -169,6 +170,7 @@ class _Tail:
 
     async def open(self, backend: Any, after: Position) -> None:
         """Open the watch of the changes after a position."""
+        self._versions.check_schema(self.type, after)
         within = self.parts[0].within if len(self.parts) == 1 else Within()
         self.watch = await backend.watch(self.type.kind, within, after)
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from headway.errors import PayloadError
+from headway.errors import HistoryCompacted, PayloadError
 from headway.events import ConversionFailed, Report, ignore
 from headway.resource import (
     BadConversion,
+    Position,
     Registry,
     ResourceType,
     TypeName,
     VersionChain,
     in_version,
+    is_unconverted,
     packed,
     pb,
     resource_id,
@@ -51,10 +53,14 @@ class Versions:
 
     Args:
         report: called with ConversionFailed once for each version of a resource that cannot be converted.
+        replaced: the types whose schema has replaced an incompatible one, by name, with the last revision before that.
     """
 
-    def __init__(self, registry: Registry, report: Report = ignore) -> None:
+    def __init__(
+        self, registry: Registry, report: Report = ignore, *, replaced: Mapping[str, int] | None = None
+    ) -> None:
         self._registry = registry
+        self._replaced = {} if replaced is None else replaced
         self._report = report
         self._used = 0
         # Keyed by identity, because stored resources are never modified. Invariant: an entry holds its resource.
@@ -67,6 +73,26 @@ class Versions:
         """Return the versions of the kind that a list or a watch of the type contains, in the format of a position."""
         chain = self._registry.chain_with(type)
         return "" if chain is None else ",".join(sorted(each.name.version for each in chain.types))
+
+    def replaced(self, type: ResourceType[Any]) -> Mapping[str, int]:
+        """Return the versions in a list or a watch of the type whose schema has replaced an incompatible one.
+
+        Each has the last revision before that. A watch must not show earlier states of it.
+        """
+        if not self._replaced:
+            return self._replaced
+        chain = self._registry.chain_with(type)
+        types = (type,) if chain is None else chain.types
+        return {each.name.version: self._replaced[name] for each in types if (name := str(each.name)) in self._replaced}
+
+    def check_schema(self, type: ResourceType[Any], after: Position) -> None:
+        """Raise HistoryCompacted if the changes after a position include states of a schema that was replaced."""
+        revision = max(self.replaced(type).values(), default=0)
+        if after.revision < revision:
+            raise HistoryCompacted(
+                f"up to revision {revision}, {type.name} had an incompatible schema, so a watch can't resume after "
+                f"{after.revision}: it must begin with a snapshot"
+            )
 
     def view(self, type: ResourceType[Any]) -> View:
         """Return a function that converts stored resources of the type's kind to this type."""
@@ -117,6 +143,8 @@ class Versions:
 
     def _converted(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> pb.Resource:
         type = chain.type_of(wanted)
+        if is_unconverted(stored):
+            return in_version(stored, type, stored.data)
         try:
             data = packed(type, chain.converted(chain.payload_of(stored), version_of(stored), wanted))
         except (BadConversion, PayloadError) as error:

@@ -22,12 +22,13 @@ from headway.service._admission import resolve
 from headway.service._bounds import check_selector
 from headway.service._handlers import Context
 from headway.service._list import admit_within
-from headway.service._position import check_known, check_position, check_versions
+from headway.service._position import check_known, check_position
 from headway.service._reader import Reader
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
+from headway.service._resumed import open_checked_watch
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._versions import are_of_version
-from headway.storage import SkipsUnrelated, open_watch
+from headway.storage import SkipsUnrelated
 
 
 async def watch_list(context: Context, stream: Any) -> None:
@@ -53,8 +54,7 @@ async def watch_list(context: Context, stream: Any) -> None:
     contained = access.contained(type.name, versions.contained(type))
     resume_after = position(request.resume_after)
     try:
-        check_versions(type.name, contained, resume_after)
-        watch = await open_watch(backend, type.kind, within, resume_after)
+        watch = await open_checked_watch(context, type, within, contained, resume_after)
         # Check after opening the watch: if the history has been replaced by now, that also ends the watch.
         await check_known(backend, type.kind, position(request.known))
 

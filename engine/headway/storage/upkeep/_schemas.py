@@ -8,7 +8,7 @@ because their type is not registered.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from headway.errors import OutcomeUnknown, SchemaMismatch, SchemaProblem, Unavailable
@@ -38,6 +38,8 @@ _ATTEMPTS = 20
 """The number of attempts at a commit that conflicts with other programs that open the same store."""
 _URL = "type.googleapis.com/headway.types.v1.SchemaRecord"
 _Type = ResourceType[Any]
+_REPLACED = "replaced"
+"""The metadata key of a record whose schema has replaced an incompatible one: the last revision before that."""
 
 
 class SchemaPlan(NamedTuple):
@@ -46,10 +48,12 @@ class SchemaPlan(NamedTuple):
     Attributes:
         problems: the reasons why opening would fail. Empty if it would succeed.
         changes: the records that opening would write, by the names of their types.
+        replaced: the types whose schema replaces an incompatible one, with the last revision before that.
     """
 
     problems: list[SchemaProblem]
     changes: dict[str, types_pb.SchemaRecord]
+    replaced: dict[str, int]
 
 
 async def read_schemas(backend: ListsResources) -> dict[str, types_pb.SchemaRecord]:
@@ -62,8 +66,11 @@ async def plan_schemas(backend: ListsResources, types: Iterable[_Type]) -> Schem
     return await _planned(backend, list(types), await read_schemas(backend))
 
 
-async def record_schemas(backend: Backend, types: Iterable[_Type]) -> None:
+async def record_schemas(backend: Backend, types: Iterable[_Type]) -> Mapping[str, int]:
     """Record in a store the types of a program that opens it.
+
+    Return the types whose schema has replaced an incompatible one, by name, with the last revision before that. Up to
+    this revision the history has resources that the program would misread.
 
     Raises:
         SchemaMismatch: the program would misread stored resources. Nothing was changed.
@@ -75,30 +82,30 @@ async def record_schemas(backend: Backend, types: Iterable[_Type]) -> None:
         plan = await _planned(backend, types, {name: record for name, (record, _) in stored.items()})
         if plan.problems:
             raise SchemaMismatch("the store", plan.problems)
-        puts = [
-            _put(name, record, stored[name][1] if name in stored else None) for name, record in plan.changes.items()
-        ]
+        was = {name: resource for name, (_, resource) in stored.items()}
+        puts = [_put(name, record, was.get(name), plan.replaced.get(name)) for name, record in plan.changes.items()]
         try:
             for start in range(0, len(puts), MOST_OPERATIONS):
                 await backend.commit(puts[start : start + MOST_OPERATIONS])
         except (StorageError, OutcomeUnknown):
             # Another program was first, or the outcome of this commit is unknown. The stored records show it.
             continue
-        return
+        replaced = {name: _replaced_at(was[name]) for type in types if (name := str(type.name)) in was}
+        return {name: revision for name, revision in (replaced | plan.replaced).items() if revision}
     raise Unavailable("the schemas could not be recorded: other programs that open the store kept changing them")
 
 
 async def _planned(
     backend: ListsResources, types: Iterable[_Type], records: dict[str, types_pb.SchemaRecord]
 ) -> SchemaPlan:
-    plan = SchemaPlan([], {})
+    plan = SchemaPlan([], {}, {})
     for type in sorted(types, key=lambda each: each.name):
         if is_builtin(type):
             continue
         name, declared = str(type.name), describe([type])
         digest = schema_digest(declared)
         problems = await _scope_problems(backend, type, records)
-        record = records.get(name)
+        record = known = records.get(name)
         if record is not None and not problems and _scope_in(record) not in (None, type.scope.value):
             # No resource of the kind is stored. A program with the old scope must be compared again when it comes back.
             record = None
@@ -118,6 +125,9 @@ async def _planned(
         if problems:
             plan.problems.extend(problems)
         else:
+            if record is None and known is not None:
+                # The history has resources of the earlier schema, such as those that were deleted.
+                plan.replaced[name] = await _revision(backend)
             seen = [*(record.seen if record is not None else ()), digest]
             plan.changes[name] = types_pb.SchemaRecord(schema=schema, seen=seen[-MOST_SEEN:])
     return plan
@@ -177,13 +187,30 @@ async def _records(backend: ListsResources) -> dict[str, tuple[types_pb.SchemaRe
     return {resource_key(each)[2]: (decode(types_pb.SchemaRecord, _data(each)), each) for each in found}
 
 
-def _put(name: str, record: types_pb.SchemaRecord, stored: pb.Resource | None) -> Put:
+async def _revision(backend: ListsResources) -> int:
+    _, here = await backend.list(SCHEMA_KIND, Within(), limit=1)
+    return here.revision
+
+
+def _replaced_at(stored: pb.Resource) -> int:
+    """Return the last revision before the schema of a record replaced another one. 0 if it has not, or not here.
+
+    A copy of the store keeps metadata, but has revisions of its own: there the record may be below its own mark. What
+    the copy has of the earlier schema is in its source's history.
+    """
+    revision = int(stored.metadata.get(_REPLACED, "0"))
+    return revision if revision < int(stored.version) else 0
+
+
+def _put(name: str, record: types_pb.SchemaRecord, stored: pb.Resource | None, replaced: int | None) -> Put:
     type = pb.Type(group=SCHEMA_KIND[0], group_version="v1", kind=SCHEMA_KIND[1])
     made = pb.Resource(id=pb.Id(uid=uuid.uuid4().hex, name=name, type=type, tenancy=pb.Tenancy()))
     if stored is not None:
         made = copy_message(stored)
     made.data = AnyMessage(type_url=_URL, value=encode(record))
     made.version = ""
+    if replaced is not None:
+        made.metadata[_REPLACED] = str(replaced)
     return Put(SCHEMA_KIND, ("", "", name), made, "" if stored is None else stored.version)
 
 

@@ -1,0 +1,77 @@
+"""New connections of a channel that carry its calls only once something has admitted them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from typing_extensions import override
+
+from headway.rpc._channel import Channel, Metadata
+from headway.rpc._remote_call import RemoteCall
+from headway.rpc._wire import Codec
+
+Reply = TypeVar("Reply")
+
+OpensCall = Callable[[], AbstractContextManager[RemoteCall]]
+"""A function that opens a call on one connection."""
+
+
+class Admission(Protocol):
+    """Decides whether a channel's calls may use a new connection."""
+
+    @property
+    def admitted(self) -> bool:
+        """True once they may."""
+        ...
+
+    async def admit(self, metadata: Metadata | None) -> None:
+        """Return once calls may use the connection, or raise. ``metadata`` is that of the call that waits."""
+        ...
+
+
+Admits = Callable[[Channel], Admission]
+"""A function that returns the admission of a new connection, given as a channel for unary calls on it alone."""
+
+
+class OneConnection(Channel):
+    """A channel for unary calls on one connection. A call that fails is not repeated, since there is no other one."""
+
+    knows_outcomes = False
+
+    def __init__(self, opens_call: OpensCall, codec: Codec, timeout: float) -> None:
+        self._opens_call = opens_call
+        self._codec = codec
+        self.timeout = timeout
+
+    @override
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        body = self._codec.encode(request)
+        ends = trio.current_time() + self.timeout
+        with trio.CancelScope(deadline=ends), self._opens_call() as call:
+            await call.begin(path, body, metadata, min(ends, trio.current_effective_deadline()))
+            return reply_of(self._codec, path, await call.one_message(), reply_type)
+        # If the caller's own deadline has passed, this raises Cancelled.
+        await trio.lowlevel.checkpoint()
+        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} timed out after {self.timeout:g} s")
+
+    @override
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        raise NotImplementedError
+
+
+def reply_of(codec: Codec, path: str, body: bytes, reply_type: type[Reply]) -> Reply:
+    """Return a decoded reply. Raises GRPCError if it is invalid."""
+    try:
+        reply: Reply = codec.decode(reply_type, body)
+    except ValueError as error:
+        raise GRPCError(Status.INTERNAL, f"invalid reply from {path}: {error}") from error
+    return reply
