@@ -185,16 +185,25 @@ def _rivals(
     field: types_pb.Field,
     now: dict[int, types_pb.Field],
 ) -> Iterator[SchemaProblem]:
-    """Find fields that exclude each other now, but not in the stored schema: reading one would lose the other."""
-    if not field.oneof:
-        return
+    """Find stored fields that exclude each other in only one of the schemas.
+
+    The program with the oneof would read one of the two, and remove the other with its next write.
+    """
     for other in now.values():
         # Report each pair once.
-        if other.number <= field.number or other.oneof != field.oneof or other.number not in before:
+        if other.number <= field.number or other.number not in before:
             continue
-        if not was.oneof or before[other.number].oneof != was.oneof:
+        apart, apart_before = _exclude(field, other), _exclude(was, before[other.number])
+        if apart and not apart_before:
             problem = f"expected it to be independent of {other.name} as stored, got both in the oneof {field.oneof}"
             yield place.problem(field, problem, "take one of them out of the oneof")
+        elif apart_before and not apart:
+            problem = f"expected it to exclude {other.name} as stored, got two fields that can both be set"
+            yield place.problem(field, problem, f"keep both in one oneof, or for one of them {place.new}")
+
+
+def _exclude(field: types_pb.Field, other: types_pb.Field) -> bool:
+    return bool(field.oneof) and field.oneof == other.oneof
 
 
 def _free_number(stored: types_pb.Message, declared: types_pb.Message) -> int:
