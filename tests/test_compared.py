@@ -164,6 +164,22 @@ async def test_older_and_newer_clients_are_accepted() -> None:
             assert (await client.read(ours, "core")).name == "core"
 
 
+async def test_client_and_server_agree_about_which_fields_exclude_each_other() -> None:
+    """The side with the oneof would remove one of two fields that the other side sets. A store refuses this, too."""
+
+    def contact(oneof: str | None) -> ResourceType[Any]:
+        class Contact:
+            email: str | None = field(1, oneof=oneof)
+            phone: str | None = field(2, oneof=oneof)
+
+        return ResourceType("staff", "v1", "Contact", message(Contact))
+
+    for theirs, ours in ((contact("way"), contact(None)), (contact(None), contact("way"))):
+        async with serving(theirs) as address, headway.connect(address, program(ours)) as client:
+            with pytest.raises(headway.errors.SchemaMismatch, match=r"staff\.v1\.Contact\.email"):
+                await client.read(ours, "core")
+
+
 async def test_workers_that_would_misread_end_with_an_error() -> None:
     """The error leaves the block, and no controller has run."""
     reconciled.clear()

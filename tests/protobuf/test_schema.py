@@ -216,18 +216,34 @@ def test_merged_schema_keeps_all_numbers() -> None:
     assert merge_schemas(second, schema(Back)).messages[0].reserved == []
 
 
-def test_existing_fields_cannot_become_a_oneof() -> None:
-    """Fields that were stored together would read as the later one alone."""
-    apart, together = (schema(of(str)) for _ in range(2))
-    for each in (apart, together):
-        each.messages[0].fields.append(types_pb.Field(name="other", number=2, kind="string"))
-    for chosen in together.messages[0].fields:
-        chosen.oneof = "choice"
-    assert [each.problem for each in compare_schemas(apart, together)] == [
-        "expected it to be independent of other as stored, got both in the oneof choice"
-    ]
-    assert compare_schemas(together, apart) == []
-    assert compare_schemas(together, together) == []
+def test_stored_fields_cannot_enter_or_leave_a_oneof() -> None:
+    """The program with the oneof would read one of two fields that the other has written, and remove the other."""
+
+    def contact(way: str | None) -> Schema:
+        class Team:
+            email: str | None = field(1, oneof=way)
+            phone: str | None = field(2, oneof=way)
+
+        return schema(message(Team))
+
+    def alone(way: str | None) -> Schema:
+        class Team:
+            email: str | None = field(1, oneof=way)
+
+        return schema(message(Team))
+
+    apart, together = contact(None), contact("way")
+    entered = "expected it to be independent of phone as stored, got both in the oneof way"
+    left = "expected it to exclude phone as stored, got two fields that can both be set"
+    for stored, declared, problem in ((apart, together, entered), (together, apart, left)):
+        for both_ways in (False, True):
+            (found,) = compare_schemas(stored, declared, both_ways=both_ways)
+            assert (found.field, found.problem) == ("email", problem)
+    assert "keep both in one oneof, or for one of them use a new number, such as field(3)" in found.right
+    assert compare_schemas(together, contact("path")) == []
+    # A new field may stand beside a stored one, and a single field excludes no other.
+    assert compare_schemas(alone(None), together) == []
+    assert compare_schemas(alone("way"), alone(None)) == []
 
 
 def test_recursive_messages_are_compared() -> None:

@@ -103,6 +103,45 @@ async def test_older_program_keeps_unknown_fields(reopened: Reopened) -> None:
     assert len((await recorded(reopened()))["staff.v1.Team"].seen) == 2
 
 
+async def test_two_fields_of_one_class_can_get_different_classes(reopened: Reopened) -> None:
+    """A later program reads each field as the program that wrote it, or is refused."""
+
+    def site(home: Any, room: Any) -> ResourceType[Any]:
+        class Site:
+            home = field(1)
+            room = field(2)
+
+        Site.__annotations__ = {"home": home | None, "room": room | None}
+        return ResourceType("staff", "v1", "Site", message(Site))
+
+    @message
+    class Home:
+        title: str = field(1)
+        floor: int = field(3, kind="sint64")
+
+    @message
+    class Room:
+        title: str = field(1)
+        floor: int = field(3)
+
+    @message
+    class Place:
+        title: str = field(1)
+
+    first, second, third = site(Place, Place), site(Home, Room), site(Room, Room)
+    async with running(reopened(), first) as engine:
+        await engine.client.write(first.new("core", first.payload(home=Place(title="h"))))
+    async with running(reopened(), second) as engine:
+        await engine.client.write(second.new("core", second.payload(home=Home(floor=77), room=Room(floor=77))))
+    assert await refused(reopened(), third) == [
+        "staff.v1.Site.home.floor (field 3): expected sint64 as stored, got int64; "
+        "keep sint64, or use a new number, such as field(4)",
+    ]
+    async with running(reopened(), second) as engine:
+        read = (await engine.client.read(second, "core")).data
+        assert (read.home.floor, read.room.floor) == (77, 77)
+
+
 async def test_type_without_stored_resources_can_change(reopened: Reopened) -> None:
     """Any change is accepted.
 

@@ -32,9 +32,9 @@ from headway.protobuf._plan import Value as Value
 from headway.protobuf._plan import plan_class as plan_class
 from headway.protobuf._same_content import same_content as same_content
 from headway.protobuf._schema import compare_schemas as compare_schemas
-from headway.protobuf._schema import merge_schemas as merge_schemas
 from headway.protobuf._schema import schema_digest as schema_digest
 from headway.protobuf._schema import scope_problem as scope_problem
+from headway.protobuf._schema_merge import merge_schemas as merge_schemas
 from headway.protobuf._secrets import REDACTED as REDACTED
 from headway.protobuf._secrets import REDACTED_CHANGED as REDACTED_CHANGED
 from headway.protobuf._secrets import holds_secrets as holds_secrets

@@ -1,4 +1,4 @@
-"""Compare the stored schema of a type with a program's schema, and merge the schemas of all programs of a store. Pure.
+"""Compare the stored schema of a type with a program's schema. Pure.
 
 A schema is a description of one type. Messages are matched by the fields that hold them, not by name.
 """
@@ -14,7 +14,7 @@ from headway.errors import SchemaProblem
 from headway.protobuf._codec import copy_message, encode
 
 Schema = types_pb.ListResponse
-_HELD = ("message", "wrapper")
+HELD = ("message", "wrapper")
 """The kinds of fields that hold a message of the description."""
 
 _SHAPE = types_pb.Shape
@@ -126,7 +126,7 @@ class _Comparison:
                 f"if it is the same field, declare @headway.message(renamed={{{was.number}: {was.name!r}}}) for "
                 f"{place.message}; otherwise {place.new}",
             )
-        if was.kind in _HELD:
+        if was.kind in HELD:
             path = f"{place.path}{field.name}."
             yield from self._message(path, was.held, field.held)
         elif was.kind == field.kind == "enum":
@@ -185,16 +185,25 @@ def _rivals(
     field: types_pb.Field,
     now: dict[int, types_pb.Field],
 ) -> Iterator[SchemaProblem]:
-    """Find fields that exclude each other now, but not in the stored schema: reading one would lose the other."""
-    if not field.oneof:
-        return
+    """Find stored fields that exclude each other in only one of the schemas.
+
+    The program with the oneof would read one of the two, and remove the other with its next write.
+    """
     for other in now.values():
         # Report each pair once.
-        if other.number <= field.number or other.oneof != field.oneof or other.number not in before:
+        if other.number <= field.number or other.number not in before:
             continue
-        if not was.oneof or before[other.number].oneof != was.oneof:
+        apart, apart_before = _exclude(field, other), _exclude(was, before[other.number])
+        if apart and not apart_before:
             problem = f"expected it to be independent of {other.name} as stored, got both in the oneof {field.oneof}"
             yield place.problem(field, problem, "take one of them out of the oneof")
+        elif apart_before and not apart:
+            problem = f"expected it to exclude {other.name} as stored, got two fields that can both be set"
+            yield place.problem(field, problem, f"keep both in one oneof, or for one of them {place.new}")
+
+
+def _exclude(field: types_pb.Field, other: types_pb.Field) -> bool:
+    return bool(field.oneof) and field.oneof == other.oneof
 
 
 def _free_number(stored: types_pb.Message, declared: types_pb.Message) -> int:
@@ -230,82 +239,3 @@ def schema_digest(declared: Schema) -> str:
             # Whether a value is shown does not change how it is read.
             field.secret = False
     return hashlib.sha256(encode(unnamed)).hexdigest()[:32]
-
-
-def merge_schemas(stored: Schema, declared: Schema) -> Schema:
-    """Return the stored schema, updated with a program's schema that `compare_schemas` has accepted.
-
-    Fields that the program lacks are kept, so that no later program can reuse their numbers.
-    """
-    merged = copy_message(stored)
-    _Merge(merged, declared).run()
-    return merged
-
-
-class _Merge:
-    def __init__(self, merged: Schema, declared: Schema) -> None:
-        self._merged = merged
-        self._declared = declared
-        # Map each index in the program's description to an index in the merged one.
-        self._messages: dict[int, int] = {}
-        self._enums: dict[int, int] = {}
-        self._done: set[tuple[int, int]] = set()
-
-    def run(self) -> None:
-        type, declared = self._merged.types[0], self._declared.types[0]
-        type.scope, type.payload = declared.scope, declared.payload
-        self._message(type.message, declared.message)
-
-    def _message(self, at: int, declared_at: int) -> None:
-        if (at, declared_at) in self._done:
-            return
-        self._done.add((at, declared_at))
-        self._messages.setdefault(declared_at, at)
-        merged, declared = self._merged.messages[at], self._declared.messages[declared_at]
-        merged.full_name = declared.full_name
-        fields = {each.number: each for each in merged.fields}
-        for each in declared.fields:
-            known = fields.get(each.number)
-            if known is None:
-                merged.fields.append(known := copy_message(each))
-                known.secret = False
-                known.held = self._new_place(each)
-            self._field(known, each)
-        reserved = {each.number: each.name for each in (*merged.reserved, *declared.reserved)}
-        for each in declared.fields:
-            # The field was removed, and then added again unchanged.
-            reserved.pop(each.number, None)
-        merged.reserved = [types_pb.Reserved(number, name) for number, name in sorted(reserved.items())]
-        merged.fields.sort(key=lambda field: field.number)
-
-    def _new_place(self, field: types_pb.Field) -> int:
-        """Return the index of the message or enum that a new field holds. Add an empty one if it isn't merged yet."""
-        if field.kind in _HELD:
-            if field.held not in self._messages:
-                self._messages[field.held] = len(self._merged.messages)
-                self._merged.messages.append(types_pb.Message())
-            return self._messages[field.held]
-        if field.kind == "enum":
-            if field.held not in self._enums:
-                self._enums[field.held] = len(self._merged.enums)
-                self._merged.enums.append(types_pb.Enum())
-            return self._enums[field.held]
-        return 0
-
-    def _field(self, known: types_pb.Field, declared: types_pb.Field) -> None:
-        former = [*known.former_names, *declared.former_names, known.name]
-        known.former_names = [each for each in dict.fromkeys(former) if each != declared.name]
-        known.name, known.shape, known.oneof = declared.name, declared.shape, declared.oneof
-        if known.kind != declared.kind:
-            known.kind = declared.kind
-            known.held = self._new_place(declared)
-        if known.kind in _HELD:
-            self._message(known.held, declared.held)
-        elif known.kind == "enum":
-            self._enums.setdefault(declared.held, known.held)
-            self._enum(self._merged.enums[known.held], self._declared.enums[declared.held])
-
-    def _enum(self, merged: types_pb.Enum, declared: types_pb.Enum) -> None:
-        merged.name = declared.name
-        known = {(each.name, each.number) for each in merged.values}
-        merged.values += [copy_message(each) for each in declared.values if (each.name, each.number) not in known]
