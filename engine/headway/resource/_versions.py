@@ -12,6 +12,7 @@ from headway._gen.headway.resource import v1 as pb
 from headway.base import answer_problem, error_text, repr_text
 from headway.errors import DeclarationError
 from headway.protobuf import Payload, decode, encode
+from headway.resource._redact import redact_conversion
 from headway.resource._types import ResourceType
 
 Older = TypeVar("Older", bound=Payload)
@@ -90,17 +91,25 @@ class VersionChain:
         return VersionChain(self.steps, type)
 
     def converted(self, payload: Any, version: str, wanted: str) -> Any:
-        """Convert a payload from one version to another, without changing ``payload``. Raises BadConversion."""
-        here, there = self._places[version], self._places[wanted]
-        while here < there:
-            step = self.steps[here]
-            payload = _called(step.up, "up", step, payload, step.newer)
-            here += 1
-        while here > there:
-            here -= 1
-            step = self.steps[here]
-            payload = _called(step.down, "down", step, payload, step.older)
-        return payload
+        """Convert a payload from one version to another, without changing ``payload``.
+
+        Raises BadConversion. Its texts have no secrets of the payloads on the way.
+        """
+        here, there, passed = self._places[version], self._places[wanted], [payload]
+        try:
+            while here < there:
+                step = self.steps[here]
+                passed.append(_called(step.up, "up", step, passed[-1], step.newer))
+                here += 1
+            while here > there:
+                here -= 1
+                step = self.steps[here]
+                passed.append(_called(step.down, "down", step, passed[-1], step.older))
+        except BadConversion as error:
+            # A secret of one version may be in an ordinary field of the next one.
+            redact_conversion(error, passed)
+            raise
+        return passed[-1]
 
     def payload_of(self, resource: pb.Resource) -> Any:
         """Return the payload of a stored resource, in its stored version. Raises PayloadError."""

@@ -18,6 +18,7 @@ from headway.resource import (
     is_unconverted,
     packed,
     pb,
+    redact_error,
     resource_id,
 )
 from headway.service._refusals import invalid, precondition
@@ -245,7 +246,12 @@ def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource 
     if has_unknown_fields(payload):
         return None
     data = packed(storage, chain.converted(payload, version, storage.name.version))
-    read = chain.converted(decode(storage.payload, data.value), storage.name.version, version)
+    try:
+        read = chain.converted(decode(storage.payload, data.value), storage.name.version, version)
+    except BadConversion as error:
+        # The storage version may have a secret of the stored payload in an ordinary field.
+        redact_error(error, [chain.type_of(version).view(stored)])
+        raise
     return in_version(stored, storage, data) if equal(read, payload) else None
 
 

@@ -17,6 +17,7 @@ from headway.resource import (
     in_version,
     packed,
     pb,
+    redact_error,
     resource_id,
     unconverted,
 )
@@ -127,6 +128,8 @@ class Versions:
     def failed(self, stored: pb.Resource, wanted: str, error: Exception) -> None:
         """Report a failed conversion of a resource, unless it has already been reported."""
         id = resource_id(stored.id)
+        # The converter may have read a secret of this version from an ordinary field of another one.
+        redact_error(error, [self._registry.resolve(id.type).view(stored)])
         key = (id, wanted, stored.version)
         if key in self._reported:
             return
