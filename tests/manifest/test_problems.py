@@ -118,6 +118,8 @@ DOCUMENTS = {
     "type: {group: fleet, version: 1, kind: App}\nname: a": "1:31: type.version: 1 is read as a whole number, "
     "not text; quote it: '1'",
     "type: App\nname: a\nstatus: {}": f"3:1: status: a status is written by controllers, never by a manifest: {LEAVE}",
+    "type: App\nname: a\nundecodable: x": "3:1: undecodable: the server's payload could not be read, and is missing "
+    "here: remove the cause, and read it again",
     "type: App\nname: a\nversion: 3": f"3:1: version: the store assigns the version with every change: {LEAVE}",
     "type: App\nname: a\ngeneration: x": f"3:1: generation: the store assigns the generation with every write: {LEAVE}",
     "type: App\nname: a\nuid: x": f"3:1: uid: the store assigns the uid when it creates a resource: {LEAVE}",
