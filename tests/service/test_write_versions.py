@@ -113,7 +113,12 @@ async def test_write_that_does_not_fit_the_storage_version_is_refused(backend: B
     assert calls.revision == 0
     await calls.write(a_team(V2, crew(("ada", ""))))
     before = await stored(calls)
-    await refused(calls.write(a_team(V2, crew(("ada", ""), room="B12"))), Status.INVALID_ARGUMENT, "room would not be")
+    await refused(
+        calls.write(a_team(V2, crew(("ada", ""), room="B12"))),
+        Status.INVALID_ARGUMENT,
+        "room would not be read back as written, because the resource is stored as tests.v1.Team: write values that "
+        "tests.v1.Team can hold",
+    )
     assert await stored(calls) == before
 
 

@@ -167,7 +167,9 @@ class StorageVersion(NamedTuple):
                     "this write cannot be merged with it"
                 ) from error
             results = merges(seen, self._to(updated, given, holds_all), kept)
-        data, result = self._read_back(updated, given, results, holds_all, keeps=keeps)
+        # An older stored version, converted up, shows all of its fields.
+        hidden = self.chain.newer(self.type, self.chain.type_of(there)) is not self.type
+        data, result = self._read_back(updated, given, results, holds_all, hidden=hidden)
         if holds_all is not storage and (held := self._as_storage(holds_all, result, given)) is not None:
             return _as(stored, updated, storage, held)
         return _as(stored, updated, holds_all, data)
@@ -201,11 +203,11 @@ class StorageVersion(NamedTuple):
             raise self._refused(resource, error, wanted) from error
 
     def _read_back(
-        self, resource: pb.Resource, given: Any, results: Iterable[Any], stored_as: Type, *, keeps: bool = False
+        self, resource: pb.Resource, given: Any, results: Iterable[Any], stored_as: Type, *, hidden: bool = False
     ) -> tuple[AnyMessage, Any]:
         """Return the first result that reads back as it was written, in stored form. Refuse the write if none does.
 
-        ``keeps`` means that the results are merged with the stored payload.
+        ``hidden`` means that the results keep stored fields that the writer's version may lack.
         """
         different: list[str] = []
         for result in results:
@@ -217,11 +219,11 @@ class StorageVersion(NamedTuple):
             if not (different := different_fields(given, read)):
                 return data, result
         why = f"because the resource is stored as {stored_as.name}"
-        if keeps:
+        if hidden:
             why += f" and keeps fields that {self.type.name} does not show: write values that fit them, or write it as"
             why += f" {stored_as.name}"
         else:
-            why += ": write values that this version can hold"
+            why += f": write values that {stored_as.name} can hold"
         fields = ", ".join(different)
         raise invalid(f"resource.data of {resource_id(resource.id)}: {fields} would not be read back as written, {why}")
 
