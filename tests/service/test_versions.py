@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from grpclib.const import Status
@@ -29,7 +29,20 @@ from headway.service import ConsulService, ResourceService, Versions
 from headway.storage import Backend, MemoryBackend, version_of
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, a_note, a_status, a_type, an_id, id_of, uid_of
-from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, data_of, down, roster, versions, without_converters
+from tests.helpers.versions import (
+    ALONE,
+    V1,
+    V2,
+    V3,
+    a_team,
+    crew,
+    data_of,
+    down,
+    roster,
+    up,
+    versions,
+    without_converters,
+)
 from tests.service.conftest import reached
 from tests.service.test_list import within
 
@@ -384,6 +397,18 @@ async def test_unconvertible_write_is_refused_and_its_cause_reported() -> None:
     )
     assert "KeyError" not in message
     assert ["KeyError" in str(event.error) for event in failing.events] == [True]
+
+
+async def test_write_whose_converter_returns_an_invalid_payload_is_reported(backend: Backend) -> None:
+    """The fault is the converter's, so the writer is not told to write other values."""
+    known = without_converters()
+    known.add_converter(V1, V2, up, lambda _: roster(color=cast("Any", 7)))
+    events: list[Any] = []
+    service = ResourceService(backend, known, versions=Versions(known, events.append))
+    calls = Calls(backend, known, channel=InProcessChannel(service))
+    said = await refused(calls.write(a_team(V1, roster("ada"))), Status.INVALID_ARGUMENT, "ConversionFailed event")
+    assert "write values" not in said
+    assert ["down= of tests.v1.Team → tests.v2.Team returned" in str(each.error) for each in events] == [True]
 
 
 async def test_failure_is_reported_once_for_repeated_reads_of_the_store() -> None:

@@ -180,7 +180,7 @@ class StorageVersion(NamedTuple):
         if has_unknown_fields(result):
             return None
         try:
-            data = packed(storage, self.chain.converted(result, type.name.version, storage.name.version))
+            data = self.chain.packed(result, type.name.version, storage.name.version)
             lost = different_fields(result, self._read(storage, data, type))
             lost += different_fields(given, self._read(storage, data, self.type))
         except (BadConversion, PayloadError):
@@ -247,7 +247,7 @@ def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource 
     payload = chain.payload_of(stored)
     if has_unknown_fields(payload):
         return None
-    data = packed(storage, chain.converted(payload, version, storage.name.version))
+    data = chain.packed(payload, version, storage.name.version)
     try:
         read = chain.converted(decode(storage.payload, data.value), storage.name.version, version)
     except BadConversion as error:

@@ -15,7 +15,6 @@ from headway.resource import (
     TypeName,
     VersionChain,
     in_version,
-    packed,
     pb,
     redact_error,
     resource_id,
@@ -119,7 +118,7 @@ class Versions:
     def _converted(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> pb.Resource:
         type = chain.type_of(wanted)
         try:
-            data = packed(type, chain.converted(chain.payload_of(stored), version_of(stored), wanted))
+            data = chain.packed(chain.payload_of(stored), version_of(stored), wanted)
         except (BadConversion, PayloadError) as error:
             self.failed(stored, wanted, error)
             data = unconverted(str(chain.type_of(version_of(stored)).name))
