@@ -27,7 +27,16 @@ class BadConversion(Exception):
     """A converter raised, or returned something other than a valid payload of its version.
 
     The cause is its exception, or the PayloadError of the result.
+
+    Attributes:
+        source: the version that the converter was given.
+        wanted: the version that it should have returned.
     """
+
+    def __init__(self, message: str, source: Type, wanted: Type) -> None:
+        super().__init__(message)
+        self.source = source
+        self.wanted = wanted
 
 
 class Step(NamedTuple):
@@ -133,7 +142,9 @@ class VersionChain:
 
 def _called(step: Step, side: Literal["up", "down"], passed: list[Any]) -> bytes:
     """Convert the last one of the payloads, append the result to them, and return its encoding."""
-    function, wanted = (step.up, step.newer) if side == "up" else (step.down, step.older)
+    up = side == "up"
+    function, source, wanted = (step.up, step.older, step.newer) if up else (step.down, step.newer, step.older)
+    failed = functools.partial(BadConversion, source=source, wanted=wanted)
     name = f"{side}= of {step.older.name} → {step.newer.name}"
     try:
         made = function(passed[-1])
@@ -142,16 +153,16 @@ def _called(step: Step, side: Literal["up", "down"], passed: list[Any]) -> bytes
     except BaseException as error:
         # `SystemExit` in a converter must not end the server, which serves other callers too. `trio.Cancelled` cannot
         # be raised here, since a converter is a plain function and awaits nothing.
-        raise BadConversion(f"{name} raised {type(error).__name__}: {error_text(error)}") from error
+        raise failed(f"{name} raised {type(error).__name__}: {error_text(error)}") from error
     if type(made) is not wanted.payload:
         if problem := answer_problem(made):
-            raise BadConversion(f"{name}: {problem}")
-        raise BadConversion(f"{name} returned {repr_text(made)}; return a {wanted.payload.__name__}(...)")
+            raise failed(f"{name}: {problem}")
+        raise failed(f"{name} returned {repr_text(made)}; return a {wanted.payload.__name__}(...)")
     passed.append(made)
     try:
         return encode(made)
     except PayloadError as error:
-        raise BadConversion(f"{name} returned a payload that cannot be encoded: {error}") from error
+        raise failed(f"{name} returned a payload that cannot be encoded: {error}") from error
 
 
 def step_of(older: object, newer: object, up: object, down: object) -> Step:

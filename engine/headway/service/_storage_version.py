@@ -27,6 +27,8 @@ from headway.storage import version_of
 
 Type = ResourceType[Any]
 
+_REPORTED = "the server's ConversionFailed event says why"
+
 
 class StorageVersion(NamedTuple):
     """The rules for storing one write in one version of a kind.
@@ -85,10 +87,12 @@ class StorageVersion(NamedTuple):
             raise self._unseen(stored)
         return seen
 
-    def _unseen(self, stored: pb.Resource) -> GRPCError:
+    def _unseen(self, stored: pb.Resource, error: BadConversion | None = None) -> GRPCError:
+        there = self.chain.type_of(version_of(stored)).name
+        source, wanted = (there, self.type.name) if error is None else (error.source.name, error.wanted.name)
         return precondition(
-            f"{resource_id(stored.id)} is stored as version {version_of(stored)}, and converting it failed, so "
-            "this write cannot be merged with it: write it as that version, or delete it"
+            f"{resource_id(stored.id)} is stored as {there}, and converting it from {source} to {wanted} failed, so "
+            f"this write cannot be merged with it: {_REPORTED}; write it as {there}, or delete it"
         )
 
     def check(self, stored: pb.Resource | None, resource: pb.Resource) -> None:
@@ -106,9 +110,10 @@ class StorageVersion(NamedTuple):
         """
         try:
             before = self._payload(seen)
-        except PayloadError:
-            # The error's own text would reveal the stored payload.
+        except PayloadError as error:
             if seen is not stored:
+                self.versions.failed(stored, self.type.name.version, error)
+                # The error's own text would reveal the stored payload.
                 raise self._unseen(stored) from None
             return self.created(updated)
         given = self._payload(updated)
@@ -161,11 +166,8 @@ class StorageVersion(NamedTuple):
                 kept = self.chain.converted(there_now, there, merges_in)
                 seen = self.chain.converted(self.chain.converted(there_now, there, version), version, merges_in)
             except BadConversion as error:
-                self.versions.failed(stored, merges_in, error)
-                raise precondition(
-                    f"{resource_id(stored.id)}: converting the stored resource to {holds_all.name} failed, so "
-                    "this write cannot be merged with it"
-                ) from error
+                self.versions.failed(stored, error.wanted.name.version, error, error.source.name)
+                raise self._unseen(stored, error) from error
             results = merges(seen, self._to(updated, given, holds_all), kept)
         # An older stored version, converted up, shows all of its fields.
         hidden = self.chain.newer(self.type, self.chain.type_of(there)) is not self.type
@@ -228,11 +230,14 @@ class StorageVersion(NamedTuple):
         raise invalid(f"resource.data of {resource_id(resource.id)}: {fields} would not be read back as written, {why}")
 
     def _refused(self, resource: pb.Resource, error: Exception, stored_as: Type) -> GRPCError:
-        self.versions.failed(resource, stored_as.name.version, error)
+        """Report a failed conversion of a write: to the version as which it is stored, or back to the writer's."""
+        failed = (error.source, error.wanted) if isinstance(error, BadConversion) else (self.type, stored_as)
+        source, wanted = (each.name for each in failed)
+        self.versions.failed(resource, wanted.version, error, source)
         # The converter's message is for the operator only.
         return invalid(
-            f"resource.data of {resource_id(resource.id)} cannot be converted to {stored_as.name}, in which it "
-            "is stored: the server's ConversionFailed event says why"
+            f"resource.data of {resource_id(resource.id)} would be stored as {stored_as.name}, and converting it from "
+            f"{source} to {wanted} failed: {_REPORTED}"
         )
 
 
