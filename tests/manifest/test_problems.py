@@ -70,7 +70,7 @@ VALUES = {
     "keep one of them",
     "{policy: ALLWAYS}": "3:16: data.policy: 'ALLWAYS' is not a Policy; did you mean 'ALWAYS'?",
     "{policy: NO}": "3:16: data.policy: NO is read as a boolean; quote it: 'NO'",
-    "{policy: 7}": "3:16: data.policy: 7 is not a Policy; write one of ALWAYS, NEVER, NO",
+    "{policy: 2147483648}": "3:16: data.policy: 2147483648 is out of range; write one of ALWAYS, NEVER, NO",
     "{policy: 1.5}": "3:16: data.policy: 1.5 is read as a number; write one of ALWAYS, NEVER, NO",
     "{paused: 'true'}": "3:16: data.paused: 'true' is text; write true or false: remove the quotes",
     "{paused: 1}": "3:16: data.paused: 1 is read as a whole number; write true or false",

@@ -31,7 +31,7 @@ def dump(resource: Resource[Any]) -> str:
     """Return a resource as a YAML document. Its fields are always in the same order, and defaults are omitted.
 
     The document contains neither the fields that the store assigns nor fields that this program doesn't know. An enum
-    value without a name is written as its number, which ``load`` rejects; everything else loads back.
+    value without a name is written as its number. Everything that is written loads back.
 
     Instead of a payload that cannot be decoded or converted, the document has ``undecodable`` with the reason, which
     ``load`` rejects: without its payload, the resource must not be written back.
