@@ -48,7 +48,7 @@ NEWER: ResourceType[Newer] = ResourceType("staff", "v1", "Team", Newer)
 WRONG: ResourceType[Wrong] = ResourceType("staff", "v1", "Team", Wrong)
 SAID = (
     "the server has other schemas than this program:\n"
-    "staff.v1.Team.members (field 1): expected list of string as stored, got string; "
+    "staff.v1.Team.members (field 1): expected list of string as the server has it, got string; "
     "keep list of string, or use a new number, such as field(3)"
 )
 

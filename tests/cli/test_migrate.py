@@ -31,28 +31,40 @@ from tests.helpers.versions import ALONE, V1, V2, a_team, crew, data_of, roster,
 APP = "tests.cli.versioned:app"
 
 
-async def filled(*, failing: bool) -> None:
+async def filled(*, failing: bool, apart: bool = True) -> None:
+    """Store teams in v1 and v3, and one in a version without a converter if it is to be ``apart``."""
     async with SqliteBackend("staff.db") as store:
         old = Calls(store, without_converters())
         await old.write(a_team(V1, roster("ada"), "a"))
         await old.write(a_team(V1, roster(color="raise" if failing else ""), "b"))
-        await old.write(a_team(ALONE, roster(), "c"))
+        if apart:
+            await old.write(a_team(ALONE, roster(), "c"))
         await Calls(store, versions()).write(a_team(V2, crew(("ada", "lead")), "d"))
 
 
 async def test_store_is_migrated_with_progress_and_a_summary(terminal: Terminal) -> None:
     """Progress goes to stderr. A second run has nothing to do, and prints the summary as JSON."""
-    await filled(failing=False)
+    await filled(failing=False, apart=False)
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")
     assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(": 2 of 3 resources rewritten, 1 was in its storage version\n")
+    assert done.stderr == "tests.Team: 3 examined, 2 rewritten\n"
+    done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db", "-o", "json")
+    shown = json.loads(done.stdout)
+    assert (done.returncode, shown["looked_at"], shown["rewritten"], shown["left"]) == (0, 3, 0, [])
+    assert (shown["apart"], done.stderr) == ({}, "")
+
+
+async def test_versions_that_no_converter_reaches_are_counted_and_end_with_7(terminal: Terminal) -> None:
+    """After step 3 of an upgrade, a program without the old version would not see these resources."""
+    await filled(failing=False)
+    done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")
+    assert done.returncode == 7
     first, second = done.stdout.splitlines()
     assert first == "1 resource is stored as tests.v9.Team, which no converter reaches"
     assert second.endswith(": 2 of 4 resources rewritten, 1 was in its storage version")
-    assert done.stderr == "tests.Team: 4 examined, 2 rewritten\n"
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db", "-o", "json")
-    shown = json.loads(done.stdout)
-    assert (shown["looked_at"], shown["rewritten"], shown["left"], done.stderr) == (4, 0, [], "")
-    assert shown["apart"] == {"tests.v9.Team": 1}
+    assert (done.returncode, json.loads(done.stdout)["apart"]) == (7, {"tests.v9.Team": 1})
 
 
 async def test_resources_that_could_not_be_rewritten_are_named_and_end_with_7(terminal: Terminal) -> None:
@@ -106,7 +118,7 @@ async def test_store_records_the_schema_of_the_storage_version(terminal: Termina
     await filled(failing=False)
     async with SqliteBackend("staff.db") as store:
         assert await read_schemas(store) == {}
-    assert (await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")).returncode == 0
+    assert (await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")).returncode == 7
     async with SqliteBackend("staff.db") as store:
         assert set(await read_schemas(store)) == {"tests.v1.Team", "tests.v2.Team", "tests.v3.Team", "tests.v9.Team"}
 
@@ -152,7 +164,7 @@ async def test_server_migrates_its_sqlite_store_while_it_serves(
             while not isinstance(await anext(events), SnapshotEnd):
                 pass
             done = await terminal("store", "migrate", server=engine.addresses[0])
-            assert done.returncode == 0, done.stderr
+            assert done.returncode == 7
             assert done.stderr.splitlines() == [
                 "tests.Team: 2 examined, 2 rewritten",
                 "tests.Team: 4 examined, 2 rewritten",

@@ -174,15 +174,21 @@ async def test_show_has_removed_and_renamed_fields(terminal: Terminal, program: 
 
 
 async def test_diff_with_a_server_compares_only_common_types_and_fields(terminal: Terminal, program: Program) -> None:
-    """A client of the server would compare the same."""
+    """A client of the server would compare the same. A note says that this is no answer for the store."""
     first, app = program("first_app", FIRST)
     wrong, _ = program("wrong_app", WRONG)
     async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
         server = engine.addresses[0]
         refused = await terminal("schema", "diff", wrong, server=server)
-        assert (refused.returncode, refused.stdout.splitlines()) == (7, PROBLEMS[:1])
-        same = await terminal("schema", "diff", first, server=server)
-        assert (same.returncode, same.stdout) == (0, "no differences\n")
+        assert (refused.returncode, refused.stdout.splitlines()) == (
+            7,
+            [PROBLEMS[0].replace("as stored", "as the server has it")],
+        )
+        for options in ((), ("-o", "json")):
+            same = await terminal("schema", "diff", first, *options, server=server)
+            assert same.returncode == 0
+            assert same.stderr.startswith(f"compared as a client of {server}; to check whether its store would accept")
+        assert json.loads(same.stdout) == {"problems": [], "recorded": [], "unknown": []}
         shown = await terminal("schema", "show", server=server)
         assert ["staff.v1.Team", "namespace", "Person", "1", "login", "string"] in words(shown.stdout)
 

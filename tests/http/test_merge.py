@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from headway.http._verbs import _merge
-from headway.protobuf import encode
+from headway.protobuf import decode, encode
 from headway.resource import pb
 from headway.storage import Put
 from tests.http.kit import CORE, TEAM, TEAMS, Member, Rank, Team, serving
@@ -85,6 +85,8 @@ async def test_merge_at_a_version_is_not_repeated() -> None:
         assert (await api.client.read(TEAM, "core")).data.note == "newer"
 
 
+KEY = ("default", "default", "core")
+
 # Field 100, which this program doesn't know.
 UNKNOWN = b"\xa2\x06\x03new"
 
@@ -107,25 +109,37 @@ def nested(number: int, value: bytes) -> bytes:
         nested(5, nested(1, b"ada")) + nested(5, b""),
         # -0.0
         b"\x39" + bytes(7) + b"\x80",
-        # A rank that this program doesn't know.
-        nested(5, b"\x10\x09"),
     ],
 )
 async def test_merge_never_loses_what_json_cannot_hold(value: bytes) -> None:
     """It is refused, and what is stored stays."""
     async with serving() as api:
-        await api.client.apply(TEAM.new("core", Team(budget=1)))
-        key = ("default", "default", "core")
-        stored, _ = await api.backend.read(TEAM.kind, key)
-        assert stored is not None
-        assert stored.data is not None
-        newer = encode(Team(budget=1)) + value
-        data = type(stored.data)(type_url=stored.data.type_url, value=newer)
-        put = Put(TEAM.kind, key, pb.Resource(id=stored.id, generation=stored.generation, data=data), stored.version)
-        await api.backend.commit((put,))
+        newer = await stored_by_a_newer_program(api, value)
         answer = await api.http.patch(f"{TEAMS}/core", json={"data": {"note": "x"}})
         assert (answer.status_code, "cannot be merged" in answer.text) == (409, True)
-        after, _ = await api.backend.read(TEAM.kind, key)
-        assert after is not None
-        assert after.data is not None
-        assert after.data.value == newer
+        assert await stored_value(api) == newer
+
+
+async def test_merge_keeps_a_number_without_a_member() -> None:
+    """JSON has the number of such a rank, so the merge can write it back."""
+    async with serving() as api:
+        newer = await stored_by_a_newer_program(api, nested(5, b"\x10\x09"))
+        answer = await api.http.patch(f"{TEAMS}/core", json={"data": {"note": "x"}})
+        assert answer.status_code == 200
+        assert decode(Team, await stored_value(api)) == decode(Team, newer + encode(Team(note="x")))
+
+
+async def stored_by_a_newer_program(api: Any, value: bytes) -> bytes:
+    """Store a team whose payload ends with these bytes, and return the payload."""
+    await api.client.apply(TEAM.new("core", Team(budget=1)))
+    stored, _ = await api.backend.read(TEAM.kind, KEY)
+    newer = encode(Team(budget=1)) + value
+    data = type(stored.data)(type_url=stored.data.type_url, value=newer)
+    put = Put(TEAM.kind, KEY, pb.Resource(id=stored.id, generation=stored.generation, data=data), stored.version)
+    await api.backend.commit((put,))
+    return newer
+
+
+async def stored_value(api: Any) -> bytes:
+    stored, _ = await api.backend.read(TEAM.kind, KEY)
+    return bytes(stored.data.value)

@@ -1,12 +1,14 @@
 """Resources to YAML and back: nothing is lost, and the text is what a person would write."""
 
-from typing import Any
+import json
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.manifest import dump, dump_all, load
+from headway.manifest import as_object, dump, dump_all, load
+from headway.protobuf import decode, encode
 from headway.resource import Resource
 from tests.manifest.messages import (
     APP,
@@ -49,6 +51,17 @@ def test_each_field_kind_round_trips_alone(name: str) -> None:
         assert back(resource) == resource
 
     comes_back()
+
+
+def test_number_without_a_member_round_trips_through_yaml_and_json() -> None:
+    """A program from which a member was removed shows stored resources so, and must be able to apply them again."""
+    seven = cast("Policy", 7)
+    given = Every(policy=seven, maybe_policy=seven, policies=[Policy.NO, seven], by_flag={True: seven})
+    resource = EVERY.new("one", decode(Every, encode(given)))
+    assert "policy: 7\n" in dump(resource)
+    assert back(resource) == resource
+    text = json.dumps({"type": "Every", "name": "one", "data": as_object(resource.data)})
+    assert load(text, REGISTRY, format="JSON") == [resource]
 
 
 def test_strategies_generate_every_field() -> None:

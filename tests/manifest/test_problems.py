@@ -70,7 +70,7 @@ VALUES = {
     "keep one of them",
     "{policy: ALLWAYS}": "3:16: data.policy: 'ALLWAYS' is not a Policy; did you mean 'ALWAYS'?",
     "{policy: NO}": "3:16: data.policy: NO is read as a boolean; quote it: 'NO'",
-    "{policy: 7}": "3:16: data.policy: 7 is not a Policy; write one of ALWAYS, NEVER, NO",
+    "{policy: 2147483648}": "3:16: data.policy: 2147483648 is out of range; write one of ALWAYS, NEVER, NO",
     "{policy: 1.5}": "3:16: data.policy: 1.5 is read as a number; write one of ALWAYS, NEVER, NO",
     "{paused: 'true'}": "3:16: data.paused: 'true' is text; write true or false: remove the quotes",
     "{paused: 1}": "3:16: data.paused: 1 is read as a whole number; write true or false",
@@ -118,6 +118,8 @@ DOCUMENTS = {
     "type: {group: fleet, version: 1, kind: App}\nname: a": "1:31: type.version: 1 is read as a whole number, "
     "not text; quote it: '1'",
     "type: App\nname: a\nstatus: {}": f"3:1: status: a status is written by controllers, never by a manifest: {LEAVE}",
+    "type: App\nname: a\nundecodable: x": "3:1: undecodable: the server's payload could not be read, and is missing "
+    "here: remove the cause, and read it again",
     "type: App\nname: a\nversion: 3": f"3:1: version: the store assigns the version with every change: {LEAVE}",
     "type: App\nname: a\ngeneration: x": f"3:1: generation: the store assigns the generation with every write: {LEAVE}",
     "type: App\nname: a\nuid: x": f"3:1: uid: the store assigns the uid when it creates a resource: {LEAVE}",

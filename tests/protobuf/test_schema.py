@@ -290,6 +290,26 @@ def test_different_scope_is_a_difference() -> None:
 
 
 @pytest.mark.parametrize(
+    ("server", "client", "said"),
+    [
+        (
+            schema(of(str)),
+            schema(of(str), Scope.CLUSTER),
+            "staff.v1.Team: expected the scope NAMESPACE as the server has it, got CLUSTER; declare Scope.NAMESPACE, "
+            "or change the server's program",
+        ),
+        (schema(of(str)), schema(of(bytes)), "expected string as the server has it, got bytes; keep string"),
+        (schema(of(Color)), schema(of(Swapped)), "expected RED for 1 of Swapped as the server has it, got GREEN"),
+        (schema(of(Color)), schema(of(Moved)), "expected 1 for RED of Moved as the server has it, got 5"),
+    ],
+)
+def test_difference_from_a_server_names_the_server_and_not_the_store(server: Any, client: Any, said: str) -> None:
+    """A client cannot see what is stored, and can delete nothing to make its own scope valid."""
+    (found,) = compare_schemas(server, client, both_ways=True)
+    assert said in str(found)
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"reserved": {1: "old"}}, "reserved={1: 'old'} reserves the number of 'value': use 2 for that field"),

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import headway
 from headway import field
 from headway.base import scrub
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, PayloadError
 from headway.protobuf import (
     REDACTED,
     REDACTED_CHANGED,
     Description,
+    encode,
     holds_secrets,
     rebuild_messages,
     redacted,
@@ -119,6 +120,17 @@ def test_error_is_scrubbed_with_its_causes_notes_and_members() -> None:
     scrub(group, lambda text: without_secrets(text, ["token-1"]))
     assert "token-1" not in f"{error.args}{error.__notes__}{cause.args}{group.exceptions[1].args}"
     assert error.args == (f"{REDACTED} is wrong", 7)
+
+
+@pytest.mark.parametrize(
+    "invalid",
+    [Vault(token=cast("Any", b"token-1")), Vault(token="token-1\ud800"), Vault(keys=cast("Any", ["token-1"]))],
+)
+def test_error_about_an_invalid_secret_names_the_field_and_not_the_value(invalid: Vault) -> None:
+    """Such an error ends in the log of a program that writes the message."""
+    with pytest.raises(PayloadError, match=r"^Vault\.(token|keys) has an invalid value, which is secret: ") as caught:
+        encode(invalid)
+    assert "token-1" not in str(caught.value)
 
 
 def test_only_texts_and_bytes_can_be_secret() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -160,6 +160,10 @@ def interrupted(_: Any) -> Any:
     ("upward", "text"),
     [
         (ends, r"up= of tests\.v1\.Team → tests\.v2\.Team raised SystemExit: 3$"),
+        (
+            lambda _: Crew(color=cast("Any", 7)),
+            r"returned a payload that cannot be encoded: Crew\.color has the invalid",
+        ),
         (lambda old: later(old), "which nothing awaits: it must be a plain function, and call no async one"),
         (lambda old: lazy(old), "which nothing iterates: it must return its result, without a `yield`"),
     ],

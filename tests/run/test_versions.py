@@ -6,7 +6,8 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway.events import ConversionFailed, Reconciled
+from headway.events import ConversionFailed, IndexFailed, PayloadUndecodable, Reconciled
+from headway.protobuf import decode
 from headway.resource import ResourceType
 from headway.storage import MemoryBackend
 
@@ -227,3 +228,47 @@ async def test_unconvertible_resource_fails_only_its_own_reconciles(
         with trio.fail_after(60):
             await engine.wait_idle()
     assert "good" in done
+
+
+@headway.message
+class Apple:
+    text: str = headway.field(1)
+
+
+@headway.message
+class Pear:
+    text: str = headway.field(1)
+
+
+async def test_index_leaves_out_an_unconvertible_resource_whatever_its_type_is_called(
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+) -> None:
+    """The marker in place of its payload has the name of the stored type. By chance, this one decodes as a message."""
+    former, app = headway.App("former"), headway.App("later")
+    plain: ResourceType[Apple] = former.type("apple", "v1", "Ha", Apple)
+    decode(Pear, str(plain.name).encode())
+    old: ResourceType[Apple] = app.type("apple", "v1", "Ha", Apple)
+    new: ResourceType[Pear] = app.type("apple", "v2", "Ha", Pear)
+
+    def up(_: Apple) -> Pear:
+        raise ValueError("no text")
+
+    app.converter(old, new, up=up, down=lambda note: Apple(text=note.text))
+    by_text = headway.indexes.by(new, "text", lambda note: note.data.text)
+    found: list[list[str]] = []
+    heard: list[object] = []
+
+    @app.controller(manages=new, indexes=[by_text])
+    async def news(rt: headway.Runtime, _: headway.Request) -> None:
+        found.append([each.name for each in rt.cache.index(by_text, "a")])
+
+    store = MemoryBackend()
+    async with headway.open_engine(store, former) as engine:
+        await engine.client.write(plain.new("one", Apple(text="a")))
+    async with headway.open_engine(store, app, report=heard.append) as engine:
+        with trio.fail_after(60):
+            await engine.wait_idle()
+    assert found == [[]]
+    (undecodable,) = (each for each in heard if isinstance(each, PayloadUndecodable))
+    assert "is stored as apple.v1.Ha" in undecodable.problem
+    assert not any(isinstance(each, IndexFailed) for each in heard)

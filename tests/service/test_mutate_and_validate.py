@@ -109,7 +109,7 @@ async def test_stored_resource_that_converts_no_more_is_refused() -> None:
     calls = Calls(MemoryBackend(), versions())
     await Calls(calls.backend, without_converters()).write(a_team(V1, roster("ada", color="raise")))
     for answer in (calls.mutate_and_validate, calls.write):
-        await refused(answer(a_team(V2, crew(("ada", "")))), Status.FAILED_PRECONDITION, "converting it failed")
+        await refused(answer(a_team(V2, crew(("ada", "")))), Status.FAILED_PRECONDITION, "converting it from")
     blind = Calls(calls.backend, versions(), WriteOnly("name"))
     for answer in (blind.mutate_and_validate, blind.write):
         await refused(answer(a_team(V2, crew(("ada", "")))), Status.FAILED_PRECONDITION, "you may not read it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from grpclib.const import Status
@@ -29,7 +29,22 @@ from headway.service import ConsulService, ResourceService, Versions
 from headway.storage import Backend, MemoryBackend, version_of
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, a_note, a_status, a_type, an_id, id_of, uid_of
-from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, data_of, down, roster, versions, without_converters
+from tests.helpers.versions import (
+    ALONE,
+    V1,
+    V2,
+    V3,
+    a_team,
+    crew,
+    data_of,
+    down,
+    down_again,
+    roster,
+    up,
+    up_again,
+    versions,
+    without_converters,
+)
 from tests.service.conftest import reached
 from tests.service.test_list import within
 
@@ -328,7 +343,7 @@ async def test_converter_that_exits_does_not_stop_the_server(backend: Backend) -
     calls = Calls(backend, known)
     with pytest.raises(ConversionFailed):
         data_of((await calls.read(an_id("one", V2))).resource, V2)
-    await refused(calls.write(a_team(V1, roster("bea"), "two")), Status.INVALID_ARGUMENT, "cannot be converted to")
+    await refused(calls.write(a_team(V1, roster("bea"), "two")), Status.INVALID_ARGUMENT, "to tests.v2.Team failed")
 
 
 async def test_unconvertible_resource_can_be_written_in_its_version_released_and_deleted() -> None:
@@ -339,7 +354,7 @@ async def test_unconvertible_resource_can_be_written_in_its_version_released_and
     failing = Failing("raise")
     calls = failing.calls
     stored = await failing.old.stored(a_team(V1, roster("ada", color="raise"), metadata={FINALIZERS: "hold"}))
-    await refused(calls.write(a_team(V2, crew())), Status.FAILED_PRECONDITION, "stored as version v1")
+    await refused(calls.write(a_team(V2, crew())), Status.FAILED_PRECONDITION, "stored as tests.v1.Team")
     await calls.write_status(an_id("one", V3, uid=uid_of(stored)), a_status())
     marked = (await calls.delete(an_id("one", V3))).resource
     assert marked is not None
@@ -380,10 +395,71 @@ async def test_unconvertible_write_is_refused_and_its_cause_reported() -> None:
     """The caller does not get the converter's error, which may contain a secret of the program."""
     failing = Failing("raise")
     message = await refused(
-        failing.calls.write(a_team(V1, roster(color="raise"))), Status.INVALID_ARGUMENT, "cannot be converted to"
+        failing.calls.write(a_team(V1, roster(color="raise"))), Status.INVALID_ARGUMENT, "ConversionFailed event"
     )
     assert "KeyError" not in message
     assert ["KeyError" in str(event.error) for event in failing.events] == [True]
+
+
+def reporting(backend: Backend, known: Registry) -> tuple[Calls, list[Any]]:
+    """Return a service, and its events."""
+    events: list[Any] = []
+    service = ResourceService(backend, known, versions=Versions(known, events.append))
+    return Calls(backend, known, channel=InProcessChannel(service)), events
+
+
+@pytest.mark.parametrize(("color", "source", "wanted"), [("raise", V1, V2), ("raise down", V2, V1)])
+async def test_refused_write_and_its_event_name_the_direction_that_failed(
+    color: str, source: ResourceType[Any], wanted: ResourceType[Any]
+) -> None:
+    """The new payload is converted to the storage version, and back to compare it."""
+    calls, events = reporting(MemoryBackend(), versions())
+    await refused(
+        calls.write(a_team(V1, roster(color=color))),
+        Status.INVALID_ARGUMENT,
+        f"resource.data of Team one would be stored as tests.v3.Team, and converting it from {source.name} to "
+        f"{wanted.name} failed: the server's ConversionFailed event says why",
+    )
+    assert [(event.type, event.wanted) for event in events] == [(source.name, wanted.name.version)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "written", "source", "wanted"),
+    [
+        (a_team(V1, roster(color="raise")), V3, V1, V3),
+        (a_team(V2, crew(color="break")), V1, V2, V3),
+    ],
+    ids=["to the writer's version", "to the version in which they are merged"],
+)
+async def test_refused_merge_and_its_event_name_the_direction_that_failed(
+    stored: pb.Resource, written: ResourceType[Any], source: ResourceType[Any], wanted: ResourceType[Any]
+) -> None:
+    def up_unless_broken(old: Any) -> Any:
+        return None if old.color == "break" else up_again(old)
+
+    backend = MemoryBackend()
+    await over(backend, without_converters()).write(stored)
+    known = versions(newest=V2)
+    known.add_converter(V2, V3, up_unless_broken, down_again)
+    calls, events = reporting(backend, known)
+    there = V1 if stored.data is not None and stored.data.type_url == V1.type_url else V2
+    await refused(
+        calls.write(a_team(written, written.payload())),
+        Status.FAILED_PRECONDITION,
+        f"Team one is stored as {there.name}, and converting it from {source.name} to {wanted.name} failed, so this "
+        f"write cannot be merged with it: the server's ConversionFailed event says why; write it as {there.name}",
+    )
+    assert [(event.type, event.wanted) for event in events] == [(source.name, wanted.name.version)]
+
+
+async def test_write_whose_converter_returns_an_invalid_payload_is_reported(backend: Backend) -> None:
+    """The fault is the converter's, so the writer is not told to write other values."""
+    known = without_converters()
+    known.add_converter(V1, V2, up, lambda _: roster(color=cast("Any", 7)))
+    calls, events = reporting(backend, known)
+    said = await refused(calls.write(a_team(V1, roster("ada"))), Status.INVALID_ARGUMENT, "ConversionFailed event")
+    assert "write values" not in said
+    assert ["down= of tests.v1.Team → tests.v2.Team returned" in str(each.error) for each in events] == [True]
 
 
 async def test_failure_is_reported_once_for_repeated_reads_of_the_store() -> None:

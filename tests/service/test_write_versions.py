@@ -31,6 +31,7 @@ from tests.helpers.versions import (
     without_converters,
 )
 from tests.service.test_discretion import WriteOnly
+from tests.service.test_versions import reporting
 
 UNKNOWN = b"\x7a\x03new"
 """Field 15, which no class here has."""
@@ -113,7 +114,12 @@ async def test_write_that_does_not_fit_the_storage_version_is_refused(backend: B
     assert calls.revision == 0
     await calls.write(a_team(V2, crew(("ada", ""))))
     before = await stored(calls)
-    await refused(calls.write(a_team(V2, crew(("ada", ""), room="B12"))), Status.INVALID_ARGUMENT, "room would not be")
+    await refused(
+        calls.write(a_team(V2, crew(("ada", ""), room="B12"))),
+        Status.INVALID_ARGUMENT,
+        "room would not be read back as written, because the resource is stored as tests.v1.Team: write values that "
+        "tests.v1.Team can hold",
+    )
     assert await stored(calls) == before
 
 
@@ -273,8 +279,8 @@ async def test_undecodable_payload_is_replaced_by_a_write_in_its_version(
     await refused(
         calls.write(a_team(other, other.payload())),
         Status.FAILED_PRECONDITION,
-        f"stored as version {there.name.version}",
-        "write it as that version",
+        f"stored as {there.name}",
+        f"write it as {there.name}",
     )
     mended = await calls.stored(a_team(there, payload, version=garbage.version))
     assert data_of(mended, there) == payload
@@ -337,10 +343,12 @@ async def test_conversion_that_cannot_be_read_back_is_refused_without_its_conten
         each.register(new)
     known.add_converter(old, new, deep, deep)
     await Calls(backend, plain).write(a_team(old, Nest(name="ada")))
-    calls, blind = Calls(backend, known), Calls(backend, known, WriteOnly("name"))
+    calls, events = reporting(backend, known)
+    blind = Calls(backend, known, WriteOnly("name"))
     resource = a_team(new, Nest())
     uid = (await calls.read(an_id("one", old))).resource.id.uid  # type: ignore[union-attr]  # it exists
-    await refused(calls.write(a_team(new, Nest())), Status.FAILED_PRECONDITION, "stored as version v1, and converting")
+    await refused(calls.write(a_team(new, Nest())), Status.FAILED_PRECONDITION, "stored as tests.v1.Nest, and")
+    assert ["nested" in str(event.error) for event in events] == [True]
     resource.id.uid = uid  # type: ignore[union-attr]  # it has one
     told = await refused(blind.write(resource), Status.FAILED_PRECONDITION)
     assert told == "Nest one: the stored resource forbids it, and you may not read it"

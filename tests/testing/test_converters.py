@@ -8,7 +8,7 @@ import enum
 import itertools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -90,6 +90,10 @@ def derived(new: Newer) -> Older:
     return Older(names=new.names, color=new.room or new.color, size=new.size)
 
 
+def invalid(new: Newer) -> Older:
+    return Older(names=cast("Any", [len(each) for each in new.names]), color=new.color, size=new.size)
+
+
 numbers = itertools.count()
 
 
@@ -105,6 +109,7 @@ BROKEN: list[tuple[Any, Any, str, str]] = [
     (sorted_names, down, LOSES, "differs in names"),
     (refusing, down, "up= of tests.v1.Thing → tests.v2.Thing raised ValueError: too many", "it was given"),
     (up, garbage, "down= of tests.v1.Thing → tests.v2.Thing returned", "return a Older(...)"),
+    (up, invalid, "down= of tests.v1.Thing → tests.v2.Thing returned a payload that cannot be encoded", "Older.names"),
     (up, derived, "what is written as tests.v1.Thing must be read back", "differs in color"),
     (counting, down, "must give the same result every time", ""),
 ]

@@ -10,7 +10,7 @@ from headway.cache._projection import UNDECODABLE, CachedType, Projection, store
 from headway.cache._type_store import Applied, TypeStore
 from headway.events import PayloadUndecodable
 from headway.protobuf import payload_problem
-from headway.resource import Key, is_unconverted, pb
+from headway.resource import Key, is_unconverted, pb, unconverted_error
 
 
 class Undecodable:
@@ -62,5 +62,6 @@ class Undecodable:
 
     def _problem(self, message: pb.Resource) -> str | None:
         if is_unconverted(message):
-            return "the server could not convert it to this version"
+            # Its bytes are no payload. By chance they may decode, as unknown fields.
+            return str(unconverted_error(message))
         return None if message.data is None else payload_problem(self._payload, message.data.value)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from headway.cli._running import Usage
+from headway.base import message_of, own_frames
+from headway.cli._running import Exit, Usage, fail
 from headway.controller import App
 from headway.errors import InvalidArgument
 
@@ -76,6 +77,8 @@ def apps_at(reference: str) -> list[App]:
 def object_at(reference: str, expected: str, form: str) -> Any:
     """Return the object that a reference such as ``module:attribute`` names. Raises Usage if there is none.
 
+    If the module raises, the command prints the program's own frames and exits.
+
     ``expected`` and ``form`` say in errors what the reference should name, and how it is written.
     """
     module, colon, attribute = reference.partition(":")
@@ -85,10 +88,15 @@ def object_at(reference: str, expected: str, form: str) -> Any:
     sys.path.insert(0, os.getcwd())
     try:
         found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise Usage(f"{reference}: module {error.name!r} not found here or among installed packages") from error
-        raise
+    except Exception as error:  # a module of the program may raise anything
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise Usage(f"{reference}: module {missing!r} not found here or among installed packages") from error
+        # A syntax error has no frames of the program, but its message shows the line.
+        where = own_frames(error) or message_of(error)
+        fail(
+            Exit.REFUSED, f"{where}\nError: importing {module} failed with {type(error).__name__}: see the lines above"
+        )
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise Usage(f"{reference}: {module} has no {attribute!r}")

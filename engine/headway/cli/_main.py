@@ -132,7 +132,7 @@ def main(
       5    no answer: the server cannot be reached, or failed
       6    `wait` timed out
       7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` problems,
-           `store migrate` resources that it could not rewrite, `why --stuck` something that is stuck
+           `store migrate` resources that it left in another version, `why --stuck` something that is stuck
       70   `serve` or `work` received a signal to stop, but something blocked it
       130  interrupted (`serve` and `work` exit with 0 then)
     """

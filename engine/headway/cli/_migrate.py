@@ -37,7 +37,8 @@ def migrate_command(app: str | None, url: str | None, output: Details) -> None:
     """Rewrite stored resources in the storage versions of their types.
 
     This affects only types with converters. Generations, statuses, finalizers and deletion marks are preserved. The
-    command can be interrupted and run again. Exits with 7 if a resource could not be rewritten.
+    command can be interrupted and run again. Exits with 7 if a resource stays in another version than the storage
+    version.
 
     By default, the server of --server rewrites its own store, with its own types, while it serves. With --store, this
     command opens the store itself, and uses the types of APP (module:attribute). It rejects an APP that would misread
@@ -118,7 +119,7 @@ def _report(done: Migrated, output: Details) -> None:
         click.echo(json_text(_object(done), indent=2))
     else:
         _show(done)
-    if done.left or done.forbidden:
+    if done.left or done.forbidden or done.apart:
         sys.exit(Exit.DIFFERENT)
 
 

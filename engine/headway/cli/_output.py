@@ -50,6 +50,9 @@ def show(
     """Print resources. In JSON they are a list, but a ``single`` one is an object. Secrets are redacted by default."""
     if not secrets:
         resources = [redacted_resource(each) for each in resources]
+    if output != "table":
+        for each in resources:
+            warn_undecodable(each)
     if output == "yaml":
         # Imported here, because YAML is slow to import and tables don't need it.
         from headway import manifest
@@ -68,6 +71,14 @@ def show_all(resources: Sequence[Resource[Any]], output: Output) -> None:
     """Print resources of any types in YAML or JSON. For a table, they have been printed one by one before."""
     if resources and output != "table":
         show(resources[0].type, resources, output)
+
+
+def warn_undecodable(resource: Resource[Any]) -> None:
+    """Print a warning to stderr if the payload of a resource, which is shown without it, cannot be read."""
+    try:
+        resource.data  # noqa: B018  # reading it decodes it
+    except PayloadError as error:
+        click.echo(plain(f"Warning: {error}"), err=True)
 
 
 def show_object(shown: Any, output: Output) -> None:
@@ -117,7 +128,10 @@ def conditions(resource: Resource[Any]) -> str:
 
 
 def as_object(resource: Resource[Any]) -> dict[str, Any]:
-    """Return all fields of a resource as a JSON object. Messages have protobuf's JSON form."""
+    """Return all fields of a resource as a JSON object. Messages have protobuf's JSON form.
+
+    Instead of a payload that cannot be read, ``undecodable`` has the reason, as in the answers over HTTP.
+    """
     # Imported here, because it is slow to import.
     from headway import manifest
 
@@ -128,7 +142,10 @@ def as_object(resource: Resource[Any]) -> dict[str, Any]:
         made["metadata"] = dict(sorted(resource.metadata.items()))
     if resource.status:
         made["status"] = {key: status.to_dict() for key, status in sorted(resource.status.items())}
-    return made | {"data": manifest.as_object(resource.data)}
+    try:
+        return made | {"data": manifest.as_object(resource.data)}
+    except PayloadError as error:
+        return made | {"undecodable": str(error)}
 
 
 def _id(id: ResourceId) -> dict[str, Any]:

@@ -12,7 +12,18 @@ from headway.cli._arguments import all_of_a_type, one_of_a_name
 from headway.cli._awaited import CONDITION_HELP, Awaited, Wanted
 from headway.cli._connection import Connection, connected
 from headway.cli._names import find_listed, find_named, find_scope
-from headway.cli._output import Output, as_object, conditions, json_text, output_option, place, show, show_object, table
+from headway.cli._output import (
+    Output,
+    as_object,
+    conditions,
+    json_text,
+    output_option,
+    place,
+    show,
+    show_object,
+    table,
+    warn_undecodable,
+)
 from headway.cli._running import Usage
 from headway.cli._topics import event_text, find_subject
 from headway.cli._waiting import wait_for
@@ -117,12 +128,14 @@ def _line(happened: str, resource: Resource[Any]) -> str:
 
 
 def _json(happened: str, resource: Resource[Any]) -> str:
+    warn_undecodable(resource)
     return json_text({"event": happened, "resource": as_object(redacted_resource(resource))})
 
 
 def _yaml(happened: str, resource: Resource[Any]) -> str:
     from headway import manifest
 
+    warn_undecodable(resource)
     return f"--- # {happened}\n{manifest.dump(redacted_resource(resource))}".rstrip("\n")
 
 

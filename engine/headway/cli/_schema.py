@@ -208,8 +208,13 @@ def _object(schema: types_pb.ListResponse) -> dict[str, Any]:
 def diff(app: str, store: str | None, output: Details) -> None:
     """Check whether a store, or the server, would reject APP (module:attribute), and why.
 
-    Exits with 7 if it would. Also lists the types whose record in the store would change, and the stored versions that
-    APP does not know. Nothing is changed.
+    Exits with 7 if it would. Nothing is changed.
+
+    With --store, APP is a program that opens the store. Also lists the types whose record in the store would change,
+    and the stored versions that APP does not know.
+
+    Without --store, APP is a client or a worker of the server. A server describes only the types of its own program,
+    and not what its store holds. So before a deployment, use --store.
     """
     types = _types_of(app)
     run(partial(_diff, current_target(), types, store, output))
@@ -221,6 +226,8 @@ async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str |
     if store is None:
         async with open_connection(target) as connection:
             problems = differences(connection.description, types)
+        note = f"compared as a client of {target.server}; to check whether its store would accept the program as a "
+        click.echo(plain(f"{note}server, give --store URL"), err=True)
     else:
         async with _opened(store) as lists:
             problems, changes, _ = await plan_schemas(lists, types)

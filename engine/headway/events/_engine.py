@@ -256,7 +256,11 @@ class ProjectionFailed(Record):
 
 
 class ConversionFailed(Record):
-    """Converting a resource from its stored ``type`` to version ``wanted`` of the same kind failed."""
+    """Converting a resource from ``type`` to version ``wanted`` of the same kind failed.
+
+    ``type`` is the version as which the resource is stored. For a write, it may also be the writer's version or one
+    between the two.
+    """
 
     type: Any
     id: Any

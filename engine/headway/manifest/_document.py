@@ -33,6 +33,7 @@ _REFUSED = _ASSIGNED | {
     "status": "a status is written by controllers, never by a manifest: leave it out",
     "version": "the store assigns the version with every change: leave it out",
     "generation": "the store assigns the generation with every write: leave it out",
+    "undecodable": "the server's payload could not be read, and is missing here: remove the cause, and read it again",
     "id": "write an id as its parts: type, name, and namespace and partition if they are not the default",
     # Fields that users of Kubernetes may try first.
     "spec": "the payload's fields go under data",

@@ -14,6 +14,7 @@ import yaml
 from betterproto2.casing import camel_case
 
 from headway.documents import decimal
+from headway.errors import PayloadError
 from headway.manifest._fields import Element, Field, enum_names, fields_of
 from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, ResourceId
 
@@ -30,7 +31,10 @@ def dump(resource: Resource[Any]) -> str:
     """Return a resource as a YAML document. Its fields are always in the same order, and defaults are omitted.
 
     The document contains neither the fields that the store assigns nor fields that this program doesn't know. An enum
-    value without a name is written as its number, which ``load`` rejects; everything else loads back.
+    value without a name is written as its number. Everything that is written loads back.
+
+    Instead of a payload that cannot be decoded or converted, the document has ``undecodable`` with the reason, which
+    ``load`` rejects: without its payload, the resource must not be written back.
     """
     dumped: str = yaml.dump(
         _document(resource),
@@ -82,9 +86,13 @@ def _document(resource: Resource[Any]) -> dict[str, Any]:
         document["metadata"] = metadata
     if resource.owner is not None:
         document["owner"] = _written_id(resource.owner, (id.partition, id.namespace))
-    data = _message(type(resource.data), resource.data)
-    if data:
-        document["data"] = data
+    try:
+        data = _message(type(resource.data), resource.data)
+    except PayloadError as error:
+        document["undecodable"] = str(error)
+    else:
+        if data:
+            document["data"] = data
     return document
 
 

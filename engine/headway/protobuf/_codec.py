@@ -43,9 +43,8 @@ def encode(message: Payload) -> bytes:
 def decode(cls: type[P], data: bytes) -> P:
     """Decode a message of a class. Raises PayloadError, which says what is wrong, if the bytes are invalid."""
     data = bytes(data)
-    codec = codec_of(cls)
     try:
-        made: P = codec.decode(data, 0, len(data), 1)
+        made: P = codec_of(cls).decode(data, 0, len(data), 1)
     except PayloadError as error:
         raise PayloadError(f"not a valid {cls.__qualname__}: {error}") from error.__cause__
     return made
@@ -102,10 +101,11 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             setattr(alone, name, value)
             codec_of(cls).encode(alone)
         except _UNWRITABLE as found:
-            wrong_kind = isinstance(found, AttributeError | TypeError)
-            wanted = cls.__dataclass_fields__[name].type
+            wanted, wrong_kind = cls.__dataclass_fields__[name].type, isinstance(found, AttributeError | TypeError)
             why = f"expected {wanted.__name__ if isinstance(wanted, type) else wanted}" if wrong_kind else str(found)
-            return PayloadError(f"{cls.__qualname__}.{name} has the invalid value {value!r:.120}: {why}")
+            secret = hasattr(cls, "_declaration") and cls._declaration.fields[name].secret
+            shown = "an invalid value, which is secret" if secret else f"the invalid value {value!r:.120}"
+            return PayloadError(f"{cls.__qualname__}.{name} has {shown}: {why}")
     return PayloadError(f"a {cls.__qualname__} cannot be encoded: {error}")
 
 

@@ -55,6 +55,7 @@ class _Comparison:
         self._stored = stored
         self._declared = declared
         self._both_ways = both_ways
+        self._where = "as the server has it" if both_ways else "as stored"
         type = declared.types[0].type or pb.Type()
         self._type = f"{type.group}.{type.group_version}.{type.kind}"
         self._compared: set[tuple[int, int]] = set()
@@ -63,7 +64,11 @@ class _Comparison:
         stored, declared = self._stored.types[0], self._declared.types[0]
         if stored.scope != declared.scope:
             was, now = (types_pb.Scope(each.scope).name or "" for each in (stored, declared))
-            yield scope_problem(self._type, was, now)
+            if self._both_ways:
+                problem = f"expected the scope {was} {self._where}, got {now}"
+                yield SchemaProblem(self._type, "", 0, problem, f"declare Scope.{was}, or change the server's program")
+            else:
+                yield scope_problem(self._type, was, now)
         yield from self._message("", stored.message, declared.message)
 
     def _message(self, path: str, stored_at: int, declared_at: int) -> Iterator[SchemaProblem]:
@@ -75,7 +80,8 @@ class _Comparison:
         given_up = {each.number: each.name for each in declared.reserved}
         now = {each.number: each for each in declared.fields}
         before = {each.number: each for each in stored.fields}
-        place = _Place(self._type, path, declared.full_name.rpartition(".")[2], _free_number(stored, declared))
+        free = _free_number(stored, declared)
+        place = _Place(self._type, path, declared.full_name.rpartition(".")[2], free, self._where)
         for number, was in before.items():
             field = now.get(number)
             if field is None:
@@ -112,17 +118,17 @@ class _Comparison:
         else:
             right = f"declare @headway.message(reserved={{{was.number}: {was.name!r}}}) for {place.message}"
         got = "no such field" if given_up is None else f"reserved={{{was.number}: {given_up!r}}}"
-        yield place.problem(was, f"expected {was.name!r} as stored, got {got}", right, missing=given_up is None)
+        yield place.problem(was, f"expected {was.name!r} {self._where}, got {got}", right, missing=given_up is None)
 
     def _field(self, place: _Place, was: types_pb.Field, field: types_pb.Field) -> Iterator[SchemaProblem]:
         if not reads(field, was) and not (self._both_ways and reads(was, field)):
-            problem = f"expected {_words(was)} as stored, got {_words(field)}"
+            problem = f"expected {_words(was)} {self._where}, got {_words(field)}"
             yield place.problem(field, problem, f"keep {_words(was)}, or {place.new}")
             return
         if field.name != was.name and was.name not in field.former_names and field.name not in was.former_names:
             yield place.problem(
                 field,
-                f"expected the name {was.name!r} as stored, got {field.name!r}",
+                f"expected the name {was.name!r} {self._where}, got {field.name!r}",
                 f"if it is the same field, declare @headway.message(renamed={{{was.number}: {was.name!r}}}) for "
                 f"{place.message}; otherwise {place.new}",
             )
@@ -147,14 +153,14 @@ class _Comparison:
                 old = sorted(former)[0]
                 yield place.problem(
                     field,
-                    f"expected {old} for {number} of {declared.name} as stored, got {given[0]}",
+                    f"expected {old} for {number} of {declared.name} {self._where}, got {given[0]}",
                     f"use a new number for {given[0]}, or keep {old} = {number} as an alias, if they mean the same",
                 )
             for name in sorted(former):
                 if given is None and numbers.get(name, number) != number and numbers[name] not in known:
                     yield place.problem(
                         field,
-                        f"expected {number} for {name} of {declared.name} as stored, got {numbers[name]}",
+                        f"expected {number} for {name} of {declared.name} {self._where}, got {numbers[name]}",
                         f"write {name} = {number}",
                     )
 
@@ -166,12 +172,14 @@ class _Place:
         path: the names of the fields that lead to it, each followed by a dot.
         message: the name of its class.
         new: the advice for a field that should be a new one.
+        where: the words for the other side of the comparison.
     """
 
-    def __init__(self, type: str, path: str, message: str, free: int) -> None:
+    def __init__(self, type: str, path: str, message: str, free: int, where: str) -> None:
         self._type = type
         self.path = path
         self.message = message
+        self.where = where
         self.new = f"use a new number, such as field({free})"
 
     def problem(self, field: types_pb.Field, problem: str, right: str, *, missing: bool = False) -> SchemaProblem:
@@ -195,10 +203,10 @@ def _rivals(
             continue
         apart, apart_before = _exclude(field, other), _exclude(was, before[other.number])
         if apart and not apart_before:
-            problem = f"expected it to be independent of {other.name} as stored, got both in the oneof {field.oneof}"
-            yield place.problem(field, problem, "take one of them out of the oneof")
+            problem = f"expected it to be independent of {other.name} {place.where}, got both in the oneof"
+            yield place.problem(field, f"{problem} {field.oneof}", "take one of them out of the oneof")
         elif apart_before and not apart:
-            problem = f"expected it to exclude {other.name} as stored, got two fields that can both be set"
+            problem = f"expected it to exclude {other.name} {place.where}, got two fields that can both be set"
             yield place.problem(field, problem, f"keep both in one oneof, or for one of them {place.new}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from headway.base import scrub
@@ -59,7 +59,16 @@ def redact_error(error: BaseException, resources: Iterable[Stored]) -> None:
 
     Projections are resources here, with the secrets that they have kept.
     """
-    values = [*_values(resources)]
+    _scrub(error, [*_values(resources)])
+
+
+def redact_conversion(error: BaseException, payloads: Iterable[Payload]) -> None:
+    """Remove the values of the secret fields of these payloads from the texts of an exception, in place."""
+    held = (secret_values(each).values() for each in payloads if holds_secrets(type(each)))
+    _scrub(error, [value for values in held for value in values])
+
+
+def _scrub(error: BaseException, values: Collection[Any]) -> None:
     if values:
         scrub(error, lambda text: without_secrets(text, values))
 

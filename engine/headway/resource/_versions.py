@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.base import answer_problem, error_text, repr_text
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, PayloadError
 from headway.protobuf import Payload, decode, encode
+from headway.resource._redact import redact_conversion
 from headway.resource._types import ResourceType
 
 Older = TypeVar("Older", bound=Payload)
@@ -23,7 +24,19 @@ _FORM = "app.converter(TEAM_V1, TEAM_V2, up=up, down=down), with `def up(old: Te
 
 
 class BadConversion(Exception):
-    """A converter raised, or returned something other than a payload of its version. The cause is its exception."""
+    """A converter raised, or returned something other than a valid payload of its version.
+
+    The cause is its exception, or the PayloadError of the result.
+
+    Attributes:
+        source: the version that the converter was given.
+        wanted: the version that it should have returned.
+    """
+
+    def __init__(self, message: str, source: Type, wanted: Type) -> None:
+        super().__init__(message)
+        self.source = source
+        self.wanted = wanted
 
 
 class Step(NamedTuple):
@@ -90,17 +103,33 @@ class VersionChain:
         return VersionChain(self.steps, type)
 
     def converted(self, payload: Any, version: str, wanted: str) -> Any:
-        """Convert a payload from one version to another, without changing ``payload``. Raises BadConversion."""
-        here, there = self._places[version], self._places[wanted]
-        while here < there:
-            step = self.steps[here]
-            payload = _called(step.up, "up", step, payload, step.newer)
-            here += 1
-        while here > there:
-            here -= 1
-            step = self.steps[here]
-            payload = _called(step.down, "down", step, payload, step.older)
-        return payload
+        """Convert a payload from one version to another, without changing ``payload``.
+
+        Raises BadConversion. Its texts have no secrets of the payloads on the way.
+        """
+        return self._walked(payload, version, wanted)[0]
+
+    def packed(self, payload: Any, version: str, wanted: str) -> AnyMessage:
+        """Return a payload in another version, in the form that a resource carries. Raises like `converted`."""
+        made, encoded = self._walked(payload, version, wanted)
+        type = self.type_of(wanted)
+        return packed(type, made) if encoded is None else AnyMessage(type_url=type.type_url, value=encoded)
+
+    def _walked(self, payload: Any, version: str, wanted: str) -> tuple[Any, bytes | None]:
+        """Return a payload in another version, and its encoding if a converter has made it."""
+        here, there, passed, encoded = self._places[version], self._places[wanted], [payload], None
+        try:
+            while here < there:
+                encoded = _called(self.steps[here], "up", passed)
+                here += 1
+            while here > there:
+                here -= 1
+                encoded = _called(self.steps[here], "down", passed)
+        except BadConversion as error:
+            # A secret of one version may be in an ordinary field of the next one.
+            redact_conversion(error, passed)
+            raise
+        return passed[-1], encoded
 
     def payload_of(self, resource: pb.Resource) -> Any:
         """Return the payload of a stored resource, in its stored version. Raises PayloadError."""
@@ -111,21 +140,29 @@ class VersionChain:
         return " → ".join(str(type.name) for type in self.types)
 
 
-def _called(function: Function, side: str, step: Step, payload: Any, wanted: Type) -> Any:
+def _called(step: Step, side: Literal["up", "down"], passed: list[Any]) -> bytes:
+    """Convert the last one of the payloads, append the result to them, and return its encoding."""
+    up = side == "up"
+    function, source, wanted = (step.up, step.older, step.newer) if up else (step.down, step.newer, step.older)
+    failed = functools.partial(BadConversion, source=source, wanted=wanted)
     name = f"{side}= of {step.older.name} → {step.newer.name}"
     try:
-        made = function(payload)
+        made = function(passed[-1])
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         # `SystemExit` in a converter must not end the server, which serves other callers too. `trio.Cancelled` cannot
         # be raised here, since a converter is a plain function and awaits nothing.
-        raise BadConversion(f"{name} raised {type(error).__name__}: {error_text(error)}") from error
+        raise failed(f"{name} raised {type(error).__name__}: {error_text(error)}") from error
     if type(made) is not wanted.payload:
         if problem := answer_problem(made):
-            raise BadConversion(f"{name}: {problem}")
-        raise BadConversion(f"{name} returned {repr_text(made)}; return a {wanted.payload.__name__}(...)")
-    return made
+            raise failed(f"{name}: {problem}")
+        raise failed(f"{name} returned {repr_text(made)}; return a {wanted.payload.__name__}(...)")
+    passed.append(made)
+    try:
+        return encode(made)
+    except PayloadError as error:
+        raise failed(f"{name} returned a payload that cannot be encoded: {error}") from error
 
 
 def step_of(older: object, newer: object, up: object, down: object) -> Step:

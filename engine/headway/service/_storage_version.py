@@ -18,6 +18,7 @@ from headway.resource import (
     is_unconverted,
     packed,
     pb,
+    redact_error,
     resource_id,
 )
 from headway.service._refusals import invalid, precondition
@@ -25,6 +26,8 @@ from headway.service._versions import Versions
 from headway.storage import version_of
 
 Type = ResourceType[Any]
+
+_REPORTED = "the server's ConversionFailed event says why"
 
 
 class StorageVersion(NamedTuple):
@@ -84,10 +87,12 @@ class StorageVersion(NamedTuple):
             raise self._unseen(stored)
         return seen
 
-    def _unseen(self, stored: pb.Resource) -> GRPCError:
+    def _unseen(self, stored: pb.Resource, error: BadConversion | None = None) -> GRPCError:
+        there = self.chain.type_of(version_of(stored)).name
+        source, wanted = (there, self.type.name) if error is None else (error.source.name, error.wanted.name)
         return precondition(
-            f"{resource_id(stored.id)} is stored as version {version_of(stored)}, and converting it failed, so "
-            "this write cannot be merged with it: write it as that version, or delete it"
+            f"{resource_id(stored.id)} is stored as {there}, and converting it from {source} to {wanted} failed, so "
+            f"this write cannot be merged with it: {_REPORTED}; write it as {there}, or delete it"
         )
 
     def check(self, stored: pb.Resource | None, resource: pb.Resource) -> None:
@@ -105,9 +110,10 @@ class StorageVersion(NamedTuple):
         """
         try:
             before = self._payload(seen)
-        except PayloadError:
-            # The error's own text would reveal the stored payload.
+        except PayloadError as error:
             if seen is not stored:
+                self.versions.failed(stored, self.type.name.version, error)
+                # The error's own text would reveal the stored payload.
                 raise self._unseen(stored) from None
             return self.created(updated)
         given = self._payload(updated)
@@ -160,13 +166,12 @@ class StorageVersion(NamedTuple):
                 kept = self.chain.converted(there_now, there, merges_in)
                 seen = self.chain.converted(self.chain.converted(there_now, there, version), version, merges_in)
             except BadConversion as error:
-                self.versions.failed(stored, merges_in, error)
-                raise precondition(
-                    f"{resource_id(stored.id)}: converting the stored resource to {holds_all.name} failed, so "
-                    "this write cannot be merged with it"
-                ) from error
+                self.versions.failed(stored, error.wanted.name.version, error, error.source.name)
+                raise self._unseen(stored, error) from error
             results = merges(seen, self._to(updated, given, holds_all), kept)
-        data, result = self._read_back(updated, given, results, holds_all, keeps=keeps)
+        # An older stored version, converted up, shows all of its fields.
+        hidden = self.chain.newer(self.type, self.chain.type_of(there)) is not self.type
+        data, result = self._read_back(updated, given, results, holds_all, hidden=hidden)
         if holds_all is not storage and (held := self._as_storage(holds_all, result, given)) is not None:
             return _as(stored, updated, storage, held)
         return _as(stored, updated, holds_all, data)
@@ -177,7 +182,7 @@ class StorageVersion(NamedTuple):
         if has_unknown_fields(result):
             return None
         try:
-            data = packed(storage, self.chain.converted(result, type.name.version, storage.name.version))
+            data = self.chain.packed(result, type.name.version, storage.name.version)
             lost = different_fields(result, self._read(storage, data, type))
             lost += different_fields(given, self._read(storage, data, self.type))
         except (BadConversion, PayloadError):
@@ -200,11 +205,11 @@ class StorageVersion(NamedTuple):
             raise self._refused(resource, error, wanted) from error
 
     def _read_back(
-        self, resource: pb.Resource, given: Any, results: Iterable[Any], stored_as: Type, *, keeps: bool = False
+        self, resource: pb.Resource, given: Any, results: Iterable[Any], stored_as: Type, *, hidden: bool = False
     ) -> tuple[AnyMessage, Any]:
         """Return the first result that reads back as it was written, in stored form. Refuse the write if none does.
 
-        ``keeps`` means that the results are merged with the stored payload.
+        ``hidden`` means that the results keep stored fields that the writer's version may lack.
         """
         different: list[str] = []
         for result in results:
@@ -216,20 +221,23 @@ class StorageVersion(NamedTuple):
             if not (different := different_fields(given, read)):
                 return data, result
         why = f"because the resource is stored as {stored_as.name}"
-        if keeps:
+        if hidden:
             why += f" and keeps fields that {self.type.name} does not show: write values that fit them, or write it as"
             why += f" {stored_as.name}"
         else:
-            why += ": write values that this version can hold"
+            why += f": write values that {stored_as.name} can hold"
         fields = ", ".join(different)
         raise invalid(f"resource.data of {resource_id(resource.id)}: {fields} would not be read back as written, {why}")
 
     def _refused(self, resource: pb.Resource, error: Exception, stored_as: Type) -> GRPCError:
-        self.versions.failed(resource, stored_as.name.version, error)
+        """Report a failed conversion of a write: to the version as which it is stored, or back to the writer's."""
+        failed = (error.source, error.wanted) if isinstance(error, BadConversion) else (self.type, stored_as)
+        source, wanted = (each.name for each in failed)
+        self.versions.failed(resource, wanted.version, error, source)
         # The converter's message is for the operator only.
         return invalid(
-            f"resource.data of {resource_id(resource.id)} cannot be converted to {stored_as.name}, in which it "
-            "is stored: the server's ConversionFailed event says why"
+            f"resource.data of {resource_id(resource.id)} would be stored as {stored_as.name}, and converting it from "
+            f"{source} to {wanted} failed: {_REPORTED}"
         )
 
 
@@ -244,8 +252,13 @@ def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource 
     payload = chain.payload_of(stored)
     if has_unknown_fields(payload):
         return None
-    data = packed(storage, chain.converted(payload, version, storage.name.version))
-    read = chain.converted(decode(storage.payload, data.value), storage.name.version, version)
+    data = chain.packed(payload, version, storage.name.version)
+    try:
+        read = chain.converted(decode(storage.payload, data.value), storage.name.version, version)
+    except BadConversion as error:
+        # The storage version may have a secret of the stored payload in an ordinary field.
+        redact_error(error, [chain.type_of(version).view(stored)])
+        raise
     return in_version(stored, storage, data) if equal(read, payload) else None
 
 

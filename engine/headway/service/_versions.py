@@ -17,8 +17,8 @@ from headway.resource import (
     VersionChain,
     in_version,
     is_unconverted,
-    packed,
     pb,
+    redact_error,
     resource_id,
     unconverted,
 )
@@ -146,19 +146,26 @@ class Versions:
         if is_unconverted(stored):
             return in_version(stored, type, stored.data)
         try:
-            data = packed(type, chain.converted(chain.payload_of(stored), version_of(stored), wanted))
+            data = chain.packed(chain.payload_of(stored), version_of(stored), wanted)
         except (BadConversion, PayloadError) as error:
             self.failed(stored, wanted, error)
             data = unconverted(str(chain.type_of(version_of(stored)).name))
         return in_version(stored, type, data)
 
-    def failed(self, stored: pb.Resource, wanted: str, error: Exception) -> None:
-        """Report a failed conversion of a resource, unless it has already been reported."""
+    def failed(self, stored: pb.Resource, wanted: str, error: Exception, source: TypeName | None = None) -> None:
+        """Report a failed conversion of a resource, unless it has already been reported.
+
+        Args:
+            source: the version that was to be converted, if it is not the version of the resource.
+        """
         id = resource_id(stored.id)
-        key = (id, wanted, stored.version)
+        type = source or id.type
+        # The converter may have read a secret of this version from an ordinary field of another one.
+        redact_error(error, [self._registry.resolve(id.type).view(stored)])
+        key = (id, f"{type.version} {wanted}", stored.version)
         if key in self._reported:
             return
         self._reported[key] = None
         if len(self._reported) > _REPORTED:
             del self._reported[next(iter(self._reported))]
-        self._report(ConversionFailed(id.type, id, wanted, error))
+        self._report(ConversionFailed(type, id, wanted, error))
