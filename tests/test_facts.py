@@ -151,7 +151,7 @@ WEAKNESSES: dict[str, str | Otherwise] = {
     ),
     "P: a view in the process resumes where it should begin anew": "test_m7_changed_policy_begins_the_stream_again",
     "P: the key of a view leaves out where it comes from": Otherwise(
-        "notify.md", "Streams are shared only below one connection"
+        "notify.md", "Streams are shared only within one connection"
     ),
     "Q: arms that may be false": "test_q1_items_survive_the_wire",
     "Q: resuming works only from the head": "test_m3_subscription_resumes_from_any_kept_position",
