@@ -153,7 +153,7 @@ async def test_finalizer_of_a_process_that_is_gone_names_its_controller() -> Non
         await engine.client.delete(core)
         told = await asked(engine, core.id, "has been gone since")
         assert "Its finalizer billing is removed by controller staff/billing." in told
-        assert "Its finalizer payroll is of no controller that is known here: start the program" in told
+        assert "Its finalizer payroll does not have the name of a controller that is known here." in told
         assert "Process web-1, which ran staff/billing, has been gone since" in told
 
 
