@@ -233,6 +233,20 @@ def test_priming_is_shown_with_how_far_it_is() -> None:
     assert "no answer from q" in output.getvalue()
 
 
+def test_paused_controller_is_shown_as_paused_and_not_as_unready() -> None:
+    labels = {"controller": "c"}
+    samples: dict[str, list[Sample]] = {
+        "headway_controller_ready": [(labels, 1.0)],
+        "headway_controller_paused": [(labels, 1.0)],
+        "headway_controller_phase": [(labels | {"phase": "running"}, 1.0)],
+    }
+    [state] = states_in("p", samples)
+    assert cells(state)[1] == "running, paused"
+    output = io.StringIO()
+    Console(file=output, width=140).print(screen(Shown(["p"], 1.0, states={"p": [state]})))
+    assert "1 controllers, 0 not ready" in output.getvalue()
+
+
 # --- Bars ---------------------------------------------------------------------
 
 
