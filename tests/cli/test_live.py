@@ -22,7 +22,7 @@ from headway.cli._top_shown import Shown, cells
 from headway.client import Client
 from headway.engine import open_engine
 from headway.errors import InvalidArgument, Unavailable
-from headway.observe import ControllerState, Metrics, open_pages, states_in
+from headway.observe import ControllerState, Metrics, Sample, open_pages, states_in
 from headway.storage import Progress, SqliteBackend
 from headway.testing.conformance import fill
 from tests.cli.conftest import CORE

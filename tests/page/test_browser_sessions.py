@@ -66,6 +66,18 @@ async def test_next_user_of_a_tab_sees_nothing_of_the_one_before() -> None:
         assert all("status of 403" in each for each in await browser.logs())
 
 
+async def test_next_user_sees_nothing_before_the_first_answer() -> None:
+    async with opened(rules=RULES) as (running, browser):
+        await lost_order(running)
+        await see_everything(browser, running)
+        await sign_out(browser)
+        # A stream that never answers.
+        await browser.evaluate("void (window.EventSource = class { addEventListener() {} close() {} })")
+        await sign_in(browser, running.tokens["viewer"])
+        await browser.wait("document.querySelector('.sign-in') === null")
+        assert await browser.evaluate(TEXT) == "Connecting…"
+
+
 async def test_session_that_another_tab_begins_drops_what_was_shown() -> None:
     """The cookie is the same one for all tabs. An open resource goes as well, with its dialog."""
     async with opened(rules=RULES, writes=True) as (running, browser):

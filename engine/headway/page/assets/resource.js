@@ -81,7 +81,7 @@ export class Resource {
       this.error && h("p", { key: "problem", class: "problem", role: "alert" }, this.error),
       !shown && !this.error && h("p", { key: "loading", class: "empty" }, "Loading…"),
       shown && this.badges(shown),
-      shown && h("p", { key: "actions", class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.managing().map((each) => retryButton(each.controller, ref, "Reconcile now"))),
+      shown && h("p", { key: "actions", class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.retries()),
       shown && h("div", { key: "columns", class: "columns" },
         h("div", null, this.why(shown), this.timeline(shown)),
         h("div", null, this.payload(shown), this.metadata(resource), this.status(resource), this.family(), this.events())),
@@ -90,6 +90,12 @@ export class Resource {
 
   managing() {
     return (this.shown?.why?.states || []).filter((each) => each.role === "manages");
+  }
+
+  retries() {
+    // Several processes may run a controller.
+    const controllers = [...new Set(this.managing().map((each) => each.controller))];
+    return controllers.map((each) => retryButton(each, this.ref, controllers.length > 1 ? `Reconcile now by ${each}` : "Reconcile now"));
   }
 
   badges(shown) {
