@@ -106,7 +106,7 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
         ),
         (
             a_controller("scheduled", until=NOW + 86_400),
-            ["It asked to be reconciled again at 2023-11-15 22:13:20 (in 24 h), and nothing is pending until then."],
+            ["Its next call is at 2023-11-15 22:13:20 (in 24 h), and nothing is pending until then."],
         ),
         (
             a_controller(

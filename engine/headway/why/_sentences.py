@@ -211,7 +211,7 @@ def _state(it: ControllerWhy, why: Why) -> Iterator[str]:
     elif it.state == "given up":
         yield f"It gave up at {since}, and waits for a change."
     elif it.state == "scheduled":
-        yield f"It asked to be reconciled again at {until}, and nothing is pending until then."
+        yield f"Its next call is at {until}, and nothing is pending until then."
     elif it.state == "standby":
         yield from _standing_by(it, why)
     elif it.state == "priming":
