@@ -22,7 +22,7 @@ from headway.cli._top_shown import Shown, cells
 from headway.client import Client
 from headway.engine import open_engine
 from headway.errors import InvalidArgument, Unavailable
-from headway.observe import ControllerState, Metrics, open_pages, states_in
+from headway.observe import ControllerState, Metrics, Sample, open_pages, states_in
 from headway.storage import Progress, SqliteBackend
 from headway.testing.conformance import fill
 from tests.cli.conftest import CORE
@@ -231,6 +231,20 @@ def test_priming_is_shown_with_how_far_it_is() -> None:
     Console(file=output, width=140).print(screen(shown))
     assert "1 controllers, 1 not ready" in output.getvalue()
     assert "no answer from q" in output.getvalue()
+
+
+def test_paused_controller_is_shown_as_paused_and_not_as_unready() -> None:
+    labels = {"controller": "c"}
+    samples: dict[str, list[Sample]] = {
+        "headway_controller_ready": [(labels, 1.0)],
+        "headway_controller_paused": [(labels, 1.0)],
+        "headway_controller_phase": [(labels | {"phase": "running"}, 1.0)],
+    }
+    [state] = states_in("p", samples)
+    assert cells(state)[1] == "running, paused"
+    output = io.StringIO()
+    Console(file=output, width=140).print(screen(Shown(["p"], 1.0, states={"p": [state]})))
+    assert "1 controllers, 0 not ready" in output.getvalue()
 
 
 # --- Bars ---------------------------------------------------------------------

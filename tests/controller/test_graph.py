@@ -71,6 +71,8 @@ def test_graph_contains_every_declaration() -> None:
         "daemon",
         False,
     )
+    # The source that implements a daemon is none of the program's.
+    assert heart_data["sources"] == []
     assert maker == {
         "name": "app/maker",
         "declared_as": "controller",

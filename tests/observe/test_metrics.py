@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import ControllerStatus, events
-from headway.observe import Metrics, log_report, reports
+from headway.observe import Metrics, log_report, reports, states_of, unready
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.queue import QueueStatistics
 from headway.resource import ResourceId, TypeName
@@ -118,6 +118,20 @@ async def test_no_sample_has_a_key_as_label(autojump_clock: MockClock) -> None:
             assert "_created" not in page
             counts.append(len(samples))
         assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("holding", ["", "a reason"])
+def test_pause_alone_does_not_make_a_controller_unready(holding: str) -> None:
+    """The metric, the table of `headway top` and /readyz agree. Only the other two say that it is paused."""
+    status = ControllerStatus("c", "running", seconds=7.0, paused="an audit", holding=holding)
+    metrics = Metrics()
+    metrics.watch(lambda: [status])
+    assert value(metrics, "headway_controller_ready", {"controller": "c"}) == float(not holding)
+    assert value(metrics, "headway_controller_paused", {"controller": "c"}) == 1
+    assert bool(unready(lambda: [status])) == bool(holding)
+    [state] = states_of("p", [status])
+    assert (state.ready, state.paused) == (not holding, True)
+    assert state.state == ("running, not ready, paused" if holding else "running, paused")
 
 
 async def test_guide_lists_every_metric(autojump_clock: MockClock) -> None:

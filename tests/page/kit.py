@@ -147,6 +147,7 @@ async def open_shop(
     app: headway.App = shop.app,
     access: Authorizer | None = None,
     tokens: Mapping[str, str] | None = None,
+    report: headway.events.Report = headway.events.ignore,
     **options: Any,
 ) -> AsyncIterator[Shop]:
     """Run the shop, or another app. With ``rules``, there is a token for each name of theirs."""
@@ -159,7 +160,7 @@ async def open_shop(
         http_writes=writes,
         access=access,
         insecure=access is None,
-        report=headway.events.ignore,
+        report=report,
         **options,
     ) as engine:
         assert engine.http is not None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
+from ulid_transform import ulid_at_time
 
 import headway
 from headway import events
 from headway._gen.headway.pause.v1 import Pause
 from headway.access import Access, Authorizer, Policy, Rule, new_token
+from headway.base import wall_time
 from headway.client import pause_controller, resume_controller
 from headway.engine import combine_apps
 from headway.errors import ControllerPaused, InvalidArgument
@@ -76,6 +78,14 @@ async def store_broken(backend: Backend, controller: str) -> None:
     await backend.commit([Put(PAUSE.kind, resource_key(message), message, "")])
 
 
+async def store_pause(backend: Backend, controller: str, uid: str) -> None:
+    """Store a pause with this uid, which says when it was made."""
+    message = PAUSE.new(pause_name(controller), Pause(controller=controller)).message()
+    assert message.id is not None
+    message.id.uid = message.generation = uid
+    await backend.commit([Put(PAUSE.kind, resource_key(message), message, "")])
+
+
 async def test_pause_that_does_not_decode_is_reported_and_hides_no_other() -> None:
     """The others come and go as ever, and it pauses its own controller until it is deleted."""
     noted, seen = Noted(), Seen()
@@ -98,6 +108,26 @@ async def test_pause_that_does_not_decode_is_reported_and_hides_no_other() -> No
             await resume_controller(engine.client, "staff/teams")
             await seen.wait(events.Resumed, 2)
             assert teams.status().paused is None
+
+
+async def test_pause_lasts_since_it_was_made_whatever_process_asks() -> None:
+    """Neither a run that begins later nor another reason begins it anew."""
+    noted, seen = Noted(), Seen()
+    async with MemoryBackend() as backend:
+        await store_pause(backend, "staff/teams", ulid_at_time(wall_time() - 3600))
+        async with headway.open_engine(Kept(backend), noted.app, report=seen) as engine:
+            teams = engine.controllers["teams"]
+            await seen.wait(events.Paused)
+            assert 3600 <= teams.status().paused_seconds < 3660
+            await pause_controller(engine.client, "staff/teams", "an audit")
+            await seen.wait(events.Paused, 2)
+            assert 3600 <= teams.status().paused_seconds < 3660
+            await resume_controller(engine.client, "staff/teams")
+            await seen.wait(events.Resumed)
+            assert teams.status().paused_seconds == 0
+            await store_pause(backend, "staff/teams", "not-the-time")
+            await seen.wait(events.Paused, 3)
+            assert (teams.status().paused, teams.status().paused_seconds) == ("", 0)
 
 
 async def test_paused_controller_starts_no_reconcile_and_forgets_none(autojump_clock: MockClock) -> None:  # noqa: ARG001

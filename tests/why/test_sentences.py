@@ -106,7 +106,7 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
         ),
         (
             a_controller("scheduled", until=NOW + 86_400),
-            ["It asked to be reconciled again at 2023-11-15 22:13:20 (in 24 h), and nothing is pending until then."],
+            ["Its next call is at 2023-11-15 22:13:20 (in 24 h), and nothing is pending until then."],
         ),
         (
             a_controller(
@@ -281,8 +281,10 @@ def test_each_state_has_its_sentences(controller: ControllerWhy, lines: list[str
                 "It is owned by Account ada, and is deleted with it.",
                 "It is marked for deletion, and held by teams, backup.",
                 "Its finalizer teams is removed by controller staff/teams.",
-                "Its finalizer backup is of no controller that is known here: start the program that removes it, "
-                "or remove it yourself if there is none.",
+                "Its finalizer backup does not have the name of a controller that is known here. Controller "
+                "staff/teams, which manages the type, may remove it under that name. If no running program removes "
+                "it, start the one that does. Remove it by hand only if there is none: its clean-up is then never "
+                "done.",
             ],
         ),
         (

@@ -55,6 +55,6 @@ def _table(title: str, states: list[ControllerState]) -> Table:
 def _style(state: ControllerState) -> str:
     if not state.ready:
         return "yellow" if state.phase in ("priming", "standby") else "bold red"
-    if state.failures or state.not_done:
+    if state.paused or state.failures or state.not_done:
         return "yellow"
     return "" if state.rate else "dim"

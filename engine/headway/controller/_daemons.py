@@ -23,7 +23,17 @@ from headway.cache import READING, Projected
 from headway.controller._definition import Enqueue
 from headway.events import DaemonEnded
 from headway.queue import Backoff
-from headway.reconcile import MAPPING, RECONCILING, KeyAtWork, Request, RequeueAfter, Runtime, SecretReads, redact_reads
+from headway.reconcile import (
+    MAPPING,
+    RECONCILING,
+    KeyAtWork,
+    NotDue,
+    Request,
+    RequeueAfter,
+    Runtime,
+    SecretReads,
+    redact_reads,
+)
 from headway.resource import Key, Resource, ResourceId
 
 _LASTED = 60.0
@@ -183,7 +193,7 @@ class Timers:
         uid, when = due.get(key, ("", 0.0))
         left = when - trio.current_time()
         if uid == resource.uid and left > 0:
-            return RequeueAfter(left)
+            return NotDue(left)
         with rt.alive(resource) as scope:
             await self._timer(rt, resource)
         if scope.cancelled_caught:

@@ -9,7 +9,7 @@ converge, by writing nothing when nothing needs to change. The graph therefore n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -177,14 +177,18 @@ def graph(*apps: App) -> Graph:
     edges = tuple(edge for name, each in definitions.items() for edge in _edges(name, each))
     return Graph(
         types=tuple(sorted(types | {edge.type for edge in edges})),
-        controllers={
-            name: (each.declared_as, tuple(f"{key}: {mapper_name(each.sources[key])}" for key in sorted(each.sources)))
-            for name, each in definitions.items()
-        },
+        controllers={name: (each.declared_as, tuple(_sources(each))) for name, each in definitions.items()},
         edges=edges,
         undeclared=tuple(name for name, each in definitions.items() if each.writes is None),
         cycles=tuple(_cycles([step for name, each in definitions.items() for step in _steps(name, each)])),
     )
+
+
+def _sources(definition: Definition) -> Iterator[str]:
+    # A daemon is implemented with a source of Headway, and may have no others.
+    if definition.declared_as != "daemon":
+        for key, source in sorted(definition.sources.items()):
+            yield f"{key}: {mapper_name(source)}"
 
 
 def _edges(name: str, definition: Definition) -> list[Edge]:

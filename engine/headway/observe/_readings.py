@@ -37,9 +37,8 @@ def readings(controllers: Sequence[ControllerStatus]) -> Iterator[Reading]:
                 "controller_phase", "1 for the current phase.", of | {"phase": phase}, float(phase == status.phase)
             )
         yield Reading("controller_phase_seconds", "Seconds since it entered its phase.", of, status.seconds)
-        yield Reading(
-            "controller_ready", "1 while it is reconciling.", of, float(not status.problem and status.paused is None)
-        )
+        text = "1 unless something other than a pause keeps it from reconciling, as in /readyz."
+        yield Reading("controller_ready", text, of, float(not status.problem))
         yield Reading("controller_paused", "1 while an operator has paused it.", of, float(status.paused is not None))
         yield Reading("controller_term", "Its run's term.", of, status.term)
         if status.shards is not None:

@@ -12,6 +12,7 @@ from headway.run import ControllerStatus
 
 _ONCE: dict[str, tuple[str, Callable[[float], object]]] = {
     "headway_controller_ready": ("ready", bool),
+    "headway_controller_paused": ("paused", bool),
     "headway_controller_phase_seconds": ("seconds", float),
     "headway_queue_oldest_seconds": ("oldest", float),
     "headway_keys_not_done": ("not_done", int),
@@ -33,6 +34,7 @@ class ControllerState:
     Attributes:
         rate: reconciles per second since the previous scrape; None at the first one.
         failures: failed reconciles per second; None at the first scrape.
+        ready: True unless something other than a pause keeps it from reconciling.
         queued: the number of ready keys; ``running``, ``resting`` and ``scheduled`` are the numbers in other states.
         lag: the number of revisions that its slowest type is behind.
     """
@@ -42,6 +44,7 @@ class ControllerState:
     phase: str = ""
     seconds: float = 0.0
     ready: bool = False
+    paused: bool = False
     rate: float | None = None
     failures: float | None = None
     queued: int = 0
@@ -59,10 +62,11 @@ class ControllerState:
 
     @property
     def state(self) -> str:
-        """The phase in words. While it primes, also how far it is."""
+        """The phase in words, with a pause. While it primes, also how far it is."""
+        text = self.phase if self.ready else f"{self.phase}, not ready"
         if self.phase == "priming":
-            return f"priming {self.primed} of {self.types} types"
-        return self.phase if self.ready else f"{self.phase}, not ready"
+            text = f"priming {self.primed} of {self.types} types"
+        return f"{text}, paused" if self.paused else text
 
     def rates(self, before: ControllerState, seconds: float) -> tuple[float, float]:
         """Return the reconciles a second, and the failed ones, since an earlier state."""

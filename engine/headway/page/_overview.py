@@ -158,6 +158,7 @@ def _controller(host: PageHost, name: str, seen: Seen, visible: Visible) -> dict
         "state": state.state,
         "ready": state.ready,
         "paused": status.paused,
+        "pausedSeconds": round(status.paused_seconds, 1),
         "writesHeld": status.writes_held,
         # The text of a problem names types.
         "problem": bounded(status.problem if whole else status.cause, _LONGEST),

@@ -8,13 +8,13 @@ from headway._gen.headway.peering.v1 import Export as Export
 from headway._gen.headway.peering.v1 import Peering as Peering
 from headway._gen.headway.peering.v1 import Role as Role
 from headway.resource import PEERING as PEERING
-from headway.resource import Condition, ConditionState, Resource
+from headway.resource import STREAM_FINALIZER, Condition, ConditionState, Resource
 
 STATUS_KEY = "headway.peering"
 """The key of the status about the token and its exchange."""
 
-STREAM_KEY = "headway.peer-stream"
-"""The key of the status about the stream and the copies."""
+STREAM_KEY = STREAM_FINALIZER
+"""The key of the status about the stream and the copies. The finalizer has the same name."""
 
 EXCHANGED = "Exchanged"
 """The condition in `STATUS_KEY`: TRUE once the token was exchanged, FALSE with a reason if the last attempt failed."""

@@ -68,6 +68,12 @@ class RequeueAfter:
             raise InvalidArgument(f"requeue_after: seconds must be a finite number >= 0, not {given!r}")
 
 
+class NotDue(RequeueAfter):
+    """The result of a timer that is called before its time, so that its function is not called. It is no reconcile."""
+
+    __slots__ = ()
+
+
 Result = RequeueAfter | None
 """The result of a reconciler, which may request another reconcile. To report a failure, raise an exception."""
 

@@ -63,6 +63,7 @@ from headway.resource._pause import pause_name as pause_name
 from headway.resource._peering import MAX_PEERING_NAME as MAX_PEERING_NAME
 from headway.resource._peering import PEERING as PEERING
 from headway.resource._peering import PEERING_FINALIZER as PEERING_FINALIZER
+from headway.resource._peering import STREAM_FINALIZER as STREAM_FINALIZER
 from headway.resource._peering import copies_partition as copies_partition
 from headway.resource._peering import peering_of as peering_of
 from headway.resource._quota import QUOTA as QUOTA

@@ -17,6 +17,9 @@ MAX_PEERING_NAME = MAX_NAME - len(COPIES_PREFIX)
 PEERING_FINALIZER = "headway.peering"
 """The finalizer that keeps a peering, while it is being deleted, until its copies and its partition are gone."""
 
+STREAM_FINALIZER = "headway.peer-stream"
+"""The finalizer that keeps a peering, while it is being deleted, until the other side has been notified."""
+
 
 def copies_partition(peering: str) -> str:
     """Return the name of the partition with the copies of a peering."""

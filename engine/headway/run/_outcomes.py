@@ -13,7 +13,7 @@ from headway.errors import PermanentFailure
 from headway.events import Reconciled, Report, SelfTriggered, receives_successes
 from headway.journal import ControllerJournal
 from headway.queue import Dequeued, WaitingQueue
-from headway.reconcile import Reason, Reconciling, RequeueAfter, trace_id_of
+from headway.reconcile import NotDue, Reason, Reconciling, RequeueAfter, trace_id_of
 from headway.resource import Key, ResourceId
 from headway.run._own_writes import SelfTriggers
 from headway.run._status import NotDone, Results
@@ -61,6 +61,14 @@ class Outcomes:
             self._self_triggers.ended(key, wrote=reconciling.wrote)
         reconciling.key, reconciling.wrote = None, False
         now = trio.current_time()
+        if type(result) is NotDue and error is None:
+            # The program's function was not called, so there is nothing to count or to tell.
+            self._queue.requeue_after(key, result.seconds, _REQUEUE)
+            reconciling.reads.clear()
+            if self._results.not_done:
+                self._results.done(key)
+            self._on_done()
+            return now
         outcome, retry_after = self._finish(key, result, error, now)
         self._results.counts[outcome] += 1
         writes = reconciling.writes

@@ -61,13 +61,16 @@ class OwnWrites:
         self.latest: OrderedDict[int, OwnWrite] = OrderedDict()
 
     def note(self, write: Acknowledged) -> None:
-        """Record an acknowledged write."""
+        """Record an acknowledged write, unless it certainly changed nothing and so was not committed."""
+        revision = write.position.revision if write.stored is None else int(write.stored.version)
+        if revision in self.latest or revision != write.position.revision:
+            # A commit has a new revision, and the reply to it has no other. This is an earlier write's.
+            return
         reconciling = RECONCILING.get()
         by = None
         if reconciling is not None:
             by, reconciling.wrote = reconciling.key, True
         what = "deleted" if write.deleted else "status" if write.status_key else "written"
-        revision = write.position.revision if write.stored is None else int(write.stored.version)
         own = OwnWrite(write.type.name, write.key, revision, what, by, write.status_key)
         self.latest[revision] = own
         if reconciling is not None and len(reconciling.writes) < MOST_READS:

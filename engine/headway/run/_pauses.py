@@ -6,8 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import trio
+from ulid_transform import ulid_to_timestamp
 
-from headway.base import retry_delay
+from headway.base import retry_delay, wall_time
 from headway.cache import Informers
 from headway.errors import HeadwayError
 from headway.events import Paused, Report, Resumed
@@ -31,6 +32,7 @@ class Pauses:
         self._informer = informers.informer_for(PAUSE)
         # By the names of the pauses.
         self._reasons: dict[str, str] = {}
+        self._since: dict[str, float] = {}
         self._changed = trio.lowlevel.ParkingLot()
 
     async def follow(self) -> None:
@@ -55,12 +57,14 @@ class Pauses:
         if not store.primed:
             # Keep what was known of the store before.
             return
-        reasons = dict[str, str]()
+        reasons, since = dict[str, str](), dict[str, float]()
         for key, message in store.entries.items():
             pause = Resource(PAUSE, message)
             if not pause.is_deleting:
                 undecodable = self._informer.is_undecodable(key, message)
                 reasons[pause.name] = UNREADABLE if undecodable else pause.data.reason
+                since[pause.name] = _created(pause.id.uid)
+        self._since = since
         if reasons != self._reasons:
             self._reasons = reasons
             self._changed.unpark_all()
@@ -86,6 +90,11 @@ class Pauses:
         """Return why a controller is paused, which may be empty; None if it is not."""
         return self._reasons.get(pause_name(controller))
 
+    def seconds(self, controller: str) -> float:
+        """Return for how long a controller has been paused, on the clock of who paused it; 0 if it is not."""
+        since = self._since.get(pause_name(controller), 0.0)
+        return max(wall_time() - since, 0.0) if since else 0.0
+
     async def each_change(self, apply: Callable[[], None]) -> None:
         """Call ``apply`` now and after every change, until canceled."""
         while True:
@@ -101,3 +110,11 @@ def apply_pause(controller: str, reason: str | None, queue: WaitingQueue[Key, Re
     else:
         queue.pause()
         report(Paused(controller, reason))
+
+
+def _created(uid: str) -> float:
+    """Return when a resource was created, in seconds since 1970, or 0 if its uid does not say so."""
+    try:
+        return ulid_to_timestamp(uid) / 1000
+    except ValueError:
+        return 0.0

@@ -117,6 +117,8 @@ class ControllerStatus:
             ``staff.v1.Account by team_of``.
         paused: why an operator has paused it, which may be empty; None if it is not paused. It is then not reconciling,
             but everything else goes on.
+        paused_seconds: the time since it was paused; 0 if it is not, or if that is not known. Another reason for the
+            same pause does not begin it anew.
         reconciles: the number of its reconciles in this process, by outcome.
         governed: the state of its ``write_limit`` in this process; None if it has none.
     """
@@ -142,6 +144,7 @@ class ControllerStatus:
     shards: tuple[int, ...] | None = None
     added_watches: tuple[str, ...] = ()
     paused: str | None = None
+    paused_seconds: float = 0.0
     reconciles: Mapping[str, int] = field(default_factory=dict)
     governed: Governed | None = None
 

@@ -222,13 +222,13 @@ class Supervisor:
             phase: Phase = "resting" if self._resting else "starting"
             status = ControllerStatus(self.name, phase, trio.current_time() - self._ended_at)
         error = leading.error if leading is not None and leading.error else self._error
-        added = self._added_watches()
         return dataclasses.replace(
             status,
             restarts=self._restarts,
             error=error,
-            added_watches=added,
+            added_watches=self._added_watches(),
             paused=self._paused(),
+            paused_seconds=0.0 if self._pauses is None else self._pauses.seconds(self.fence_name),
             reconciles=dict(self._counts),
             governed=self._governed(),
         )

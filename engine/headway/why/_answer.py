@@ -63,7 +63,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Finalizer:
-    """A finalizer, and the controller that removes it; empty if no known one has that name."""
+    """A finalizer, and the controller that removes it; empty if it is not Headway's and no known one has that name."""
 
     name: str = ""
     controller: str = ""

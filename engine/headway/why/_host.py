@@ -17,11 +17,13 @@ import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import by_turns, wall_time
+from headway.builtin import NAME as BUILTIN_APP
 from headway.journal import Journal, Written
 from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
 from headway.why._answer import Cause, Condition, ControllerWhy, Finalizer, Gone, PastEvent, PastWrite, Ref, Stored, Why
 from headway.why._attending import Attending, Busy, Sort
+from headway.why._finalizers import OWN_FINALIZERS
 from headway.why._leases import Leases, ReadLeases
 from headway.why._lists import ControllerNow, StuckList
 from headway.why._local import controllers_why, stuck_here, to_wall
@@ -290,12 +292,7 @@ class ObserveHost:
 
     def _stored(self, stored: pb.Resource) -> Stored:
         kind = resource_id(stored.id).type.unversioned
-        gone = (of for _, of in self._gone.values())
-        # A process names the finalizers of the types that it attends for, and of no others.
-        named = {name.rpartition("/")[2]: name for of in gone for name in of if of[name] == kind}
-        named |= {each.name: each.fence_name for each in self.supervisors}
-        attending = (each.controllers for each in self._attending.values())
-        named |= {name.rpartition("/")[2]: name for of in attending for name in of if of[name] == kind}
+        named = self._finalizing(kind)
         owner = None if stored.owner is None else resource_id(stored.owner)
         return Stored(
             version=stored.version,
@@ -305,6 +302,20 @@ class ObserveHost:
             conditions=tuple(_conditions(stored)),
             finalizers=tuple(Finalizer(name, named.get(name, "")) for name in sorted(finalizers(stored.metadata))),
         )
+
+    def _finalizing(self, kind: Kind) -> dict[str, str]:
+        """Return the controllers that remove finalizers from resources of a kind, by the names of the finalizers."""
+        gone = (of for _, of in self._gone.values())
+        # A process names the finalizers of the types that it attends for, and of no others.
+        named = {name.rpartition("/")[2]: name for of in gone for name in of if of[name] == kind}
+        # No finalizer has the name of a controller of Headway, so "reaper" is a program's own.
+        programs = [each for each in self.supervisors if not each.fence_name.startswith(f"{BUILTIN_APP}/")]
+        # Two apps may have a controller of this name. A program may also use its finalizer for types that it only uses.
+        programs.sort(key=lambda each: each.definition is not None and each.definition.manages.kind == kind)
+        named |= {each.name: each.fence_name for each in programs}
+        attending = (each.controllers for each in self._attending.values())
+        named |= {name.rpartition("/")[2]: name for of in attending for name in of if of[name] == kind}
+        return named | {each.name: each.controller for each in OWN_FINALIZERS if each.kind == kind}
 
     async def _events(self, id: ResourceId) -> tuple[PastEvent, ...]:
         found = await self.read(event_id(id))

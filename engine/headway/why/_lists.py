@@ -96,7 +96,7 @@ class ControllerNow:
 
     Attributes:
         seconds: the time since it entered its phase.
-        ready: True while it is reconciling.
+        ready: True unless something other than a pause keeps it from reconciling.
         leader: the process that runs the controller while this one is on standby.
         cause: a short reason why it is not reconciling; empty if it is.
         types: the number of its types, and ``primed`` how many of them are primed.

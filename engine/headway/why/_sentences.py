@@ -16,6 +16,7 @@ from headway.why._answer import (
     Why,
     short_name,
 )
+from headway.why._finalizers import own_finalizer
 from headway.why._lists import Standby, StuckItem, StuckList
 from headway.why._runs import causes_text, reconcile_sentences
 from headway.why._times import seconds_text, when_text
@@ -107,7 +108,7 @@ def _stored(why: Why) -> Iterator[str]:
     yield f"It is stored at version {stored.version}, generation {stored.generation}."
     if stored.owner is not None:
         yield f"It is owned by {stored.owner}, and is deleted with it."
-    yield from _deletion(stored)
+    yield from _deletion(stored, why)
     for each in stored.conditions:
         older = "" if each.current else ", for an older generation"
         text = f" {each.reason}" if each.reason else ""
@@ -115,18 +116,36 @@ def _stored(why: Why) -> Iterator[str]:
         yield f"Condition {each.type} is {each.state} by {each.by}{older}.{text}"
 
 
-def _deletion(stored: Stored) -> Iterator[str]:
+def _deletion(stored: Stored, why: Why) -> Iterator[str]:
     if stored.deleting:
         held = ", ".join(each.name for each in stored.finalizers)
         yield f"It is marked for deletion, and held by {held}." if held else "It is marked for deletion."
+    assert why.resource is not None
+    kind = why.resource.id().type.unversioned
     for each in stored.finalizers:
-        if each.controller:
+        own = own_finalizer(each.name, kind)
+        if own is not None:
+            # The status key has the name of the finalizer.
+            told = next((it.type for it in stored.conditions if it.by == each.name and it.state == "FALSE"), "")
+            left = f" Its condition {told} says what is left." if told and stored.deleting else ""
+            yield f"Its finalizer {each.name} is removed by controller {own.controller} {own.once}.{left}"
+        elif each.controller:
             yield f"Its finalizer {each.name} is removed by controller {each.controller}."
         else:
-            yield (
-                f"Its finalizer {each.name} is of no controller that is known here: start the program that removes it, "
-                "or remove it yourself if there is none."
-            )
+            yield from _free_finalizer(each.name, why)
+
+
+def _free_finalizer(name: str, why: Why) -> Iterator[str]:
+    """Yield what to do about a finalizer without a known controller: a program can give it any name."""
+    managing = [*dict.fromkeys(each.name for each in why.controllers if each.role == "manages")]
+    may = ""
+    if managing:
+        it, they = ("Controller", "manages") if len(managing) == 1 else ("Controllers", "manage")
+        may = f" {it} {' and '.join(managing)}, which {they} the type, may remove it under that name."
+    yield (
+        f"Its finalizer {name} does not have the name of a controller that is known here.{may} If no running program "
+        "removes it, start the one that does. Remove it by hand only if there is none: its clean-up is then never done."
+    )
 
 
 def _controller(it: ControllerWhy, why: Why) -> Iterator[str]:
@@ -192,7 +211,7 @@ def _state(it: ControllerWhy, why: Why) -> Iterator[str]:
     elif it.state == "given up":
         yield f"It gave up at {since}, and waits for a change."
     elif it.state == "scheduled":
-        yield f"It asked to be reconciled again at {until}, and nothing is pending until then."
+        yield f"Its next call is at {until}, and nothing is pending until then."
     elif it.state == "standby":
         yield from _standing_by(it, why)
     elif it.state == "priming":

@@ -41,7 +41,7 @@ export function pauseButtons(controller) {
 
 export function retryButton(controller, ref, label = "Retry now") {
   if (!session.writes) return null;
-  return h("button", { type: "button", key: "retry" + controller, onclick: () => send(`${controller} reconciles ${kind(ref.type)} ${named(ref)} now`, "POST", "/page/retry", { controller, ...ref }) }, label);
+  return h("button", { type: "button", key: "retry" + controller, "aria-label": `${label}: ${kind(ref.type)} ${named(ref)}, by ${controller}`, onclick: () => send(`${controller} reconciles ${kind(ref.type)} ${named(ref)} now`, "POST", "/page/retry", { controller, ...ref }) }, label);
 }
 
 function path(ref, query = {}) {

@@ -1,6 +1,9 @@
 // The questions and the changes that this page sends, and what its session allows.
 
-export const session = { allowed: false, controlled: false, signedIn: false, caller: "", writes: false, csrf: "", message: "" };
+const nobody = { allowed: false, signedIn: false, caller: "", writes: false, csrf: "", message: "" };
+
+/** Each session has another `csrf`, and so tells the sessions apart. */
+export const session = { controlled: false, ...nobody };
 
 /** An answer that is an error. */
 export class Refused extends Error {
@@ -25,6 +28,25 @@ export async function ask(path, query = {}, signal = undefined) {
   return read(await fetch(path + (text ? "?" + text : ""), { signal, headers: { accept: "application/json" } }));
 }
 
+/** Return why a stream is refused, or null if it is not. A stream of events that fails does not tell. */
+export async function refusal(path) {
+  const aborter = new AbortController();
+  try {
+    const response = await fetch(path, { signal: aborter.signal, headers: { accept: "text/event-stream" } });
+    if (!response.ok) await read(response);
+    return null;
+  } catch (error) {
+    return error instanceof Refused ? error : null;
+  } finally {
+    aborter.abort();
+  }
+}
+
+/** Whether an error stays the same until the caller gets other rights. Asking again would only fill the server's log. */
+export function denied(error) {
+  return [401, 403].includes(error?.status);
+}
+
 /** Send a change. */
 export async function change(method, path, body = undefined) {
   const headers = { "content-type": "application/json", "x-headway-csrf": session.csrf };
@@ -33,7 +55,7 @@ export async function change(method, path, body = undefined) {
 
 /** Learn who is signed in, and what they may do. */
 export async function learn() {
-  Object.assign(session, { allowed: false, caller: "", writes: false, csrf: "", message: "" }, await ask("/page/session"));
+  Object.assign(session, nobody, await ask("/page/session"));
 }
 
 export async function signIn(token) {
@@ -43,4 +65,5 @@ export async function signIn(token) {
 
 export async function signOut() {
   await change("DELETE", "/page/session");
+  Object.assign(session, nobody);
 }

@@ -102,5 +102,12 @@ export function say(text, bad = false) {
   said.textContent = text;
   said.className = bad ? "bad shown" : "shown";
   clearTimeout(said.timer);
-  said.timer = setTimeout(() => { said.className = ""; said.textContent = ""; }, bad ? 9000 : 4000);
+  said.timer = setTimeout(unsay, bad ? 9000 : 4000);
+}
+
+/** Take back what was said. */
+export function unsay() {
+  const said = document.getElementById("said");
+  said.className = "";
+  said.textContent = "";
 }

@@ -1,7 +1,7 @@
 // The leases that are held: by which process, since when, and until when.
 
 import { h } from "./dom.js";
-import { ask } from "./api.js";
+import { ask, denied } from "./api.js";
 import { live } from "./live.js";
 import { controllerLink, count, moment, seconds } from "./text.js";
 
@@ -33,6 +33,7 @@ export class Leases {
     } catch (error) {
       if (error.name === "AbortError") return;
       Object.assign(this, { found: null, error: error.message });
+      if (denied(error)) return this.redraw();
     }
     this.redraw();
     this.timer = setTimeout(() => this.look(), AGAIN);

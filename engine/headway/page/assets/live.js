@@ -1,17 +1,21 @@
 // The state of the controllers, as the server sends it.
 
-import { learn, session } from "./api.js";
+import { denied, learn, refusal, session } from "./api.js";
 
 export const POINTS = 180;
 
-export const live = {
-  connected: false, at: 0, stale: null, graph: null, controllers: [], types: [], failing: [], elsewhere: [], elsewhereMore: 0, stuck: { items: [], more: 0, unreachable: [] }, refused: [],
+const nothing = () => ({
+  connected: false, denied: "", asked: "", at: 0, stale: null, graph: null, controllers: [], types: [], failing: [], elsewhere: [], elsewhereMore: 0, stuck: { items: [], more: 0, unreachable: [] }, refused: [],
   history: new Map(), // by controller: the numbers of the last 15 minutes
-};
+  // `denied` is why the server sends nothing, and `asked` a name that was searched for before a type was chosen.
+});
+
+export const live = nothing();
 
 let source = null;
 let listener = () => {};
 let again = null;
+let turn = 0; // counts the connections, so that what belongs to an earlier one ends
 
 /** Call a function after every change, also of the session, and begin to receive. */
 export function follow(changed) {
@@ -19,9 +23,15 @@ export function follow(changed) {
   connect();
 }
 
+/** Drop all that was received. The caller of another session may not see it. */
+export function forget() {
+  Object.assign(live, nothing());
+}
+
 /** Stop to receive, until `follow`. */
 export function leave() {
   clearTimeout(again);
+  turn += 1;
   source?.close();
   source = null;
   live.connected = false;
@@ -32,7 +42,7 @@ function connect() {
   const mine = source = new EventSource("/page/live");
   mine.addEventListener("graph", (event) => {
     // A new beginning: the server sends all points again.
-    Object.assign(live, { graph: JSON.parse(event.data), connected: true });
+    Object.assign(live, { graph: JSON.parse(event.data), connected: true, denied: "" });
     live.history.clear();
   });
   mine.addEventListener("picture", (event) => { live.graph = JSON.parse(event.data); });
@@ -41,8 +51,8 @@ function connect() {
     Object.assign(live, JSON.parse(event.data), { connected: true });
     listener();
   });
-  mine.addEventListener("failed", () => lost(mine));
-  mine.onerror = () => lost(mine);
+  mine.addEventListener("failed", (event) => lost(mine, JSON.parse(event.data)));
+  mine.onerror = () => lost(mine, null);
 }
 
 function addPoint(point) {
@@ -54,12 +64,16 @@ function addPoint(point) {
   }
 }
 
-async function lost(of) {
+async function lost(of, failed) {
   if (of !== source) return;
   leave();
+  const mine = turn;
   // It may have ended with the session; otherwise the server is stopping, or cannot be reached.
   let reached = true;
   try { await learn(); } catch { reached = false; }
+  const error = reached && session.allowed ? failed || await refusal("/page/live") : null;
+  if (mine !== turn) return;
+  if (denied(error)) Object.assign(live, nothing(), { denied: error.message });
   listener();
-  if (session.allowed || !reached) again = setTimeout(connect, 1500);
+  if (!live.denied && (session.allowed || !reached)) again = setTimeout(connect, 1500);
 }

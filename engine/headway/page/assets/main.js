@@ -1,8 +1,8 @@
 // The page: its header, its views by the part of the address after #, its theme, and signing in.
 
-import { h, render, say } from "./dom.js";
+import { h, render, say, unsay } from "./dom.js";
 import { learn, session, signIn, signOut } from "./api.js";
-import { follow, leave, live } from "./live.js";
+import { follow, forget, leave, live } from "./live.js";
 import { controllerView, fit, overview } from "./overview.js";
 import { Resources } from "./resources.js";
 import { Resource } from "./resource.js";
@@ -14,7 +14,7 @@ let view = null; // the open view, if it has a state of its own
 let known = false; // whether the session is known
 let problem = ""; // why signing in has failed
 let theme = "auto";
-let allowed = false; // what the session allowed when the view was opened
+let opened = ""; // the session that the view was opened for
 try { theme = localStorage.getItem("headway-theme") || "auto"; } catch { /* the browser keeps nothing */ }
 
 function applyTheme(next) {
@@ -34,7 +34,7 @@ function header() {
   render(document.getElementById("header"),
     h("a", { class: "brand", href: "#/" }, "Headway"),
     h("nav", { "aria-label": "Main" }, link("#/", "Overview", ["", "controller"].includes(place)), link("#/resources", "Resources", ["resources", "resource"].includes(place)), link("#/leases", "Leases", place === "leases")),
-    h("span", { class: "connection " + (live.connected ? "good" : "bad"), role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "word" }, live.connected ? "live" : "not connected")),
+    h("span", { class: "connection " + (live.connected ? "good" : "bad"), role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "word" }, live.connected ? "live" : live.denied ? "not allowed" : "not connected")),
     h("button", { type: "button", class: "theme", "aria-label": `Theme: ${theme}. Change it`, onclick: () => { applyTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]); header(); } }, { auto: "◐", light: "☀", dark: "☾" }[theme]),
     session.signedIn && h("button", { type: "button", onclick: leaveSession }, "Sign out"));
 }
@@ -42,15 +42,18 @@ function header() {
 async function leaveSession() {
   try { await signOut(); } catch (error) { say(error.message, true); return; }
   leave();
-  start();
+  return start();
 }
 
 function draw() {
+  // A session that has ended takes its view with it, and all that was received for it.
+  if (session.csrf !== opened) return open();
   header();
   if (known && !session.allowed) return signInForm();
   const [place, ...rest] = route();
   if (view) return render(main, view.content());
-  if (place === "controller") return render(main, controllerView(rest[0] || ""));
+  if (place === "controller" && !live.denied) return render(main, controllerView(rest[0] || ""));
+  if (live.denied) return render(main, h("p", { class: "problem", role: "alert" }, live.denied), h("p", { class: "actions" }, h("button", { type: "button", onclick: () => { forget(); follow(draw); draw(); } }, "Try again")));
   if (!live.graph) return render(main, h("p", { class: "empty" }, "Connecting…"));
   render(main, overview());
   return fit(main);
@@ -59,6 +62,13 @@ function draw() {
 function open() {
   view?.close();
   view = null;
+  if (session.csrf !== opened) {
+    opened = session.csrf;
+    forget();
+    document.getElementById("dialog").close();
+    document.getElementById("dialog").replaceChildren();
+    unsay();
+  }
   const [place, ...rest] = route();
   main.replaceChildren();
   if (session.allowed) {
@@ -99,16 +109,8 @@ async function start() {
   } catch {
     setTimeout(start, 2000);
   }
-  allowed = session.allowed;
-  if (allowed) follow(changed);
+  if (session.allowed) follow(draw);
   open();
-}
-
-function changed() {
-  // A session that has ended takes its view with it.
-  if (session.allowed === allowed) return draw();
-  allowed = session.allowed;
-  return open();
 }
 
 window.addEventListener("hashchange", () => { open(); main.focus({ preventScroll: true }); scrollTo(0, 0); });

@@ -187,6 +187,12 @@ function cell(label, text, bad = false) {
   return h("td", { class: "number" + (bad ? " bad" : ""), "data-label": label }, text);
 }
 
+/** Return for how long a controller has been in the state that is shown. */
+function lasting(of) {
+  const time = of.paused !== null ? of.pausedSeconds : of.seconds;
+  return time > 0 ? ` for ${seconds(time)}` : "";
+}
+
 /** Return the view of one controller. */
 export function controllerView(name) {
   const of = live.controllers.find((each) => each.name === name);
@@ -207,7 +213,7 @@ export function controllerView(name) {
     h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Overview")),
     h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name),
     stale(),
-    h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", ` for ${seconds(of.seconds)}`, of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
+    h("p", { class: "state-line " + tone(of) }, h("span", { class: "dot", "aria-hidden": "true" }), stateText(of), of.paused ? `: ${of.paused}` : "", of.leader ? `: process ${of.leader} runs it` : "", lasting(of), of.restarts ? `, after ${count(of.restarts)} restarts` : ""),
     of.problem && h("p", { class: "problem" }, `It ${of.problem}.`),
     of.writesHeld && h("p", { class: "problem" }, `It ${of.writesHeld}.`),
     of.mappingFailed > 0 && h("p", { class: "problem" }, `${unmappedText(of.mappingFailed)}, because a mapper or predicate raised: it may concern any ${kind(of.manages)}.`),

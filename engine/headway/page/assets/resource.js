@@ -1,7 +1,7 @@
 // One resource: its content, why it is or is not done, what happened to it, and its relatives.
 
 import { h } from "./dom.js";
-import { ask, learn } from "./api.js";
+import { ask, denied, learn, refusal } from "./api.js";
 import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
 import { badge } from "./resources.js";
 import { deleteButton, editButton, retryButton } from "./actions.js";
@@ -14,7 +14,7 @@ export class Resource {
     this.shown = null;
     this.relatives = null;
     this.error = "";
-    this.invalid = false;
+    this.refused = false; // for good: asking again would get the same answer
     this.connect();
     this.look();
   }
@@ -26,10 +26,14 @@ export class Resource {
     clearTimeout(this.again);
   }
 
+  get address() {
+    return "/page/resource?" + new URLSearchParams(this.ref);
+  }
+
   connect() {
     if (this.closed) return;
     this.source?.close();
-    const mine = this.source = new EventSource("/page/resource?" + new URLSearchParams(this.ref));
+    const mine = this.source = new EventSource(this.address);
     mine.addEventListener("resource", (event) => {
       const version = this.shown?.resource?.version;
       this.shown = JSON.parse(event.data);
@@ -37,29 +41,34 @@ export class Resource {
       if (version !== this.shown.resource?.version) this.look();
       this.redraw();
     });
-    mine.addEventListener("failed", (event) => this.lost(mine, JSON.parse(event.data).message));
-    mine.onerror = () => this.lost(mine, "");
+    mine.addEventListener("failed", (event) => this.lost(mine, JSON.parse(event.data)));
+    mine.onerror = () => this.lost(mine, null);
   }
 
-  async lost(of, message) {
+  async lost(of, failed) {
     if (of !== this.source || this.closed) return;
     of.close();
-    this.error = message;
-    if (!message) {
-      // A stream that was refused does not tell why.
-      try { await learn(); await ask("/page/relatives", this.ref); } catch (error) { this.error = error.message; this.invalid = error.status === 400; }
-    }
+    let error = failed;
+    try { await learn(); error ||= await refusal(this.address); } catch (unreached) { error ||= unreached; }
+    if (this.closed) return;
+    this.error = error?.message ?? "";
+    // What the caller may no longer see goes. An address that names nothing possible stays refused.
+    if (denied(error)) Object.assign(this, { shown: null, relatives: null });
+    this.refused = denied(error) || error?.status === 400;
+    if (this.refused) clearTimeout(this.timer);
+    else this.again = setTimeout(() => this.connect(), 2000);
     this.redraw();
-    // An address that names nothing possible stays refused.
-    if (!this.invalid) this.again = setTimeout(() => this.connect(), 2000);
   }
 
   async look() {
     clearTimeout(this.timer);
-    try { this.relatives = await ask("/page/relatives", this.ref); } catch { this.relatives = null; }
+    let relatives = null, again = true;
+    // A caller who may not read the resource may still observe it.
+    try { relatives = await ask("/page/relatives", this.ref); } catch (error) { again = !denied(error); }
     if (this.closed) return;
+    this.relatives = relatives;
     this.redraw();
-    if (!this.invalid) this.timer = setTimeout(() => this.look(), 10000);
+    if (again && !this.refused) this.timer = setTimeout(() => this.look(), 10000);
   }
 
   content() {
@@ -72,7 +81,7 @@ export class Resource {
       this.error && h("p", { key: "problem", class: "problem", role: "alert" }, this.error),
       !shown && !this.error && h("p", { key: "loading", class: "empty" }, "Loading…"),
       shown && this.badges(shown),
-      shown && h("p", { key: "actions", class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.managing().map((each) => retryButton(each.controller, ref, "Reconcile now"))),
+      shown && h("p", { key: "actions", class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.retries()),
       shown && h("div", { key: "columns", class: "columns" },
         h("div", null, this.why(shown), this.timeline(shown)),
         h("div", null, this.payload(shown), this.metadata(resource), this.status(resource), this.family(), this.events())),
@@ -81,6 +90,12 @@ export class Resource {
 
   managing() {
     return (this.shown?.why?.states || []).filter((each) => each.role === "manages");
+  }
+
+  retries() {
+    // Several processes may run a controller.
+    const controllers = [...new Set(this.managing().map((each) => each.controller))];
+    return controllers.map((each) => retryButton(each, this.ref, controllers.length > 1 ? `Reconcile now by ${each}` : "Reconcile now"));
   }
 
   badges(shown) {

@@ -9,7 +9,6 @@ import { createButton } from "./actions.js";
 const ROWS = 50;
 const AGAIN = 3000;
 const STATES = ["", "TRUE", "FALSE", "UNKNOWN"];
-let asked = ""; // a name that was searched for before a type was chosen
 
 /** A view of the resources of a type. */
 export class Resources {
@@ -17,14 +16,14 @@ export class Resources {
     this.main = main;
     this.type = type;
     this.redraw = redraw;
-    this.query = { q: type ? asked : "", partition: "", namespace: "", condition: "", state: "", failing: "" };
+    this.query = { q: type ? live.asked : "", partition: "", namespace: "", condition: "", state: "", failing: "" };
     this.rows = [];
     this.cursor = "";
     this.examined = 0;
     this.busy = false;
     this.error = "";
     this.timer = null;
-    asked = "";
+    live.asked = "";
     if (type) this.search();
   }
 
@@ -38,7 +37,7 @@ export class Resources {
     clearTimeout(this.timer);
     if (!this.type) {
       // A search is within a type. The page says so, and asks nothing.
-      asked = this.query.q;
+      live.asked = this.query.q;
       return this.redraw();
     }
     this.aborter?.abort();
@@ -69,7 +68,7 @@ export class Resources {
     this.busy = false;
     this.redraw();
     // What one request has found is looked at again; more would be asked for again and again.
-    if (!this.error && this.rows.length <= ROWS && this.examined <= 10000) this.timer = setTimeout(() => (document.hidden ? this.search(true) : this.search(true)), AGAIN);
+    if (!this.error && this.rows.length <= ROWS && this.examined <= 10000) this.timer = setTimeout(() => this.search(true), AGAIN);
   }
 
   set(name, value) {
@@ -114,7 +113,7 @@ export class Resources {
     const list = h("div", { key: "types" }, mine.length > 0 && listed(mine), own.length > 0 && [h("h2", { class: "own-types" }, "Headway’s own types"), listed(own)]);
     const filled = Object.values(this.query).some(Boolean);
     const which = this.query.q ? `Choose a type to search for “${this.query.q}”.` : "Choose a type to search in.";
-    return [filled && h("p", { key: "choose", class: "meta", role: "status" }, which), list];
+    return [live.denied && h("p", { key: "denied", class: "problem", role: "alert" }, live.denied), filled && h("p", { key: "choose", class: "meta", role: "status" }, which), list];
   }
 
   found() {

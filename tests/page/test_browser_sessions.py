@@ -1,0 +1,127 @@
+"""The page between the sessions of one tab, and for a caller who may not observe anything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.helpers.browser import PATIENCE, Chromium
+from tests.page.kit import EVERYTHING, Shop, rule
+from tests.page.opened import TEXT, lost_order, opened, sign_in
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
+
+RULES = {"all": [EVERYTHING], "viewer": [rule("view", type="shop.v1.Parcel")]}
+MAY_NOT_OBSERVE = "permission denied: you may not observe"
+NEXT_SESSION = """fetch("/page/session", {
+  method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify({token: %s})
+}).then((response) => response.status)"""
+COUNTED = """void ((fetches, streams) => {
+  Object.assign(window, { asked: [], timers: [] });
+  window.fetch = (path, ...rest) => { asked.push(path); return fetches(path, ...rest); };
+  window.EventSource = class extends streams { constructor(path) { super(path); asked.push(path); } };
+  const later = setTimeout;
+  window.setTimeout = (call, time) => { timers.push(time); return later(call, Math.min(time, 50)); };
+})(fetch, EventSource)"""
+"""Note what the page asks for, and each timer, which would be an attempt that nobody asked for."""
+
+
+async def sign_out(browser: Chromium) -> None:
+    await browser.click("header button:last-child")
+    await browser.wait("document.getElementById('token') !== null")
+
+
+async def see_everything(browser: Chromium, running: Shop) -> None:
+    """Sign in as a caller who may see everything, until the page shows what fails."""
+    await sign_in(browser, running.tokens["all"])
+    await browser.wait("document.querySelectorAll('.controllers tbody tr').length >= 3")
+    await browser.wait("document.querySelector('.failing')?.innerText.includes('lost-7')")
+
+
+async def assert_shows_nothing_of_others(browser: Chromium) -> None:
+    """Check the overview, the page of a controller, and the types to choose from."""
+    await browser.shows(MAY_NOT_OBSERVE)
+    # It says which rule would be needed.
+    told = await browser.evaluate("document.querySelector('main .problem').innerText")
+    for path, sign in (
+        ("#/controller/shop%2Fbilling", "Try again"),
+        ("#/resources", "Choose a type"),
+        ("#/", "Try again"),
+    ):
+        await browser.evaluate(f"void (location.hash = {json.dumps(path)})")
+        await browser.wait(f"{TEXT}.includes({json.dumps(sign)})")
+        text = await browser.evaluate(TEXT)
+        assert MAY_NOT_OBSERVE in text, path
+        assert not [each for each in ("Order", "billing", "lost-7") if each in text.replace(told, "")], path
+
+
+async def test_next_user_of_a_tab_sees_nothing_of_the_one_before() -> None:
+    async with opened(rules=RULES) as (running, browser):
+        await lost_order(running)
+        await see_everything(browser, running)
+        await sign_out(browser)
+        await sign_in(browser, running.tokens["viewer"])
+        await assert_shows_nothing_of_others(browser)
+        assert all("status of 403" in each for each in await browser.logs())
+
+
+async def test_next_user_sees_nothing_before_the_first_answer() -> None:
+    async with opened(rules=RULES) as (running, browser):
+        await lost_order(running)
+        await see_everything(browser, running)
+        await sign_out(browser)
+        # A stream that never answers.
+        await browser.evaluate("void (window.EventSource = class { addEventListener() {} close() {} })")
+        await sign_in(browser, running.tokens["viewer"])
+        await browser.wait("document.querySelector('.sign-in') === null")
+        assert await browser.evaluate(TEXT) == "Connecting…"
+
+
+async def test_session_that_another_tab_begins_drops_what_was_shown() -> None:
+    """The cookie is the same one for all tabs. An open resource goes as well, with its dialog."""
+    async with opened(rules=RULES, writes=True) as (running, browser):
+        await lost_order(running)
+        await see_everything(browser, running)
+        await browser.evaluate("void (location.hash = '#/resource/shop.v1.Order/default/default/lost-7')")
+        await browser.wait("document.querySelector('.sentences')?.innerText.includes('no customer')")
+        await browser.evaluate(
+            "void [...document.querySelectorAll('button')].find((each) => each.innerText === 'Edit').click()"
+        )
+        await browser.wait("document.querySelector('#dialog[open] textarea') !== null")
+        # A session without rights to this resource begins, as another tab would begin it.
+        assert await browser.evaluate(NEXT_SESSION % json.dumps(running.tokens["viewer"])) == 204
+        await browser.wait("!document.querySelector('#dialog[open]') && !document.querySelector('#dialog textarea')")
+        await browser.shows("permission denied: none of your rules")
+        assert "no customer" not in await browser.evaluate(TEXT)
+        await browser.evaluate("void (location.hash = '#/')")
+        await assert_shows_nothing_of_others(browser)
+        assert all("Failed to load resource" in each for each in await browser.logs())
+
+
+async def test_caller_who_may_not_observe_is_told_so_once() -> None:
+    """The page asks again only when it is told to."""
+    asks = "asked.filter((each) => each === '/page/live').length"
+    async with opened(rules=RULES) as (running, browser):
+        await browser.evaluate(COUNTED)
+        await sign_in(browser, running.tokens["viewer"])
+        await browser.shows(MAY_NOT_OBSERVE)
+        assert "Connecting" not in await browser.evaluate(TEXT)
+        assert (await browser.evaluate("document.querySelector('.connection').innerText")).strip() == "not allowed"
+        # The stream, and the question why it was refused.
+        assert [await browser.evaluate("timers"), await browser.evaluate(asks)] == [[], 2]
+        await browser.evaluate("void document.querySelector('main button').click()")
+        await browser.wait(f"{asks} === 4")
+        await browser.shows(MAY_NOT_OBSERVE)
+        assert await browser.evaluate("timers") == []
+        assert all("status of 403" in each for each in await browser.logs())
+
+
+@pytest.mark.parametrize("path", ["leases", "resource/shop.v1.Order/default/default/lost-7"])
+async def test_view_that_is_denied_does_not_ask_again(path: str) -> None:
+    async with opened(f"/#/{path}", rules=RULES) as (running, browser):
+        await browser.evaluate(COUNTED)
+        await sign_in(browser, running.tokens["viewer"])
+        await browser.wait("document.querySelector('main .problem')?.innerText.includes('permission denied')")
+        assert await browser.evaluate("timers") == []
+        assert all("status of 403" in each for each in await browser.logs())
