@@ -26,7 +26,9 @@ _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
 
 @click.command()
 @one_of_a_name
-@output_option()
+@output_option(
+    "yaml is a manifest; json has all stored fields. Both can be applied, with --show-secrets also if secrets are set."
+)
 @click.option("--show-secrets", is_flag=True, help="Show the values of secret fields.")
 @connected
 async def get(

@@ -67,7 +67,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
     metavar="COUNT",
     help="Serve by this many processes on the same port, which share a store in etcd.",
 )
-@click.option("--insecure", is_flag=True, help="Allow an address that others can reach, and allow them everything.")
+@click.option("--insecure", is_flag=True, help="Listen where others can connect, without access control.")
 @click.option(
     "--forward",
     multiple=True,
