@@ -7,10 +7,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import headway
 from headway import events, field
+from headway.cli import main
 from tests.cli.terminal import Terminal
 from tests.helpers.why_programs import eventually
 
@@ -55,6 +57,40 @@ def steady(output: str) -> list[str]:
     """Return the lines of an output without its numbers, which differ from run to run."""
     output = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE TIME", output)
     return [re.sub(r" +\d+\b", " N", line).rstrip() for line in output.splitlines()]
+
+
+def commands(page: Path) -> list[str]:
+    """Return the commands of Headway in the blocks of a page."""
+    blocks = re.findall(r"^```(?:console|sh|text|ini)\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ")
+    return re.findall(
+        r"(?:^(?:\$ )?|; |&& |/bin/)headway ((?:--|[a-z])(?:'[^'\n]*'|[^\n|>&)#'])*)", lines, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("page", sorted(GUIDES.glob("*.md")), ids=lambda page: page.stem)
+def test_commands_of_a_guide_have_only_options_that_exist(page: Path) -> None:
+    for given in commands(page):
+        command: click.Command = main
+        context = click.Context(main, info_name="headway")
+        arguments = shlex.split(given)
+        while isinstance(command, click.Group) and arguments:
+            _, arguments, _ = command.make_parser(context).parse_args(arguments)
+            if not arguments:
+                break
+            name, *arguments = arguments
+            found = command.get_command(context, name)
+            assert found is not None, f"{given}: no command {name}"
+            command = found
+            context = click.Context(command, info_name=name, parent=context)
+        if not isinstance(command, click.Group):
+            command.make_parser(context).parse_args(arguments)
+
+
+def test_alerts_of_the_guide_are_about_metrics_that_exist() -> None:
+    alerts = set(re.findall(r"headway_\w+", (GUIDES / "production.md").read_text()))
+    assert len(alerts) > 5
+    assert alerts <= set(re.findall(r"headway_\w+", (GUIDES / "observing.md").read_text()))
 
 
 def write(file: str, text: str) -> None:
