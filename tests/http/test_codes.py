@@ -199,6 +199,14 @@ async def test_document_that_was_read_can_be_written_back() -> None:
         assert (await api.http.put(CORE, json=read)).status_code == 409
 
 
+async def test_put_keeps_finalizers_that_it_does_not_name() -> None:
+    """A client that writes what it wants does not end the hold of another program."""
+    async with serving() as api:
+        await api.http.put(CORE, json={"metadata": {"finalizers": "staff/desk", "tier": "gold"}})
+        assert (await api.http.put(CORE, json={})).json()["metadata"] == {"finalizers": "staff/desk"}
+        assert "metadata" not in (await api.http.patch(CORE, json={"metadata": {"finalizers": None}})).json()
+
+
 async def test_pages_have_every_resource_once() -> None:
     async with serving() as api:
         for number in range(5):
