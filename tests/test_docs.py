@@ -67,7 +67,7 @@ PRINTS = {
     "keep string, or use a new number, such as field(4)\n"
     "staff.v1.Team.members (field 3): expected 'members' as stored, got no such field; "
     "declare @headway.message(reserved={3: 'members'}) for Team\n",
-    "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",
+    "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\nprinted may\n",
     "docs/guides/stores-of-your-own.md": "['an_acknowledged_write_is_read', "
     "'a_later_read_never_has_a_lower_position', 'a_delivered_change_is_in_every_later_read']\n[]\n",
     "docs/guides/peering.md": "DIALS east\n"

@@ -66,7 +66,7 @@ async def test_denied_call_is_answered_alike_whether_or_not_the_resource_exists(
     hint = f"{denied}: none of your rules covers all of it; ask for one such as {{{missing}}}"
     assert before == [
         (Status.UNAUTHENTICATED, REFUSED),
-        (Status.PERMISSION_DENIED, unknown),
+        (Status.PERMISSION_DENIED, f"{unknown}: no token was sent"),
         (Status.PERMISSION_DENIED, hint),
     ]
     assert [await said(each, authorizer, backend, "theirs") for each in callers] == before

@@ -46,6 +46,8 @@ async def test_backup_and_restore_print_the_store_and_its_revision(terminal: Ter
     words = made.stdout.split()
     assert words[:2] == ["nightly:", "store"]
     assert words[3:6] == ["up", "to", "revision"]
+    checked = await terminal("store", "check", "sqlite:nightly")
+    assert (checked.returncode, checked.stderr) == (0, "this is a backup, so its file is only read\n")
     restored = await terminal("restore", "nightly", "sqlite:other.db")
     assert restored.stdout.startswith("sqlite:other.db: store ")
     assert restored.stdout.endswith(f"with the content of store {words[2]} at revision {words[6].rstrip(',')}\n")

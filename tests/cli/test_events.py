@@ -79,6 +79,18 @@ async def test_events_of_a_resource_a_type_and_all(headway: Terminal) -> None:
     assert "by staff/teams: warning: Sized: it is 10" in told
 
 
+async def test_namespace_selects_events_as_the_help_says(headway: Terminal) -> None:
+    """Without it, the events of all namespaces are shown, or those of a named resource in the default one."""
+    said = " ".join((await headway("events", "--help")).stdout.split())
+    assert "Only events of resources in this namespace. With NAME: the default one if left out." in said
+    await headway("apply", "-f", "-", stdin="type: tenancy.v1.Namespace\nname: lab\n")
+    for namespace in ("default", "lab"):
+        given = NAMED.format("Team", "core", 1).replace("data:", f"namespace: {namespace}\ndata:")
+        await headway("apply", "-f", "-", stdin=given)
+    assert [len(await shown(headway, 2, "team")), len(await shown(headway, 1, "team", "-n", "lab"))] == [2, 1]
+    assert len(await shown(headway, 1, "team", "core")) == 1
+
+
 async def test_resource_without_events(headway: Terminal) -> None:
     """A resource that is not stored is an error, as for `get`."""
     assert (await headway("events", "team")).stderr == "no events found\n"

@@ -79,7 +79,7 @@ async def test_apply_reports_each_resource_that_is_not_ready_in_time(headway: Te
     [
         (("--wait", "Ready", "--dry-run"), "--wait and --dry-run exclude each other"),
         (("--wait", "deleted"), "an applied resource is not deleted"),
-        (("--wait", "Ready=perhaps"), "--wait Ready=perhaps: write a condition"),
+        (("--wait", "Ready=perhaps"), "write a condition, such as Ready, Ready=false or teams/Ready\n"),
         (("--within", "1"), "--within requires --wait"),
     ],
 )
@@ -170,11 +170,11 @@ async def test_top_refuses_what_is_no_address(terminal: Terminal) -> None:
 
 
 HOSTILE = {
-    b"hello\r\n\r\n": "does not speak HTTP",
+    b"hello\r\n\r\n": "no HTTP answer from 127.0.0.1:",
     b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n": "answers 404",
     b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{}{}{}{}": "does not answer with the metrics",
     b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n" + b"# x\n" * 2000: "more than",
-    b"": "does not speak HTTP",
+    b"": "; is it the address of --metrics?",
     b"HTTP/1.1 200 OK\r\nContent-Length: 27\r\n\r\nheadway_controller_ready 1\n": "does not answer with the metrics",
 }
 

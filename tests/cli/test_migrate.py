@@ -82,7 +82,7 @@ async def test_store_that_cannot_be_migrated_is_refused(terminal: Terminal) -> N
         (APP, "sqlite:none.db", "no store found at sqlite:none.db"),
         (APP, "memory:", "is a new, empty store"),
         (APP, "none.db", "is not a store URL"),
-        ("tests.cli.versioned:unconverted", "sqlite:none.db", "declares no converter"),
+        ("tests.cli.versioned:unconverted", "sqlite:none.db", "no store found at sqlite:none.db"),
         ("tests.cli.versioned:nothing", "sqlite:none.db", "has no 'nothing'"),
         ("", "sqlite:none.db", "--store requires an APP"),
         (APP, "", "leave the APP out"),
@@ -194,10 +194,21 @@ async def test_server_names_the_resources_that_it_could_not_rewrite(terminal: Te
     assert done.stdout.startswith("tests.v1.Team default/default/b was not rewritten: up= of tests.v1.Team")
 
 
-async def test_server_without_converters_has_nothing_to_migrate(headway: Terminal) -> None:
-    done = await headway("store", "migrate")
-    assert done.returncode == 2
-    assert "have no converters" in done.stderr
+async def test_types_without_converters_have_nothing_to_rewrite(server: str, headway: Terminal) -> None:
+    """A deployment can always run the command, whether or not a release has converters."""
+    async with SqliteBackend("staff.db"):
+        pass
+    for arguments, said in (
+        ([], f"nothing to rewrite: the types of {server} have no converters\n"),
+        (
+            ["tests.cli.versioned:unconverted", "--store", "sqlite:staff.db"],
+            "nothing to rewrite: tests.cli.versioned:unconverted declares no converter\n",
+        ),
+    ):
+        done = await headway("store", "migrate", *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+        done = await headway("store", "migrate", *arguments, "-o", "json")
+        assert (done.returncode, json.loads(done.stdout)["looked_at"]) == (0, 0)
 
 
 async def test_server_migrates_only_resources_that_the_caller_may_read_and_write(terminal: Terminal) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import headway
+from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.errors import QuotaExceeded
 from headway.resource import QUOTA
 from tests.cli.terminal import Terminal
@@ -40,6 +41,26 @@ async def test_quota_is_set_shown_and_deleted(terminal: Terminal) -> None:
         assert "max_resources: 1" in (await terminal("get", "quota", "notes", "-o", "yaml", server=server)).stdout
         await terminal("delete", "quota", "notes", server=server)
         assert await engine.client.get(QUOTA, "notes") is None
+
+
+async def test_both_lists_of_quotas_are_denied_in_the_same_words(terminal: Terminal) -> None:
+    """The caller has no rule for them, so the error names no verb."""
+    text, token = new_token(["staff"])
+    access = Authorizer(
+        Access(
+            [Policy("staff", [Rule(verbs=["view"], type=f"{NOTE.name.group}.*.*", partition="*", namespace="*")])],
+            [token],
+        )
+    )
+    app = headway.App("staff")
+    app.registry.register(NOTE)
+    async with headway.open_engine(
+        "memory:", app, listen=["127.0.0.1:0"], access=access, report=headway.events.ignore
+    ) as engine:
+        for command in (["quota"], ["list", "quota"]):
+            denied = await terminal("--token", text, *command, server=engine.addresses[0])
+            assert denied.returncode == 1
+            assert denied.stderr == "Error: permission denied: none of your rules covers type tenancy.v1.Quota\n"
 
 
 @pytest.mark.parametrize(

@@ -310,12 +310,16 @@ async def test_invalid_name_is_wrong_usage(headway: Terminal, command: str) -> N
 
 
 @pytest.mark.parametrize("command", ["list", "watch"])
-async def test_unit_outside_the_scope_of_a_type_is_wrong_usage(headway: Terminal, command: str) -> None:
+async def test_selection_that_no_resource_can_match_is_wrong_usage(headway: Terminal, command: str) -> None:
     """Listing everything or nothing would be misleading."""
     for arguments, said in (
         (["site", "-n", "lab"], "--namespace lab: a staff.v1.Site is in no namespace; leave it out"),
         (["site", "--partition", "east"], "--partition east: a staff.v1.Site is in no partition; leave it out"),
         (["namespace", "-n", "lab"], "--namespace lab: a tenancy.v1.Namespace is in no namespace; leave it out"),
+        (["team", "--prefix", "Pho*"], "--prefix 'Pho*' must be lower case, as names are"),
+        (["team", "--prefix", "pho*"], "--prefix 'pho*' is not the beginning of a name"),
+        (["team", "-n", "La"], "--namespace 'La' is not a valid name"),
+        (["team", "--partition", "x y"], "--partition 'x y' is not a valid name"),
     ):
         done = await headway(command, *arguments)
         assert done.returncode == 2

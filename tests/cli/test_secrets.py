@@ -287,6 +287,12 @@ async def test_shown_resource_cannot_be_written_back(terminal: Terminal, told: T
         refused = await terminal("apply", "-f", "-", stdin=shown, server=server)
         assert refused.returncode == 1
         assert "data.token is '(redacted)', which stands in place of a secret" in refused.stderr
+        for command in ("list", "watch"):
+            # They have no option that shows secrets, and their help says so.
+            said = " ".join((await terminal(command, "--help")).stdout.split())
+            assert "Both can be applied if the type has no secret fields" in said
+        listed = (await terminal("list", "vault", "-o", "yaml", server=server)).stdout
+        assert (await terminal("apply", "-f", "-", stdin=listed, server=server)).returncode == 1
         whole = (await terminal("get", "vault", "core", "--show-secrets", "-o", "yaml", server=server)).stdout
         done = await terminal("apply", "-f", "-", stdin=whole, server=server)
         assert "unchanged" in done.stdout

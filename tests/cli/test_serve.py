@@ -1,5 +1,7 @@
 """`headway serve`."""
 
+import errno
+import os
 from pathlib import Path
 
 import httpx
@@ -9,6 +11,8 @@ import trio
 from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.terminal import Terminal, address
 from tests.cli.test_serve_forward import run_command
+
+IN_USE = os.strerror(errno.EADDRINUSE)
 
 
 def test_serve_ends_cleanly_when_interrupted(start: Started) -> None:
@@ -115,10 +119,15 @@ async def test_address_in_use_ends_with_1(server: str, headway: Terminal) -> Non
     """The error is one line with the address."""
     done = await headway("serve", "tests.cli.served:app", "--listen", server)
 
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert server.rpartition(":")[2] in done.stderr
+    assert (done.returncode, done.stderr) == (1, f"Error: --listen: cannot listen on {server}: {IN_USE}\n")
     assert (await headway("types")).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["--http", "--metrics"])
+async def test_further_address_in_use_is_named_with_its_option(server: str, headway: Terminal, option: str) -> None:
+    done = await headway("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", option, server)
+
+    assert (done.returncode, done.stderr) == (1, f"Error: {option}: cannot listen on {server}: {IN_USE}\n")
 
 
 async def test_serve_offers_http(terminal: Terminal) -> None:

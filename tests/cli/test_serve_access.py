@@ -121,7 +121,7 @@ def test_sighup_reloads_the_access_file(start: Started, file: Path) -> None:
     assert errors.startswith(
         "Error: permission denied: you may not list staff.v1.Team there: none of your rules covers all of it"
     )
-    assert errors.endswith(f": {NO_TOKEN}\n")
+    assert errors.endswith(f"}}: {NO_TOKEN}\n")
 
 
 def test_invalid_access_file_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

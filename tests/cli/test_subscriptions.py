@@ -16,7 +16,7 @@ from headway.access import entry as entry_of
 from headway.access import new_token
 from headway.client import Client
 from tests.cli.conftest import Started, address_of
-from tests.cli.served import ACCOUNT, TEAM, Account, apps
+from tests.cli.served import ACCOUNT, SITE, TEAM, Account, apps
 from tests.cli.terminal import Terminal
 
 POLICIES = """\
@@ -155,6 +155,22 @@ async def test_watch_of_several_types_shows_their_changes_in_order(headway: Term
     assert re.fullmatch(r"Account +stored +default/default/ada +\d+\n", await lines.out.line())
     said = json.loads(await documents.out.line())
     assert (said["event"], said["resource"]["name"]) == ("deleted", "north")
+
+
+async def test_watch_of_several_types_of_another_store_advises_to_run_it_again(terminal: Terminal) -> None:
+    """The advice for a program would name an argument of Python."""
+    watching, address = None, "127.0.0.1:0"
+    for name in ("before", "after"):
+        async with headway.open_engine("memory:", *apps, listen=[address], insecure=True) as engine:
+            address = engine.addresses[0]
+            if watching is None:
+                await engine.client.apply(SITE.new(name, Account(login=name)))
+                watching = terminal.start("watch", "site,staff.account", server=address)
+                await watching.out.line()
+            else:
+                assert await watching.wait() == 5, watching.stderr
+    assert watching is not None
+    assert watching.stderr.endswith("; to accept that store, run the command again\n")
 
 
 @pytest.mark.parametrize(

@@ -202,8 +202,8 @@ async def until_line(line: Callable[[], Any], beginning: str) -> None:
     [
         ([], "give a TYPE and a NAME"),
         (["team"], "give a TYPE and a NAME"),
-        (["team", "core", "--stuck"], "give a TYPE and a NAME"),
-        (["team", "--stuck"], "give a TYPE and a NAME"),
+        (["team", "core", "--stuck"], "team core and --stuck exclude each other"),
+        (["team", "--stuck"], "team and --stuck exclude each other"),
         (["--stuck", "--watch"], "--watch follows one resource"),
         (["teem", "core"], "type 'teem' not found; did you mean 'Team'?"),
     ],

@@ -122,7 +122,9 @@ ROWS = [
     Row("GET", f"{TEAMS}?name_prefix=X", 400, "must be lower case"),
     Row("GET", f"{TEAMS}?partition=*&ns=*&consistent", 200, '"name":"core"'),
     Row("GET", f"{TEAMS}?filter=tier=gold", 200, '"resources":[]'),
-    Row("GET", f"{TEAMS}?filter=!", 400, "metadata_filter"),
+    Row("GET", f"{TEAMS}?filter=!", 400, "filter '!': '!' is not a valid term: use key=value"),
+    Row("GET", f"{TEAMS}?filter=a=b,", 400, "\"filter 'a=b,': '' is not a valid term"),
+    Row("GET", f"{TEAMS}?watch&filter=a=b,", 400, "\"filter 'a=b,' has an empty entry: use key=value, with commas"),
     Row("GET", f"{TEAMS}?page_size=1", 200, '"nextPageToken"'),
     Row("GET", f"{TEAMS}?page_size=x", 400, "page_size='x' must be a whole number"),
     Row("GET", f"{TEAMS}?page_size=1000000", 400, "from 0 to 100000"),
@@ -195,6 +197,14 @@ async def test_document_that_was_read_can_be_written_back() -> None:
         assert written.json()["status"] == read["status"]
         # The version of the first read is no longer the stored one.
         assert (await api.http.put(CORE, json=read)).status_code == 409
+
+
+async def test_put_keeps_finalizers_that_it_does_not_name() -> None:
+    """A client that writes what it wants does not end the hold of another program."""
+    async with serving() as api:
+        await api.http.put(CORE, json={"metadata": {"finalizers": "staff/desk", "tier": "gold"}})
+        assert (await api.http.put(CORE, json={})).json()["metadata"] == {"finalizers": "staff/desk"}
+        assert "metadata" not in (await api.http.patch(CORE, json={"metadata": {"finalizers": None}})).json()
 
 
 async def test_pages_have_every_resource_once() -> None:

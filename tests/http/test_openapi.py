@@ -11,8 +11,9 @@ from betterproto2.casing import camel_case
 
 import headway
 from headway import field
-from headway.manifest import fields_of
-from headway.resource import ResourceType
+from headway.manifest import LONGEST_DURATION, RANGES, enum_names, fields_of
+from headway.resource import MAX_NAME, ResourceType
+from headway.service import MAX_PAGE, MAX_TEXT
 from tests.http.kit import SITE, TEAM, TEAMS, Api, serving
 from tests.manifest.messages import CHOICE, EVERY
 
@@ -93,6 +94,64 @@ async def test_document_describes_every_path_and_method() -> None:
             described = paths[path.replace("{group}/{version}/{kind}", "staff/v1/team")]
             assert {method.upper() for method in described} == {*PATHS[path]}
         assert not [path for path in paths if path.startswith("/api/internal")]
+
+
+async def test_bounds_of_the_document_are_those_of_the_server() -> None:
+    """The longest and the largest values that a schema allows are accepted, and the next ones are refused by both."""
+    values_of: dict[str, tuple[Any, Any]] = {
+        "name": ("a" * MAX_NAME, "a" * (MAX_NAME + 1)),
+        "name_prefix": ("a-" * (MAX_NAME // 2) + "a", "a" * (MAX_NAME + 1)),
+        "key": ("k" * MAX_TEXT, "k" * (MAX_TEXT + 1)),
+        "page_size": (MAX_PAGE, MAX_PAGE + 1),
+    }
+    async with serving(more=[EVERY]) as api:
+        document = (await api.http.get("/api/openapi.json")).json()
+        bounded: dict[str, Any] = {}
+        for operations in (document["paths"][path] for path in document["paths"] if "/team" in path):
+            for operation in operations.values():
+                bounded |= {each["name"]: each["schema"] for each in operation["parameters"]}
+        bounded = {name: schema for name, schema in bounded.items() if {"pattern", "minimum"} & {*schema}}
+        # The units have the schema of a name where they are not for a list, which also takes a `*`.
+        assert {*bounded} - {"partition", "namespace"} == {*values_of}
+        made = await api.client.apply(TEAM.new(values_of["name"][0]))
+        status = {"observedGeneration": made.generation, "conditions": []}
+        for name, values in values_of.items():
+            schema = jsonschema_rs.Draft202012Validator(bounded[name])
+            assert [schema.is_valid(each) for each in values] == [True, False], name
+            codes = []
+            for value in values:
+                if name == "name":
+                    answer = await api.http.put(f"{TEAMS}/{value}", json={})
+                elif name == "key":
+                    answer = await api.http.put(f"{TEAMS}/{made.name}/status/{value}", json=status)
+                else:
+                    answer = await api.http.get(TEAMS, params={name: value})
+                codes.append(answer.status_code)
+            assert codes == [200, 400], name
+
+
+async def test_bounds_of_fields_in_the_document_are_those_of_manifests() -> None:
+    """A value at the end of its range is valid, is stored, and is returned in the form that the schema describes."""
+    async with serving(more=[EVERY]) as api:
+        document = (await api.http.get("/api/openapi.json")).json()
+        schema = _schema(document, f"{EVERY.name}.Resource")
+        path = "/api/fleet/v1/every/ends"
+        for name, each in fields_of(EVERY.payload).by_name.items():
+            kind, field = each.element.kind, camel_case(name)
+            if each.shape == "repeated" or each.key is not None:
+                continue
+            ends: list[Any] = []
+            if kind in RANGES:
+                ends = [str(end) if "64" in kind else end for end in RANGES[kind]]
+            elif kind == "enum":
+                ends = sorted(enum_names(each.element.enum))
+            elif kind == "duration":
+                ends = [f"{LONGEST_DURATION}s", f"-{LONGEST_DURATION}s", "0.000001s"]
+            for end in ends:
+                answer = await api.http.put(path, json={"data": {field: end}})
+                assert answer.status_code == 200, (field, end, answer.text)
+                schema.validate(answer.json())
+                assert answer.json()["data"].get(field, "") in (end, ""), field
 
 
 @pytest.mark.wide

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
 import headway
+from headway.errors import DeclarationError
 from headway.testing import simulation
 from headway.testing.simulation import Setting, run
 from tests.helpers.corpus.staff import Account, Team
@@ -53,6 +56,18 @@ def test_scenario_without_events_is_refused() -> None:
 
     with pytest.raises(headway.errors.DeclarationError, match="gives no controller anything to do"):
         simulation.explore(twice, nothing, outside=Cloud)
+
+
+def test_decorator_that_is_used_wrongly_is_refused_at_the_declaration() -> None:
+    """Pytest would report a missing fixture, and the engine an error in its own code."""
+    explored: Any = simulation.explored
+
+    with pytest.raises(
+        DeclarationError, match=r"explored requires an app, .* the form is @simulation\.explored\(app\)"
+    ):
+        explored(in_haste)
+    with pytest.raises(DeclarationError, match=r"must be an async function \(`async def`\): the form is @simulation"):
+        explored(twice)(lambda _: None)
 
 
 def test_plan_without_effect_is_reported() -> None:

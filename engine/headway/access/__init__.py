@@ -28,6 +28,7 @@ from headway.access._authorizer import Identity as Identity
 from headway.access._content import ANONYMOUS as ANONYMOUS
 from headway.access._content import Access as Access
 from headway.access._guard import CHANGED as CHANGED
+from headway.access._guard import NO_TOKEN_SENT as NO_TOKEN_SENT
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
 from headway.access._limiter import Refused as Refused

@@ -39,6 +39,10 @@ CHANGED = "your permissions have changed: retry"
 """The message for a caller whose token is still valid, if the policies change during a call."""
 
 
+NO_TOKEN_SENT = "no token was sent"
+"""The end of a refusal for a caller without a token, who may have forgotten it."""
+
+
 class Caller:
     """The caller of one request, as seen by a service.
 
@@ -220,10 +224,11 @@ class Guarded:
                 if error.status is not Status.PERMISSION_DENIED:
                     raise
                 self._audit.denied(identity, path, stream)
-                missing = identity.missing()
-                if missing is None:
+                unsent = NO_TOKEN_SENT if identity.token is None else None
+                added = [each for each in (identity.missing(), unsent) if each is not None]
+                if not added:
                     raise
-                raise GRPCError(error.status, f"{error.message}: {missing}", error.details) from None
+                raise GRPCError(error.status, ": ".join([f"{error.message}", *added]), error.details) from None
 
         return serve
 

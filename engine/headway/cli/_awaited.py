@@ -27,15 +27,19 @@ class Wanted:
     text: str
 
     @classmethod
-    def parse(cls, text: str, option: str) -> Self:
-        """Return the state that an option names. Raises Usage."""
-        if text == "deleted":
+    def parse(cls, text: str, option: str, *, or_deleted: bool = False) -> Self:
+        """Return the state that an option names. Raises Usage.
+
+        ``or_deleted`` says that the option may ask for the absence of the resource.
+        """
+        if text == "deleted" and or_deleted:
             return cls("", "", ConditionState.UNKNOWN, text)
         name, _, state = text.partition("=")
         key, _, condition = name.rpartition("/")
         state = state.lower() or "true"
         if not condition or state not in _STATES:
-            raise Usage(f"{option} {text}: write a condition, such as Ready, Ready=false or teams/Ready, or 'deleted'")
+            deleted = ", or 'deleted'" if or_deleted else ""
+            raise Usage(f"{option} {text}: write a condition, such as Ready, Ready=false or teams/Ready{deleted}")
         return cls(key, condition, ConditionState[state.upper()], text)
 
     def holds(self, resource: Resource[Any] | None) -> bool:

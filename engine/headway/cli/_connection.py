@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.access import NO_TOKEN_SENT
 from headway.base import check_token
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
@@ -53,7 +54,13 @@ _LIST = "/headway.types.v1.TypesService/List"
 
 @dataclass(frozen=True)
 class Target:
-    """The address of a server, and the options for connecting to it."""
+    """The address of a server, and the options for connecting to it.
+
+    Files are read only when they are needed, because a command may need no server.
+
+    Attributes:
+        given: the context of `headway`, which knows whether an option or a variable has given a value.
+    """
 
     server: str
     tls: bool
@@ -61,13 +68,24 @@ class Target:
     certificate: str | None
     key: str | None
     timeout: float
-    token: Token = field(default="", repr=False)
-    insecure: bool = False
+    token_text: str | None = field(repr=False)
+    token_path: str | None
+    insecure: bool
+    given: click.Context = field(repr=False)
+
+    @functools.cached_property
+    def token(self) -> Token:
+        """The token, or an empty string if there is none. Raises Usage."""
+        _check_file(self.given, "token_file", self.token_path)
+        return given_token(self.given, self.token_text, self.token_path)
 
     def context(self) -> ssl.SSLContext | None:
-        """Return the TLS context, or None for a connection without TLS."""
+        """Return the TLS context, or None for a connection without TLS. Raises Usage."""
         if not self.tls:
             return None
+        files = {"tls_authority": self.authority, "tls_certificate": self.certificate, "tls_key": self.key}
+        for name, path in files.items():
+            _check_file(self.given, name, path)
         return tls_context(self.authority, self.certificate, self.key)
 
 
@@ -153,11 +171,19 @@ def connected(
                 except PermissionDenied as error:
                     if target.token:
                         raise
-                    raise PermissionDenied(f"{error}: {NO_TOKEN}") from error
+                    raise PermissionDenied(f"{str(error).removesuffix(f': {NO_TOKEN_SENT}')}: {NO_TOKEN}") from error
 
         run(call)
 
     return command
+
+
+def _check_file(context: click.Context, name: str, path: str | None) -> None:
+    """Raise Usage if there is no file at the path that the option ``name``, or its variable, gives."""
+    if path is not None and not Path(path).exists():
+        by_variable = context.get_parameter_source(name) is ParameterSource.ENVIRONMENT
+        option = f"HEADWAY_{name.upper()}" if by_variable else f"--{name.replace('_', '-')}"
+        raise Usage(f"{option} {path}: file not found; correct the path, or leave {option} out")
 
 
 def given_token(context: click.Context, token: str | None, path: str | None) -> Token:

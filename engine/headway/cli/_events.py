@@ -25,8 +25,17 @@ Wanted = Callable[[ResourceId], bool]
 _arguments = combined(
     click.argument("type", required=False, shell_complete=complete_type),
     click.argument("name", required=False, shell_complete=complete_name),
-    click.option("--partition", default="", help="The partition, if it is not the default one."),
-    click.option("--namespace", "-n", default="", help="The namespace, if it is not the default one."),
+    click.option(
+        "--partition",
+        default="",
+        help="Only events of resources in this partition. With NAME: the default one if left out.",
+    ),
+    click.option(
+        "--namespace",
+        "-n",
+        default="",
+        help="Only events of resources in this namespace. With NAME: the default one if left out.",
+    ),
 )
 
 

@@ -9,7 +9,8 @@ import importlib
 
 import click
 
-_EXISTING = click.Path(exists=True, dir_okay=False)
+# Files are looked at only by a command that connects to a server, and the variables may be set for others.
+_FILE = click.Path(dir_okay=False)
 
 # The module of each command, its name there, and the first sentence of its docstring, for `--help`.
 _COMMANDS = {
@@ -86,17 +87,11 @@ class _Commands(click.Group):
     help="The server's address, or several, separated by commas.",
 )
 @click.option("--tls", is_flag=True, envvar="HEADWAY_TLS", help="Use TLS with the system's trusted authorities.")
-@click.option(
-    "--tls-authority", type=_EXISTING, envvar="HEADWAY_TLS_AUTHORITY", help="Trusted authorities; implies --tls."
-)
-@click.option(
-    "--tls-certificate", type=_EXISTING, envvar="HEADWAY_TLS_CERTIFICATE", help="The client certificate to send."
-)
-@click.option("--tls-key", type=_EXISTING, envvar="HEADWAY_TLS_KEY", help="Its private key, if in a separate file.")
+@click.option("--tls-authority", type=_FILE, envvar="HEADWAY_TLS_AUTHORITY", help="Trusted authorities; implies --tls.")
+@click.option("--tls-certificate", type=_FILE, envvar="HEADWAY_TLS_CERTIFICATE", help="The client certificate to send.")
+@click.option("--tls-key", type=_FILE, envvar="HEADWAY_TLS_KEY", help="Its private key, if in a separate file.")
 @click.option("--token", envvar="HEADWAY_TOKEN", show_envvar=True, help="The token that identifies you.")
-@click.option(
-    "--token-file", type=_EXISTING, envvar="HEADWAY_TOKEN_FILE", show_envvar=True, help="A file with the token."
-)
+@click.option("--token-file", type=_FILE, envvar="HEADWAY_TOKEN_FILE", show_envvar=True, help="A file with the token.")
 @click.option(
     "--insecure", is_flag=True, envvar="HEADWAY_INSECURE", help="Send the token to other hosts even without TLS."
 )
@@ -136,9 +131,9 @@ def main(
       70   `serve` or `work` received a signal to stop, but something blocked it
       130  interrupted (`serve` and `work` exit with 0 then)
     """
-    # Imported here, because help doesn't need them.
-    from headway.cli._connection import Target, given_token
+    # Imported here, because help doesn't need it.
+    from headway.cli._connection import Target
 
     secure = tls or tls_authority is not None or tls_certificate is not None
-    shown = given_token(context, token, token_file)
-    context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout, shown, insecure)
+    options = (server, secure, tls_authority, tls_certificate, tls_key, timeout, token, token_file, insecure)
+    context.obj = Target(*options, context)

@@ -55,9 +55,7 @@ def migrate_command(app: str | None, url: str | None, output: Details) -> None:
         registry, _ = combine_apps(apps_at(app))
     except DeclarationError as error:
         fail(Exit.REFUSED, f"Error: {error}")
-    if not registry.chains:
-        raise Usage(f"{app} declares no converter, so there is nothing to rewrite")
-    run(partial(_migrate, url, named_store("--store", url), registry, output))
+    run(partial(_migrate, url, app, named_store("--store", url), registry, output))
 
 
 async def _migrate_server(target: Target, output: Details) -> None:
@@ -69,7 +67,8 @@ async def _migrate_server(target: Target, output: Details) -> None:
             page = await _page(connection, target, token)
             kind = (page.group, page.kind)
             if not all(kind):
-                raise Usage(f"the types of {target.server} have no converters, so there is nothing to rewrite")
+                _show_nothing(f"the types of {target.server} have no converters", output)
+                return
             if kind != before[0]:
                 before = (kind, done.looked_at, done.rewritten)
             done.looked_at += page.looked_at
@@ -103,9 +102,12 @@ async def _page(connection: Connection, target: Target, token: str) -> migration
 
 
 async def _migrate(
-    url: str, opening: AbstractAsyncContextManager[Backend], registry: Registry, output: Details
+    url: str, app: str, opening: AbstractAsyncContextManager[Backend], registry: Registry, output: Details
 ) -> None:
     await check_store_exists("--store", url)
+    if not registry.chains:
+        _show_nothing(f"{app} declares no converter", output)
+        return
     async with opening as backend:
         await refuse_unfinished(backend)
         # Check schemas like an engine: converting data that the program misreads would destroy it.
@@ -121,6 +123,13 @@ def _report(done: Migrated, output: Details) -> None:
         _show(done)
     if done.left or done.forbidden or done.apart:
         sys.exit(Exit.DIFFERENT)
+
+
+def _show_nothing(why: str, output: Details) -> None:
+    if output == "json":
+        click.echo(json_text(_object(Migrated(Position("", "", 0))), indent=2))
+    else:
+        click.echo(f"nothing to rewrite: {why}")
 
 
 def _progress(kind: Kind, looked_at: int, rewritten: int) -> None:

@@ -7,7 +7,17 @@ from typing import Any
 
 from headway.cli._running import Usage
 from headway.errors import InvalidArgument
-from headway.resource import Registry, ResourceId, ResourceType, Scope, ScopedType, did_you_mean, is_builtin
+from headway.resource import (
+    Registry,
+    ResourceId,
+    ResourceType,
+    Scope,
+    ScopedType,
+    did_you_mean,
+    is_builtin,
+    name_problem,
+    prefix_problem,
+)
 
 
 def find_type(written: str, registry: Registry) -> ResourceType[Any]:
@@ -45,13 +55,21 @@ def find_named(
         raise Usage(str(error)) from error
 
 
-def find_listed(type: str, partition: str, namespace: str, registry: Registry) -> ResourceType[Any]:
-    """Return the type to list. Raises Usage if its resources are never in the given unit. ``*`` means any unit."""
+def find_listed(type: str, partition: str, namespace: str, prefix: str, registry: Registry) -> ResourceType[Any]:
+    """Return the type to list. ``*`` means any unit.
+
+    Raises Usage if its resources are never in the given unit, or if a unit or the prefix is not valid.
+    """
     found = find_type(type, registry)
     if namespace != "*" and found.scope in (Scope.CLUSTER, Scope.PARTITION):
         raise Usage(f"--namespace {namespace}: a {found.name} is in no namespace; leave it out")
     if partition != "*" and found.scope is Scope.CLUSTER:
         raise Usage(f"--partition {partition}: a {found.name} is in no partition; leave it out")
+    units = (("--partition", partition), ("--namespace", namespace))
+    problems = [name_problem(option, unit) for option, unit in units if unit not in ("*", "")]
+    for problem in (*problems, prefix_problem("--prefix", prefix)):
+        if problem is not None:
+            raise Usage(problem)
     return found
 
 

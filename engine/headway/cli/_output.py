@@ -19,7 +19,10 @@ from headway.resource import Position, Resource, ResourceId, ResourceType, Scope
 Output = Literal["table", "yaml", "json"]
 Details = Literal["text", "json"]
 
-_RESOURCES = "yaml is a manifest; json has all stored fields. Both can be applied."
+_RESOURCES = (
+    "yaml is a manifest; json has all stored fields. Both can be applied if the type has no secret fields: their "
+    "values are shown as (redacted), and only `get --show-secrets` shows them."
+)
 
 
 def output_option(help: str = _RESOURCES) -> Callable[[Any], Any]:

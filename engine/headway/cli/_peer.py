@@ -151,7 +151,8 @@ async def delete(connection: Connection, name: str, force: bool) -> None:
     """Delete a peering, its partition and all copies in it, and wait until they are gone, for a minute at most.
 
     The other side is notified, and removes its copies. Its own peering stays in state terminated until it is deleted.
-    If a peering that dials cannot reach the other side, it waits for it, without copies, for 30 days at most.
+    A peering that dials the other side (`headway peer list` shows which one does) cannot notify it while it is
+    unreachable. The peering then stays, without copies, until the other side answers, for 30 days at most.
     """
     try:
         id = PEERING.id(name)

@@ -17,7 +17,7 @@ from grpclib import GRPCError
 from headway.base import retry_delay
 from headway.cli._log import announce, configure_log
 from headway.cli._process_options import ProcessOptions
-from headway.cli._running import Exit, Usage, fail
+from headway.cli._running import Exit, Usage, fail, fail_to_serve
 from headway.cli._sibling import Sibling, process_name, socket_path
 from headway.engine import worker_name
 from headway.errors import DeclarationError
@@ -79,7 +79,7 @@ async def supervise(plan: Plan) -> None:
                 group = [_Process(template._replace(number=each + 1), plan) for each in range(plan.processes)]
                 await _run(group, plan, name, addresses)
     except OSError as error:
-        fail(Exit.REFUSED, f"Error: {error}")
+        fail_to_serve(error, metrics=plan.options.metrics)
 
 
 async def _run(group: Sequence[_Process], plan: Plan, name: str, addresses: Sequence[str]) -> None:

@@ -77,7 +77,7 @@ async def set_quota(
     max_resources: int | None,
     max_bytes: str | None,
 ) -> None:
-    """Create or replace the quota NAME. Give all that it is to have: what is not given is not kept.
+    """Create or replace the quota NAME. This replaces the whole quota: repeat every option that should stay.
 
     A quota below its use blocks no deletion, and no write that makes a resource smaller.
     """

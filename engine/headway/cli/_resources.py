@@ -27,7 +27,8 @@ from headway.cli._output import (
 from headway.cli._running import Usage
 from headway.cli._topics import event_text, find_subject
 from headway.cli._waiting import wait_for
-from headway.client import Deleted, Subject, Upserted
+from headway.client import BEGIN_ANEW, Deleted, Subject, Upserted
+from headway.errors import StoreChanged
 from headway.resource import Resource, readable_time, redacted_resource
 from headway.subscription import Topic
 
@@ -36,7 +37,9 @@ _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
 
 @click.command()
 @one_of_a_name
-@output_option()
+@output_option(
+    "yaml is a manifest; json has all stored fields. Both can be applied, with --show-secrets also if secrets are set."
+)
 @click.option("--show-secrets", is_flag=True, help="Show the values of secret fields.")
 @connected
 async def get(
@@ -62,7 +65,7 @@ async def list_(
     connection: Connection, type: str, partition: str, namespace: str, prefix: str, metadata: str, output: Output
 ) -> None:
     """Show all resources of a type."""
-    found = find_listed(type, partition, namespace, connection.registry)
+    found = find_listed(type, partition, namespace, prefix, connection.registry)
     part = find_scope(found, metadata)
     resources = await connection.client.list(part, partition=partition, namespace=namespace, name_prefix=prefix)
     show(found, resources, output)
@@ -106,15 +109,19 @@ async def watch(
 
 async def _watch_several(connection: Connection, subjects: list[Subject], output: Output) -> None:
     say = _line_of_a_type if output == "table" else _SAY[output]
-    async with connection.client.subscribe(subjects) as batches:
-        async for batch in batches:
-            for event in batch.events:
-                if isinstance(event, Upserted):
-                    click.echo(say("found" if batch.snapshot else "stored", event.resource))
-                elif isinstance(event, Deleted):
-                    click.echo(say("deleted", event.resource))
-                else:
-                    click.echo(event_text("found" if batch.snapshot else "sent", event, output))
+    try:
+        async with connection.client.subscribe(subjects) as batches:
+            async for batch in batches:
+                for event in batch.events:
+                    if isinstance(event, Upserted):
+                        click.echo(say("found" if batch.snapshot else "stored", event.resource))
+                    elif isinstance(event, Deleted):
+                        click.echo(say("deleted", event.resource))
+                    else:
+                        click.echo(event_text("found" if batch.snapshot else "sent", event, output))
+    except StoreChanged as error:
+        # The text is for programs.
+        raise StoreChanged(str(error).replace(BEGIN_ANEW, "run the command again")) from error
 
 
 def _line_of_a_type(happened: str, resource: Resource[Any]) -> str:
@@ -161,7 +168,7 @@ async def wait(
     On a terminal, a line shows its present state.
     """
     found, id = find_named(type, name, partition, namespace, connection.registry)
-    await wait_for(connection.client, [Awaited(found, id, Wanted.parse(wanted, "--for"))], within)
+    await wait_for(connection.client, [Awaited(found, id, Wanted.parse(wanted, "--for", or_deleted=True))], within)
 
 
 @click.command()

@@ -61,6 +61,17 @@ def fail_by(error: HeadwayError) -> NoReturn:
     fail(code_of(error), f"Error: {error}")
 
 
+def fail_to_serve(error: Exception, *, http: str | None = None, metrics: str | None = None) -> NoReturn:
+    """Print why a server cannot run, and exit. An address that cannot be bound is named with its option."""
+    text = str(error)
+    if isinstance(error, OSError) and (error.strerror or "").startswith("cannot listen on "):
+        text = str(error.strerror)
+        given = {"--http": http, "--metrics": metrics}
+        option = next((name for name, at in given.items() if text.startswith(f"cannot listen on {at}:")), "--listen")
+        text = f"{option}: {text}"
+    fail(Exit.REFUSED, f"Error: {text}")
+
+
 def code_of(error: HeadwayError) -> Exit:
     """Return the exit code for an error."""
     if isinstance(error, NotFound):

@@ -71,7 +71,7 @@ async def _get(address: str) -> str:
             f"no answer from {address}: {error.strerror or error}; is it the address of --metrics?"
         ) from error
     except h11.RemoteProtocolError as error:
-        raise Unavailable(f"{address} does not speak HTTP: {error}") from error
+        raise Unavailable(f"no HTTP answer from {address}; is it the address of --metrics?") from error
 
 
 async def _ask(h11: Any, stream: trio.SocketStream, host: str) -> str:

@@ -18,7 +18,7 @@ from headway.cli._limit_options import limit_options
 from headway.cli._log import announce, configure_log
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._processes import AFTER_THE_PROCESSES, Plan, check_processes, supervise
-from headway.cli._running import Exit, Usage, fail, fail_by, run
+from headway.cli._running import Exit, Usage, fail_by, fail_to_serve, run
 from headway.cli._sibling import Sibling, sibling_of
 from headway.controller import App
 from headway.engine import open_engine
@@ -67,7 +67,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
     metavar="COUNT",
     help="Serve by this many processes on the same port, which share a store in etcd.",
 )
-@click.option("--insecure", is_flag=True, help="Allow an address that others can reach, and allow them everything.")
+@click.option("--insecure", is_flag=True, help="Listen where others can connect, without access control.")
 @click.option(
     "--forward",
     multiple=True,
@@ -213,7 +213,7 @@ async def _serve(
                 sibling.report()
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
-        fail(Exit.REFUSED, f"Error: {error}")
+        fail_to_serve(error, http=http, metrics=options.metrics)
 
 
 async def _forward(
@@ -246,7 +246,7 @@ async def _forward(
             _announce(log, server.addresses, limits)
             await trio.sleep_forever()
     except OSError as error:
-        fail(Exit.REFUSED, f"Error: {error}")
+        fail_to_serve(error)
 
 
 def _announce(form: str | None, addresses: Sequence[str], limits: Limits, *others: str | None) -> None:

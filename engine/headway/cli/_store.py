@@ -24,6 +24,7 @@ from headway.resource import Kind
 from headway.storage import (
     Backend,
     Copied,
+    OnlyReadable,
     Progress,
     Verified,
     backup_store,
@@ -120,7 +121,8 @@ async def _check(url: str, opening: AbstractAsyncContextManager[Backend], output
         except StoreUnusable as error:
             if not url.startswith("sqlite:"):
                 raise
-            progress(Progress(f"reading the file in its current state, since it can't be opened: {error}"))
+            why = error.why if isinstance(error, OnlyReadable) else f"the store cannot be opened ({error})"
+            progress(Progress(f"{why}, so its file is only read"))
             found = await verify_file(url)
         else:
             found = await verify_store(backend, progress=progress)

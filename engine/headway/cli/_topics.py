@@ -24,7 +24,7 @@ def find_subject(written: str, partition: str, namespace: str, prefix: str, conn
     name, slash, subject = written.partition("/")
     topics = [topic for topic in connection.topics if topic.name == name]
     try:
-        type = find_listed(written, partition, namespace, connection.registry)
+        type = find_listed(written, partition, namespace, prefix, connection.registry)
     except Usage:
         if not topics:
             raise

@@ -63,7 +63,12 @@ async def why(
     With --stuck, show all work that has been pending for longer than a minute, the oldest first. The command then exits
     with 7 if it found something.
     """
-    if stuck == (name is not None) or (stuck and type is not None):
+    if stuck and type is not None:
+        raise Usage(
+            f"{' '.join(filter(None, (type, name)))} and --stuck exclude each other: --stuck shows all work that is "
+            "stuck; leave one of them out"
+        )
+    if not stuck and name is None:
         raise Usage("give a TYPE and a NAME, such as `headway why team core`, or --stuck for everything that is stuck")
     if stuck and watch:
         raise Usage("--watch follows one resource: leave it out, or give a TYPE and a NAME instead of --stuck")

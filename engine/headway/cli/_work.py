@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from ssl import SSLContext
 
 import click
 import trio
@@ -13,11 +14,11 @@ from headway.cli._arguments import apps_at
 from headway.cli._connection import Target
 from headway.cli._log import announce
 from headway.cli._process_options import ProcessOptions, process_options
-from headway.cli._running import Exit, Usage, fail, run
+from headway.cli._running import Exit, Usage, fail_to_serve, run
 from headway.controller import App
 from headway.engine import open_workers
 from headway.errors import DeclarationError, InvalidArgument
-from headway.rpc import addresses
+from headway.rpc import Token, addresses
 
 
 @click.command()
@@ -49,11 +50,20 @@ def work(target: Target, app: str, server: str | None, options: ProcessOptions, 
         raise Usage(f"--server: {error}") from error
     options = options._replace(process=options.name())
     options.check_pages()
-    working = partial(_work, target, apps_at(app), options, lease_ttl)
+    # Here the options are still checked: a wrong path is wrong usage.
+    tls, token = target.context(), target.token
+    working = partial(_work, target, tls, token, apps_at(app), options, lease_ttl)
     run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 
-async def _work(target: Target, apps: Sequence[App], options: ProcessOptions, lease_ttl: float) -> None:
+async def _work(
+    target: Target,
+    tls: SSLContext | None,
+    token: Token,
+    apps: Sequence[App],
+    options: ProcessOptions,
+    lease_ttl: float,
+) -> None:
     report, metrics = options.report()
     try:
         async with (
@@ -61,8 +71,8 @@ async def _work(target: Target, apps: Sequence[App], options: ProcessOptions, le
                 target.server,
                 *apps,
                 process=options.process,
-                token=target.token,
-                tls=target.context(),
+                token=token,
+                tls=tls,
                 insecure=target.insecure,
                 timeout=target.timeout,
                 report=report,
@@ -78,4 +88,4 @@ async def _work(target: Target, apps: Sequence[App], options: ProcessOptions, le
                 announce(options.log, pages)
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
-        fail(Exit.REFUSED, f"Error: {error}")
+        fail_to_serve(error, metrics=options.metrics)

@@ -24,6 +24,7 @@ from headway.client._refusals import LASTING as LASTING
 from headway.client._refusals import client_error as client_error
 from headway.client._service_call import call_service as call_service
 from headway.client._subjects import Subject as Subject
+from headway.client._subscribe import BEGIN_ANEW as BEGIN_ANEW
 from headway.client._subscribe import Published as Published
 from headway.client._subscribe import Subscription as Subscription
 from headway.client._subscribe import SubscriptionBatch as SubscriptionBatch

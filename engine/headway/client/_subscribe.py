@@ -40,6 +40,9 @@ from headway.subscription import (
 
 _LONGEST_WAIT = 60.0
 
+BEGIN_ANEW = "subscribe without resume_after="
+"""The advice for a program whose subscription is of another store than the server's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -127,7 +130,7 @@ class Follower:
             # NotHeadway and Closed have statuses that say less.
             passing = isinstance(translated, Unavailable) or error.status is Status.ABORTED
             if isinstance(translated, StoreChanged):
-                raise StoreChanged(f"{translated}; to accept that store, subscribe without resume_after=") from error
+                raise StoreChanged(f"{translated}; to accept that store, {BEGIN_ANEW}") from error
             if error.status in LASTING or not passing:
                 raise translated from error
             return f"{error.status.name}: {error.message}"
@@ -180,7 +183,7 @@ class Follower:
             if here.store_id != there.store_id:
                 raise StoreChanged(
                     f"the subscription is of store {here.store_id}, and {what} of {there.store_id}; to accept that "
-                    "store, subscribe without resume_after="
+                    f"store, {BEGIN_ANEW}"
                 )
             if there.revision < here.revision:
                 raise Lagging(f"{what} is at revision {there.revision}, below {here.revision}")

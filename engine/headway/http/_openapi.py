@@ -17,8 +17,10 @@ from headway.http._schemas import Schema, Schemas, example_of
 from headway.http._watch import EVENTS, NDJSON
 from headway.protobuf import encode
 from headway.resource import MAX_NAME, AnyMessage, ResourceId, ResourceType, Scope, is_builtin, pb, type_name
-from headway.service import MAX_PAGE, RESOURCE_SERVICE, TYPES, TypesRequest
+from headway.service import MAX_PAGE, MAX_TEXT, RESOURCE_SERVICE, TYPES, TypesRequest
 
+# Any other prefix is the beginning of no name.
+_PREFIX = {"type": "string", "pattern": f"^[a-z0-9-]{{0,{MAX_NAME}}}$"}
 _NAME = {"type": "string", "pattern": f"^[a-z0-9]([a-z0-9-]{{0,{MAX_NAME - 2}}}[a-z0-9])?$"}
 _TEXT: Schema = {"type": "string"}
 _FLAG: Schema = {"type": "boolean"}
@@ -123,7 +125,7 @@ def document(types: Iterable[ResourceType[Any]], examples: dict[Any, dict[str, A
 
 
 _MERGE = "application/merge-patch+json"
-_KEY: Schema = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,255}$"}
+_KEY: Schema = {"type": "string", "pattern": f"^[A-Za-z0-9._-]{{1,{MAX_TEXT}}}$"}
 
 
 def _parameter(name: str, schema: Schema, where: str = "query") -> dict[str, Any]:
@@ -132,7 +134,7 @@ def _parameter(name: str, schema: Schema, where: str = "query") -> dict[str, Any
 
 
 _LISTED = [
-    _parameter("name_prefix", {"type": "string", "pattern": "^[a-z0-9-]{0,20}$"}),
+    _parameter("name_prefix", _PREFIX),
     _parameter("filter", _TEXT),
     _parameter("page_size", {"type": "integer", "minimum": 0, "maximum": MAX_PAGE}),
     _parameter("page_token", _TEXT),

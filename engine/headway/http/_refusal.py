@@ -29,6 +29,8 @@ CODES: Mapping[Status, int] = {
 }
 """The codes of HTTP by the status of the service. Any other status is 500."""
 
+_FILTER = "metadata_filter"
+
 _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"www-authenticate": "Bearer"},
     429: {"retry-after": "1"},
@@ -77,10 +79,14 @@ def refusal_of(error: GRPCError) -> HttpRefusal:
     # Clients repeat a request after 429, and many after 5xx. That does not help here.
     code = 403 if reason is Reason.QUOTA_EXCEEDED else CODES.get(error.status, 500)
     headers = {"retry-after": str(math.ceil(error.seconds))} if isinstance(error, Limited) else None
+    message = error.message or error.status.name
+    if message.startswith(f"{_FILTER} "):
+        # The parameter of a request over HTTP has a shorter name.
+        message = message.replace(_FILTER, "filter", 1)
     return HttpRefusal(
         code,
         error.status.name,
-        error.message or error.status.name,
+        message,
         reason=None if reason is None else reason.name,
         headers=headers,
     )

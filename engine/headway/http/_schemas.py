@@ -28,7 +28,7 @@ _KINDS: Mapping[str, tuple[Schema, Any]] = {
     "bytes": ({"type": "string", "format": "byte"}, "aGVsbG8="),
     "bool": ({"type": "boolean"}, True),
     "timestamp": ({"type": "string", "format": "date-time"}, "2024-02-29T12:30:00Z"),
-    "duration": ({"type": "string", "pattern": "^-?[0-9]{1,11}([.][0-9]{1,6})?s$"}, "1.5s"),
+    "duration": ({"type": "string", "pattern": "^-?[0-9]{1,12}([.][0-9]{1,6})?s$"}, "1.5s"),
 }
 _DEEPEST = 3
 """The depth of the messages in an example, which a recursive message would otherwise not end."""

@@ -9,6 +9,7 @@ each to Hypercorn's `TCPServer`, without HTTP/2 (`_http1.py`). The names of Hype
 from __future__ import annotations
 
 import math
+import os
 import socket
 import ssl
 from collections import Counter
@@ -266,7 +267,12 @@ def listener(address: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Surplus connections wait in the kernel, where they need no file descriptor. A client that is turned away would
     # retry only after a second.
-    return socket.create_server((host, port), family=family, backlog=1024)
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        # Python adds to the text of the system.
+        why = error.strerror if error.errno is None else os.strerror(error.errno)
+        raise OSError(error.errno, f"cannot listen on {address}: {why}") from error
 
 
 def listening_at(bound: socket.socket) -> str:

@@ -29,7 +29,7 @@ _TIMESTAMP = re.compile(
 )
 _DURATION = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?s\Z", re.ASCII)
 # google.protobuf.Duration's own limit: about ten thousand years.
-_LONGEST_DURATION = 315_576_000_000
+LONGEST_DURATION = 315_576_000_000
 
 
 class Unfit(Exception):
@@ -145,8 +145,8 @@ def _duration(element: Element, scalar: Scalar) -> datetime.timedelta:
             raise Unfit(f"{scalar.described()} without a unit; write {scalar.in_quotes(scalar.text + 's')}")
         raise _wrong(element, scalar)
     sign, seconds, fraction = found.groups()
-    if int(seconds) > _LONGEST_DURATION:
-        raise Unfit(f"{scalar} is out of range; the longest duration is '{_LONGEST_DURATION}s'")
+    if int(seconds) > LONGEST_DURATION:
+        raise Unfit(f"{scalar} is out of range; the longest duration is '{LONGEST_DURATION}s'")
     length = datetime.timedelta(seconds=int(seconds), microseconds=_microseconds(fraction, scalar))
     return -length if sign else length
 

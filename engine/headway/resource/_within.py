@@ -14,7 +14,7 @@ MAX_SELECTOR = 4096
 MAX_SELECTED = 32
 """The maximum number of entries in a selector. Each is compared for every resource."""
 
-_FORM = "use key=value, with commas between several: metadata='tier=gold,region=eu'"
+_FORM = "use key=value, with commas between several, such as 'tier=gold,region=eu'"
 
 
 class Within(NamedTuple):
@@ -135,7 +135,7 @@ def scope_within(name: str, scope: Scope, partition: object, namespace: object, 
     problem = (
         _unit_problem("partition", partition, exists=scope is not Scope.CLUSTER)
         or _unit_problem("namespace", namespace, exists=scope in (Scope.NAMESPACE, Scope.UNDEFINED))
-        or _prefix_problem(prefix)
+        or prefix_problem("name_prefix", prefix)
         or selector_problem("metadata", text)
     )
     if problem:
@@ -157,16 +157,17 @@ def _unit_problem(field: str, value: object, *, exists: bool) -> str | None:
     return name_problem(field, value)
 
 
-def _prefix_problem(prefix: object) -> str | None:
+def prefix_problem(field: str, prefix: object) -> str | None:
+    """Return the problem of a beginning of names, which a caller gives as ``field``, or None."""
     if not isinstance(prefix, str):
-        return f"name_prefix must be a string, such as 'team-', not {prefix!r:.120}"
+        return f"{field} must be a string, such as 'team-', not {prefix!r:.120}"
     if len(prefix) > MAX_NAME:
-        return f"name_prefix {quoted(prefix)} must have at most {MAX_NAME} characters, as names have"
+        return f"{field} {quoted(prefix)} must have at most {MAX_NAME} characters, as names have"
     if prefix != prefix.lower():
-        return f"name_prefix {prefix!r} must be lower case, as names are"
+        return f"{field} {prefix!r} must be lower case, as names are"
     if prefix and name_problem("name", prefix if len(prefix) == MAX_NAME else f"{prefix}0"):
         return (
-            f"name_prefix {prefix!r} is not the beginning of a name: names have lower-case letters, digits and "
+            f"{field} {prefix!r} is not the beginning of a name: names have lower-case letters, digits and "
             "hyphens, so use a prefix such as 'team-'"
         )
     return None

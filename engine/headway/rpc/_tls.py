@@ -39,7 +39,7 @@ class ServerTls(ssl.SSLContext):
         self._looked = time.monotonic()
         # Load them into the context itself too, because a server other than Headway's may use it.
         self.verify_flags = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).verify_flags
-        self.load_cert_chain(certificate, key)
+        _load_chain(self, certificate, key)
         if client_ca is not None:
             self.load_verify_locations(client_ca)
             self.verify_mode = ssl.CERT_REQUIRED
@@ -67,7 +67,7 @@ class ServerTls(ssl.SSLContext):
         # Make a new context. Loading a certificate without its key into the one in use would break it.
         renewed = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self._client_ca)
         # Never prompt for the password of a key.
-        renewed.load_cert_chain(self._certificate, self._key, password="")
+        _load_chain(renewed, self._certificate, self._key, password="")
         if self._client_ca is not None:
             renewed.verify_mode = ssl.CERT_REQUIRED
         self._current = speaking(renewed, self._protocol)
@@ -100,6 +100,20 @@ class ServerTls(ssl.SSLContext):
     def _signature(self) -> list[tuple[int, int, int] | None]:
         """Return the files' modification times, inodes and sizes, for comparison."""
         return [_stamp(file) for file in (self._certificate, self._key, self._client_ca) if file is not None]
+
+
+def _load_chain(context: ssl.SSLContext, certificate: File, key: File | None, *, password: str | None = None) -> None:
+    """Load a certificate chain and its key into a context. Raises OSError."""
+    try:
+        context.load_cert_chain(certificate, key, password=password)
+    except ssl.SSLError as error:
+        if error.reason != "KEY_VALUES_MISMATCH":
+            raise
+        shown = os.fspath(certificate)
+        raise OSError(
+            f"the key in {os.fspath(key or certificate)} is not the key of the certificate in {shown}: "
+            "give the key with which the certificate was requested"
+        ) from error
 
 
 def _stamp(file: File) -> tuple[int, int, int] | None:
@@ -138,7 +152,7 @@ def client_tls(ca: File | None = None, *, certificate: File | None = None, key: 
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
     if certificate is not None:
         check_secret(key or certificate)
-        context.load_cert_chain(certificate, key)
+        _load_chain(context, certificate, key)
     return speaking_http2(context)
 
 

@@ -13,6 +13,7 @@ from headway.service._admission import admit_id as admit_id
 from headway.service._admission import resolve as resolve
 from headway.service._bounds import MAX_PAGE as MAX_PAGE
 from headway.service._bounds import MAX_SUBJECTS as MAX_SUBJECTS
+from headway.service._bounds import MAX_TEXT as MAX_TEXT
 from headway.service._bounds import check_text as check_text
 from headway.service._consul import CONSUL_SERVICE as CONSUL_SERVICE
 from headway.service._consul import ConsulService as ConsulService

@@ -29,6 +29,7 @@ class QuotaService:
 
     async def list(self, _: quota_pb.ListRequest) -> quota_pb.ListResponse:
         """Return the quotas and their use, to a caller who may list quotas, and as far as they may read them."""
+        self._access.check_known(QUOTA.name)
         self._access.check_list(QUOTA.name, Within("", ""))
         check_kept(self._backend)
         list_quotas: Callable[[], Awaitable[Sequence[QuotaUse]]] = self._backend.list_quotas  # type: ignore[attr-defined]  # checked

@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from headway.storage.sqlite._backup import BackedUp as BackedUp
     from headway.storage.sqlite._backup import Restored as Restored
     from headway.storage.sqlite._check import Finding as Finding
+    from headway.storage.sqlite._inspect import OnlyReadable as OnlyReadable
     from headway.storage.upkeep._copy import Copied as Copied
     from headway.storage.upkeep._copy import copy_store as copy_store
     from headway.storage.upkeep._maintain import backup_store as backup_store
@@ -121,6 +122,7 @@ _LATER = {
     "EtcdAddress": "etcd",
     "EtcdBackend": "etcd",
     "Finding": "sqlite._check",
+    "OnlyReadable": "sqlite._inspect",
     "Progress": "upkeep._progress",
     "Restored": "sqlite._backup",
     "SqliteBackend": "sqlite",

@@ -18,6 +18,18 @@ from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, connect, may_write
 
 
+class OnlyReadable(StoreUnusable):
+    """A store's file cannot be opened as a store now, but its content can be read.
+
+    Attributes:
+        why: the reason, such as ``this is a backup``.
+    """
+
+    def __init__(self, text: str, why: str) -> None:
+        super().__init__(text)
+        self.why = why
+
+
 def is_new(path: str) -> bool:
     """Return True if the path has no store yet, by a plain read of the header. Raises StoreUnusable for a foreign file.
 
@@ -65,9 +77,10 @@ def _refuse_foreign(path: str, header: bytes) -> None:
         raise StoreUnusable(f"{path} is truncated: it ends within its header; restore a copy. {NOTHING_TOUCHED}")
     application = int.from_bytes(header[68:72], "big")
     if application == sql.BACKUP_ID:
-        raise StoreUnusable(
+        raise OnlyReadable(
             f"{path} is a backup: opened as a store, it would assign revisions a second time. "
-            f"`headway restore {path} sqlite:PATH` turns it into a store. {NOTHING_TOUCHED}"
+            f"`headway restore {path} sqlite:PATH` turns it into a store. {NOTHING_TOUCHED}",
+            "this is a backup",
         )
     _refuse_another_programs(path, application)
     _refuse_newer(path, int.from_bytes(header[60:64], "big"))

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from headway.base import create_private
 from headway.errors import StoreUnusable
-from headway.storage.sqlite._inspect import refuse_untrusted
+from headway.storage.sqlite._inspect import OnlyReadable, refuse_untrusted
 
 # Do not follow a link planted by another user, and do not block on a pipe.
 _SAFELY = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -149,10 +149,12 @@ class FileLock:
         ) from cause
 
     def _refuse(self, content: bytes) -> NoReturn:
-        raise StoreUnusable(
-            f"{self._store} is held by {_describe(content)}; end that process, "
+        holder = _describe(content)
+        raise OnlyReadable(
+            f"{self._store} is held by {holder}; end that process, "
             "or use the store through its service. The lock ends with its holder: removing "
-            f"{self._path} does not release it"
+            f"{self._path} does not release it",
+            f"{holder} has the store open",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
+from headway.base import async_problem
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
@@ -231,7 +233,14 @@ def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callabl
     The test prints what was tried (``pytest -rP`` shows it), and warns if the time ran out before all of it was tried.
     """
 
+    form = "the form is @simulation.explored(app), before `async def scenario(world)`"
+    if not isinstance(app, App) and inspect.iscoroutinefunction(app):
+        raise DeclarationError(f"explored requires an app, or a function that makes one, not {app!r:.120}: {form}")
+
     def make(scenario: Scenario) -> Callable[[], None]:
+        if problem := async_problem(scenario, 1, "the world"):
+            raise DeclarationError(f"the scenario {problem}: {form}")
+
         def test() -> None:
             __tracebackhide__ = True
             tried = explore(app, scenario, **settings)
