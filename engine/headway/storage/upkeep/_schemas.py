@@ -199,7 +199,7 @@ def _replaced_at(stored: pb.Resource) -> int:
     the copy has of the earlier schema is in its source's history.
     """
     revision = int(stored.metadata.get(_REPLACED, "0"))
-    return revision if revision < int(stored.version) else 0
+    return revision if revision <= int(stored.version) else 0
 
 
 def _put(name: str, record: types_pb.SchemaRecord, stored: pb.Resource | None, replaced: int | None) -> Put:

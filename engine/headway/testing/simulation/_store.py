@@ -69,12 +69,13 @@ class SimulatedStore(MemoryBackend):
         return position
 
     async def _record(self, operations: Sequence[Operation]) -> Position:
-        """Keep the type records that an engine writes when it opens. They get no revision, so that runs stay
-        comparable.
+        """Keep the type records that an engine writes when it opens. They get no revision of their own, so that runs
+        stay comparable.
         """
         await trio.lowlevel.checkpoint()
         for operation in operations:
             if isinstance(operation, Put):
+                operation.resource.version = str(self.position.revision)
                 self._records[operation.key] = operation.resource
         return self.position
 
