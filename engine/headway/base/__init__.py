@@ -55,7 +55,7 @@ from headway.base._tracebacks import own_frames as own_frames
 from headway.base._tracebacks import stack_text as stack_text
 from headway.base._tracebacks import where_of as where_of
 from headway.base._trio import check_trio as check_trio
+from headway.base._trio import current_run as current_run
 from headway.base._trio import give_way as give_way
-from headway.base._trio import not_on_trio as not_on_trio
 from headway.base._turns import by_turns as by_turns
 from headway.base._turns import in_turn as in_turn

@@ -6,10 +6,8 @@ import builtins
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
-import trio
 from grpclib import GRPCError
 
-from headway.base import not_on_trio
 from headway.client._arguments import (
     check_position,
     check_revision,
@@ -369,8 +367,6 @@ class Client(Subscribing):
         return error
 
     async def _call(self, method: str, request: Any, reply_type: type[Reply], *, write: bool = False) -> Reply:
-        if not trio.lowlevel.in_trio_task():
-            raise not_on_trio("a client of Headway")
         writes = self._writes if write else None
         if self._allow is not None:
             self._allow(method, request)
