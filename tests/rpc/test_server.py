@@ -50,6 +50,7 @@ async def test_metadata_reaches_the_handler() -> None:
     [
         (FAIL, "known", Status.ABORTED, "não — 100 %"),
         (FAIL, "with details", Status.ABORTED, "its own"),
+        (FAIL, "half a character", Status.ABORTED, r"caf\udce9"),
         (FAIL, "unknown", Status.UNKNOWN, "Internal Server Error"),
         ("/test.Echo/Nothing", "", Status.UNIMPLEMENTED, "Method not found: /test.Echo/Nothing"),
     ],
