@@ -18,6 +18,7 @@ from headway.resource import (
     quoted,
     selected,
     selector_problem,
+    unicode_problem,
 )
 from headway.service._refusals import invalid
 
@@ -49,9 +50,11 @@ MAX_TOKEN = 1024
 
 
 def check_text(field: str, text: str, limit: int = MAX_TEXT) -> None:
-    """Refuse a text of more than ``limit`` characters."""
+    """Refuse a text of more than ``limit`` characters, or one that is not Unicode."""
     if len(text) > limit:
         raise invalid(f"{field} {quoted(text)} has {len(text)} characters: it must have at most {limit}")
+    if problem := unicode_problem(field, text):
+        raise invalid(problem)
 
 
 def check_prefix(text: str) -> None:
@@ -71,6 +74,10 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         if len(key) > MAX_TEXT:
             raise invalid(f"resource.metadata: key {quoted(key)} must have at most {MAX_TEXT} characters")
         size += len(key) + len(value)
+        if problem := unicode_problem("resource.metadata: key", key):
+            raise invalid(problem)
+        if not value.isascii() and (problem := unicode_problem(f"resource.metadata[{quoted(key)}]", value)):
+            raise invalid(problem)
     if size > MAX_METADATA_SIZE:
         raise invalid(f"resource.metadata has {size} characters: it must have at most {MAX_METADATA_SIZE} in all")
     if DELETION_TIMESTAMP in metadata:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.resource import pb
+from headway.resource import pb, unicode_problem
 from headway.service._bounds import check_text
 from headway.service._refusals import invalid
 
@@ -48,6 +48,8 @@ def check_status(status: pb.Status, field: str) -> None:
         check_text(f"{field}.conditions[{index}].reason", condition.reason)
         if condition.resource is not None:
             check_text(f"{field}.conditions[{index}].resource.section", condition.resource.section)
+        if problem := unicode_problem(f"{field}.conditions[{index}].message", condition.message):
+            raise invalid(problem)
         size += len(condition.type) + len(condition.reason) + len(condition.message)
     if size > MAX_STATUS_SIZE:
         raise invalid(f"{field} has {size} characters: it must have at most {MAX_STATUS_SIZE} in all")
