@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import trio
 
 import headway
 from headway.client import Client, LeaseClient, hold_lease
@@ -169,6 +170,30 @@ async def test_wrong_argument_about_a_lease_is_refused(client: Client, says: str
     with pytest.raises(InvalidArgument, match=re.escape(says)):
         await call(client.leases)
     assert await client.leases.list() == []
+
+
+async def test_lease_is_held_with_the_leases_of_a_client(client: Client) -> None:
+    with pytest.raises(InvalidArgument, match=r"expects the leases of a client, as client\.leases, not <"):
+        async with hold_lease(_wrong(client), "s", holder="w"):
+            pytest.fail("the lease was acquired")
+
+
+@pytest.mark.parametrize(
+    ("condition", "options", "says"),
+    [
+        ("", {}, "condition '' must be the type of a condition, such as 'Ready'"),
+        (headway.Condition("Ready"), {}, "condition must be a string, such as 'Ready', not Condition"),
+        ("Ready", {"state": True}, "state must be a headway.ConditionState, such as FALSE, not True"),
+        ("Ready", {"state": "TRUE"}, "state must be a headway.ConditionState, such as FALSE, not 'TRUE'"),
+        ("Ready", {"key": 3}, "key must be a string, such as 'staff/teams', not 3"),
+    ],
+)
+async def test_condition_that_can_never_hold_is_refused(
+    client: Client, condition: Any, options: dict[str, Any], says: str
+) -> None:
+    """The wait would never end."""
+    with trio.fail_after(5), pytest.raises(InvalidArgument, match=re.escape(says)):
+        await headway.until_condition(client, NOTE, "core", condition, **options)
 
 
 async def test_lease_cannot_be_held_for_a_text(client: Client) -> None:
