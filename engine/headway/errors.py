@@ -25,6 +25,13 @@ class NotOnTrio(CallerError, RuntimeError):
     """Headway was called outside of Trio, such as under ``asyncio.run``. Nothing was opened, read or written."""
 
 
+class WrongTrioRun(CallerError, RuntimeError):
+    """An engine, a client or a cache was used in another `trio.run` than the one that opened it.
+
+    This is usually the run of another thread. Nothing was read or written. The message shows the call to make instead.
+    """
+
+
 class PayloadError(CallerError, ValueError):
     """Bytes do not decode as the expected message, or a message holds a value that cannot be encoded."""
 

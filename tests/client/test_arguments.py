@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import trio
 
 import headway
 from headway.client import Client, LeaseClient, hold_lease
@@ -32,6 +33,21 @@ async def _first_page(client: Client, **arguments: Any) -> None:
 async def _watched(client: Client, **arguments: Any) -> None:
     async with client.watch(NOTE, **arguments):
         pass
+
+
+HALF = "caf\udce9"  # as os.fsdecode() returns it for a name of a file in Latin-1
+
+
+async def _with(client: Client, *conditions: dict[str, Any], **one: Any) -> None:
+    """Write a status with these conditions, or with one of these fields."""
+    given = [headway.Condition(**{"type": "Ready", **each}) for each in conditions or [one]]
+    await client.write_status(NOTE.new("core"), "teams", given)
+
+
+async def _noted(client: Client, key: str, value: str) -> None:
+    note = NOTE.new("core")
+    note.metadata[key] = value
+    await client.write(note)
 
 
 def _wrong(given: Any) -> Any:
@@ -79,6 +95,30 @@ WRITING: list[tuple[str, Call]] = [
         lambda c: c.delete(NOTE.new("core"), version=_wrong(3)),
     ),
     ("version must be a string", lambda c: c.delete(NOTE.id("core"), version=_wrong(None))),
+    (
+        "version '' is not the version of a stored",
+        lambda c: c.delete(NOTE.id("core"), version=NOTE.new("core").version),
+    ),
+    ("condition 'Ready': state 'True' must be a headway.ConditionState", lambda c: _with(c, state="True")),
+    ("condition 'Ready': state 2 must be a headway.ConditionState, such as", lambda c: _with(c, state=2)),
+    ("condition 'Ready': state None must be a headway.ConditionState", lambda c: _with(c, state=None)),
+    ("condition 'Ready': state False must be a headway.ConditionState", lambda c: _with(c, state=False)),
+    ("condition 5: type must be a string, such as 'Ready', not 5", lambda c: _with(c, type=5)),
+    ("condition 'Ready': reason must be a string, such as 'PortTaken', not 5", lambda c: _with(c, reason=5)),
+    ("condition 'Ready': message must be a string, such as str(error)", lambda c: _with(c, message=LookupError("x"))),
+    ("condition 'Ready': message must be a string", lambda c: _with(c, message=None)),
+    ("condition 'Ready': resource 'x' must be a reference, such as", lambda c: _with(c, resource="x")),
+    ("condition 'Ready': resource <ResourceType", lambda c: _with(c, resource=NOTE)),
+    (
+        "condition 'Ready': Condition.resource: Reference.name",
+        lambda c: _with(c, resource=pb.Reference(name=_wrong(5))),
+    ),
+    (f"condition {HALF!r}: type {HALF!r} has half of a surrogate pair", lambda c: _with(c, type=HALF)),
+    (f"condition 'Ready': reason {HALF!r} has half of a surrogate pair", lambda c: _with(c, reason=HALF)),
+    (f"condition 'Ready': message {HALF!r} has half of a surrogate pair", lambda c: _with(c, message=HALF)),
+    ("conditions has the type 'Ready' twice: give one", lambda c: _with(c, {}, {})),
+    (f"metadata key {HALF!r} has half of a surrogate pair", lambda c: _noted(c, HALF, "x")),
+    (f"metadata['path'] {HALF!r} has half of a surrogate pair", lambda c: _noted(c, "path", HALF)),
     (
         "key must be a string, such as the controller's name, not 3",
         lambda c: c.write_status(NOTE.new("core"), _wrong(3), []),
@@ -130,6 +170,30 @@ async def test_wrong_argument_about_a_lease_is_refused(client: Client, says: str
     with pytest.raises(InvalidArgument, match=re.escape(says)):
         await call(client.leases)
     assert await client.leases.list() == []
+
+
+async def test_lease_is_held_with_the_leases_of_a_client(client: Client) -> None:
+    with pytest.raises(InvalidArgument, match=r"expects the leases of a client, as client\.leases, not <"):
+        async with hold_lease(_wrong(client), "s", holder="w"):
+            pytest.fail("the lease was acquired")
+
+
+@pytest.mark.parametrize(
+    ("condition", "options", "says"),
+    [
+        ("", {}, "condition '' must be the type of a condition, such as 'Ready'"),
+        (headway.Condition("Ready"), {}, "condition must be a string, such as 'Ready', not Condition"),
+        ("Ready", {"state": True}, "state must be a headway.ConditionState, such as FALSE, not True"),
+        ("Ready", {"state": "TRUE"}, "state must be a headway.ConditionState, such as FALSE, not 'TRUE'"),
+        ("Ready", {"key": 3}, "key must be a string, such as 'staff/teams', not 3"),
+    ],
+)
+async def test_condition_that_can_never_hold_is_refused(
+    client: Client, condition: Any, options: dict[str, Any], says: str
+) -> None:
+    """The wait would never end."""
+    with trio.fail_after(5), pytest.raises(InvalidArgument, match=re.escape(says)):
+        await headway.until_condition(client, NOTE, "core", condition, **options)
 
 
 async def test_lease_cannot_be_held_for_a_text(client: Client) -> None:

@@ -208,6 +208,7 @@ async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(au
         ("Ready", True, {"message": LookupError("x")}, "condition 'Ready': message LookupError.* must be a text"),
         ("Ready", True, {"reason": None}, "condition 'Ready': reason None must be a text"),
         ("Ready", True, {"reason": 5}, "condition 'Ready': reason 5 must be a text"),
+        ("Ready", True, {"message": "caf\udce9"}, "condition 'Ready': message 'caf.*' has half of a surrogate pair"),
         ("Ready", True, {"resource": "ada"}, "condition 'Ready': resource 'ada' must be"),
     ],
 )
@@ -262,3 +263,25 @@ async def test_status_is_of_the_generation_that_was_passed_and_survives_a_write(
         third = await client.write(stored)
         assert third.status["look"].observed_generation == first.generation
         assert third.generation != second.generation
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [("x" * 70_000, "x" * 16_384 + "… (53,616 more)"), ("no such file: caf\udce9", r"no such file: caf\udce9")],
+    ids=["long", "surrogate"],
+)
+async def test_failure_is_stored_whatever_the_text_of_its_error(
+    autojump_clock: MockClock,  # noqa: ARG001
+    text: str,
+    stored: str,
+) -> None:
+    """A text that is too long for a status is cut, with a mark, and one that is not Unicode is escaped."""
+
+    def body(_: headway.Conditions[Team], __: headway.Resource[Team]) -> None:
+        raise headway.PermanentFailure(text)
+
+    staff = ConditionsRig(body)
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(0.001)
+        assert await staff.stored() == [("Ready", FALSE, "PermanentFailure", stored)]

@@ -292,3 +292,17 @@ def test_assignment_to_a_misspelled_field_is_named_when_it_would_be_lost() -> No
     resource.data._seen = True  # type: ignore[attr-defined]  # a program's own note
     del resource.data.txet  # type: ignore[attr-defined]
     assert resource.message().data is not None
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({5}, "Note core: finalizer 5 must be a name without blanks, such as 'staff.cleanup'"),
+        (5, r"Note core: finalizers 5 must be a list or set of names, such as \['5'\]"),
+        (None, "Note core: finalizers None must be a list or set of names"),
+        ({"caf\udce9"}, "Note core: finalizer 'caf.udce9' has half of a surrogate pair"),
+    ],
+)
+def test_finalizers_that_are_not_names_are_refused(names: Any, said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        NOTE.new("core").finalizers = names

@@ -75,6 +75,8 @@ class Echo:
         request = await stream.recv_message()
         if request.text == "known":
             raise GRPCError(Status.ABORTED, "não — 100 %")
+        if request.text == "half a character":
+            raise GRPCError(Status.ABORTED, "caf\udce9")
         if request.text == "with details":
             raise GRPCError(Status.ABORTED, "its own", [object()])
         raise RuntimeError("a secret of the server")

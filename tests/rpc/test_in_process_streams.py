@@ -94,7 +94,7 @@ async def test_canceled_reader_cancels_its_waiting_handler(autojump_clock: trio.
     assert autojump_clock.current_time() == 5
 
 
-def test_exception_thrown_into_a_waiting_reader_reaches_the_handler() -> None:
+async def test_exception_thrown_into_a_waiting_reader_reaches_the_handler() -> None:
     """A run that is torn down closes its coroutines at their current await, and the handler cleans up."""
 
     @types.coroutine

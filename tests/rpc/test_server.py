@@ -29,6 +29,19 @@ async def test_call_is_answered_on_every_kind_of_address(listen: str, tmp_path: 
     assert not os.listdir(tmp_path)
 
 
+async def test_host_that_cannot_be_resolved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server listens on several addresses, and the resolver's error names none."""
+
+    async def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", unknown)
+    said = "cannot listen on nosuch.invalid:7070: Name or service not known"
+    with pytest.raises(socket.gaierror, match=said):
+        async with rpc.open_server(rpc.Services(), ["nosuch.invalid:7070"]):
+            pytest.fail("it listens")
+
+
 async def test_server_sends_small_frames_at_once() -> None:
     """With Nagle's algorithm, a stream of small replies would wait 40 ms for each acknowledgment."""
     async with served() as it, rpc.open_channel(it.where) as channel:
@@ -50,6 +63,7 @@ async def test_metadata_reaches_the_handler() -> None:
     [
         (FAIL, "known", Status.ABORTED, "não — 100 %"),
         (FAIL, "with details", Status.ABORTED, "its own"),
+        (FAIL, "half a character", Status.ABORTED, r"caf\udce9"),
         (FAIL, "unknown", Status.UNKNOWN, "Internal Server Error"),
         ("/test.Echo/Nothing", "", Status.UNIMPLEMENTED, "Method not found: /test.Echo/Nothing"),
     ],

@@ -39,6 +39,9 @@ FILTERS: list[tuple[str, list[str]]] = [
     ("colour!=", ["bare", "blue", "red", "small"]),
     ("note=x = y", ["blue"]),
     ("colour=red,colour=blue", []),
+    ("of:whom=ada", []),
+    ("key=YWI7Yw==", []),
+    ("first name=ada", []),
 ]
 
 
@@ -55,7 +58,14 @@ async def test_metadata_filter_matches_resources_that_meet_all_its_terms(calls: 
         assert await names(calls, metadata_filter=text) == expected, text
 
 
-@pytest.mark.parametrize("text", [",", "a,", "=a", "!=a", "!", "!!a", "a!b", "a!b=c", " = "])
+FOREIGN = [
+    *("colour==red", "colour!==red", "colour in (red)", "colour notin (red,blue)", "colour:red", "colour=red;size=big"),
+    *("colour~=red", "colour:=red", "size>=3", "size>3", "has(colour)"),
+]
+"""Filters as other systems write them. They matched nothing, or everything, without a word."""
+
+
+@pytest.mark.parametrize("text", [",", "a,", "=a", "!=a", "!", "!!a", "a!b", "a!b=c", " = ", *FOREIGN])
 async def test_invalid_filter_is_refused_with_the_term(in_memory: Calls, text: str) -> None:
     """The error also has the valid forms."""
     said = f"metadata_filter {text!r}: "

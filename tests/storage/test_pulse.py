@@ -136,3 +136,24 @@ async def test_beat_wakes_all_although_one_cannot_say_whether_it_stays_asleep() 
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(woken) == ["failing", "one", "two"]
         nursery.cancel_scope.cancel()
+
+
+async def test_beat_of_another_run_leaves_the_waiters_to_the_next_beat() -> None:
+    """Only a beat in their own run can wake them. One in another run must not lose them, and must not fail."""
+    pulse, woken = Pulse(), list[str]()
+
+    async def waiter(name: str) -> None:
+        await pulse.wait()
+        woken.append(name)
+
+    async def beat() -> None:
+        pulse.beat()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiter, "one")
+        nursery.start_soon(waiter, "two")
+        await trio.testing.wait_all_tasks_blocked()
+        await trio.to_thread.run_sync(trio.run, beat)
+        assert woken == []
+        pulse.beat()
+    assert sorted(woken) == ["one", "two"]

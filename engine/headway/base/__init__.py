@@ -46,6 +46,7 @@ from headway.base._standard_error import say as say
 from headway.base._text import LONGEST as LONGEST
 from headway.base._text import bounded as bounded
 from headway.base._text import did_you_mean as did_you_mean
+from headway.base._text import encodable as encodable
 from headway.base._text import error_text as error_text
 from headway.base._text import plain as plain
 from headway.base._text import repr_text as repr_text
@@ -56,7 +57,7 @@ from headway.base._tracebacks import own_frames as own_frames
 from headway.base._tracebacks import stack_text as stack_text
 from headway.base._tracebacks import where_of as where_of
 from headway.base._trio import check_trio as check_trio
+from headway.base._trio import current_run as current_run
 from headway.base._trio import give_way as give_way
-from headway.base._trio import not_on_trio as not_on_trio
 from headway.base._turns import by_turns as by_turns
 from headway.base._turns import in_turn as in_turn

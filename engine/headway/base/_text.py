@@ -11,13 +11,21 @@ _LONGEST_GUESS = 200
 
 
 def error_text(error: BaseException) -> str:
-    """Return ``str(error)``, or a sentence if that raises, because its class may belong to the program."""
+    """Return ``str(error)``, or a sentence if that raises, because its class may belong to the program.
+
+    Half of a surrogate pair, which cannot be sent or stored, is replaced by its escape: see `encodable`.
+    """
     try:
-        return str(error)
+        return encodable(str(error))
     except KeyboardInterrupt:
         raise
     except BaseException as failed:  # noqa: BLE001  # a class of the program's may raise anything
         return f"it has no text, because its __str__ raised {type(failed).__name__}"
+
+
+def encodable(text: str) -> str:
+    """Return the text with escapes for halves of surrogate pairs, which are no characters and cannot be encoded."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def repr_text(value: object) -> str:

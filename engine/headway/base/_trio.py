@@ -1,26 +1,40 @@
-"""A check that the caller runs on Trio, and turns for long computations in its event loop."""
+"""Checks that the caller runs on Trio and in the right run of it, and turns for long computations in its event loop."""
 
 from __future__ import annotations
 
 import trio
-from trio.lowlevel import RunVar
+from trio.lowlevel import RunVar, TrioToken
 
-from headway.errors import NotOnTrio
+from headway.errors import NotOnTrio, WrongTrioRun
 
 
-def check_trio(what: str) -> None:
-    """Raise NotOnTrio unless the caller is a Trio task. Under asyncio the first wait would fail obscurely."""
+def current_run() -> TrioToken | None:
+    """Return the token of the run of Trio to which the caller's task belongs, or None outside of a task."""
+    return trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_task() else None
+
+
+def check_trio(what: str, home: TrioToken | None = None) -> None:
+    """Raise an error unless the caller is a task of the run ``home`` of Trio, or of any run if it is None.
+
+    Under asyncio the first wait would fail obscurely. A task of another run would wait for ever, and could not wake
+    the tasks that wait for what it does.
+
+    Raises:
+        NotOnTrio: the caller is not a Trio task.
+        WrongTrioRun: the caller is a task of another run.
+    """
     if not trio.lowlevel.in_trio_task():
-        raise not_on_trio(what)
-
-
-def not_on_trio(what: str) -> NotOnTrio:
-    """Return the error for a caller that is not a Trio task."""
-    return NotOnTrio(
-        f"{what} needs Trio, but Trio is not running: start the program with trio.run(main) instead of "
-        "asyncio.run(main()). If a program must stay on asyncio, run Trio alongside it, as shown in "
-        "docs/guides/asyncio.md"
-    )
+        raise NotOnTrio(
+            f"{what} needs Trio, but Trio is not running: start the program with trio.run(main) instead of "
+            "asyncio.run(main()). If a program must stay on asyncio, run Trio alongside it, as shown in "
+            "docs/guides/asyncio.md"
+        )
+    if home is not None and trio.lowlevel.current_trio_token() is not home:
+        raise WrongTrioRun(
+            f"{what} was called in another trio.run than the one that opened it. From another thread, call it in its "
+            "own run: trio.from_thread.run(client.apply, resource, trio_token=token), where the run that opened it "
+            "has set token = trio.lowlevel.current_trio_token()"
+        )
 
 
 _LOCK: RunVar[trio.Lock] = RunVar("headway long work")

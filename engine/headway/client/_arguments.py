@@ -7,8 +7,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headway.base import check_selection, check_text
-from headway.errors import InvalidArgument, Unavailable
-from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, ScopedType, pb, position
+from headway.errors import InvalidArgument, PayloadError, Unavailable
+from headway.protobuf import encode
+from headway.resource import (
+    ConditionState,
+    Position,
+    Resource,
+    ResourceId,
+    ResourceType,
+    Scope,
+    ScopedType,
+    pb,
+    position,
+    unicode_problem,
+)
 from headway.service import MAX_NUMBER, MAX_PAGE, MAX_TTL_MS, MIN_TTL_MS
 
 TTL = (MIN_TTL_MS / 1000, MAX_TTL_MS / 1000)
@@ -63,12 +75,37 @@ def check_status(key: object, conditions: object, observed_generation: object) -
     check_text("observed_generation", observed_generation, "resource.generation")
     if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
         raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
+    written: set[str] = set()
     for each in conditions:
-        # A bool is an int, and as a state False would mean UNKNOWN.
-        if isinstance(each.state, bool):
-            raise InvalidArgument(
-                f"condition {each.type!r}: state {each.state} must be a headway.ConditionState, such as TRUE or FALSE"
-            )
+        check_condition(each)
+        if each.type in written:
+            raise InvalidArgument(f"conditions has the type {each.type!r:.120} twice: give one condition for each type")
+        written.add(each.type)
+
+
+def check_condition(condition: pb.Condition) -> None:
+    """Raise InvalidArgument if a field of a condition is of another class than declared, or cannot be encoded."""
+    where = f"condition {condition.type!r:.120}"
+    state: object = condition.state
+    # A bool and an int would be stored as some state, and False as UNKNOWN.
+    if not isinstance(state, ConditionState):
+        raise InvalidArgument(
+            f"{where}: state {state!r:.120} must be a headway.ConditionState, such as headway.ConditionState.TRUE"
+        )
+    words = ("type", condition.type, "'Ready'"), ("reason", condition.reason, "'PortTaken'")
+    for field, text, example in (*words, ("message", condition.message, "str(error)")):
+        check_text(f"{where}: {field}", text, example)
+        if problem := unicode_problem(field, text):
+            raise InvalidArgument(f"{where}: {problem}")
+    other: object = condition.resource
+    if other is not None and not isinstance(other, pb.Reference):
+        raise InvalidArgument(
+            f"{where}: resource {other!r:.120} must be a reference, such as resource.id.reference(), or left out"
+        )
+    try:
+        encode(condition)
+    except PayloadError as error:
+        raise InvalidArgument(f"{where}: {error}") from error
 
 
 def check_size(given: object) -> None:
@@ -104,6 +141,12 @@ def owner_id(given: object) -> ResourceId:
 def deleted_id(given: object, version: object) -> ResourceId:
     """Return the id of a resource to delete. Raise InvalidArgument if an argument is of another class than declared."""
     check_text("version", version, "resource.version")
+    if not version:
+        # A resource from TYPE.new() has no version. Without this check it would delete whatever is stored.
+        raise InvalidArgument(
+            "version '' is not the version of a stored resource: pass that of a resource that you have read, such as "
+            "team.version, or leave it out to delete any version"
+        )
     id = given.id if isinstance(given, Resource) else given
     if not isinstance(id, ResourceId):
         raise InvalidArgument(f"delete() expects a Resource or a ResourceId, not {given!r:.120}")

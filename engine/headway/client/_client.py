@@ -6,10 +6,8 @@ import builtins
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
-import trio
 from grpclib import GRPCError
 
-from headway.base import not_on_trio
 from headway.client._arguments import (
     check_position,
     check_revision,
@@ -285,17 +283,17 @@ class Client(Subscribing):
             await self._acknowledge(resource.type, resource_key(stored), reply, key)
         return Resource(resource.type, stored)
 
-    async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
+    async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "*") -> Resource[Any] | None:
         """Delete a resource, if it exists. If you pass a uid, only that incarnation is deleted.
 
         A resource with finalizers is only marked for deletion and returned. Otherwise the result is None. If you pass
-        a ``version``, Conflict is raised unless it is the stored version.
+        a ``version``, Conflict is raised unless it is the stored version (``*`` for any).
         """
         given = deleted_id(resource, version)
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(given.type)
         # Fill in the defaults as the server does: the write is acknowledged under this key.
         id = type.id(given.name, partition=given.partition, namespace=given.namespace, uid=given.uid)
-        request = pb.DeleteRequest(id=id.message(), version=version)
+        request = pb.DeleteRequest(id=id.message(), version="" if version == "*" else version)
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
         await self._acknowledge(type, id.key, reply, deleted=True)
@@ -369,8 +367,6 @@ class Client(Subscribing):
         return error
 
     async def _call(self, method: str, request: Any, reply_type: type[Reply], *, write: bool = False) -> Reply:
-        if not trio.lowlevel.in_trio_task():
-            raise not_on_trio("a client of Headway")
         writes = self._writes if write else None
         if self._allow is not None:
             self._allow(method, request)

@@ -22,7 +22,7 @@ import trio
 from headway.base import check_trio, safe_report
 from headway.client._arguments import TTL, check_seconds
 from headway.client._lease import LeaseClient
-from headway.errors import HeadwayError, LeaseLost, RemoteError
+from headway.errors import HeadwayError, InvalidArgument, LeaseLost, RemoteError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseEnded, LeaseTaken, Report, ignore
 
 SURE = 0.8
@@ -223,6 +223,9 @@ async def hold_lease(
         LeaseLost: the lease was lost or could not be renewed in time.
     """
     check_trio("headway.hold_lease")
+    given: object = leases
+    if not isinstance(given, LeaseClient):
+        raise InvalidArgument(f"hold_lease() expects the leases of a client, as client.leases, not {given!r:.120}")
     check_seconds("ttl", ttl, *TTL)
     report = safe_report(report)
     with measured_pauses() as pauses:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import trio
 from grpclib import GRPCError
 
 from headway._gen.headway.quota import v1 as quota_pb
-from headway.base import not_on_trio
 from headway.client._client import Client
 from headway.client._refusals import client_error
 
@@ -50,8 +48,6 @@ async def list_quotas(client: Client) -> list[QuotaInfo]:
         PermissionDenied: the caller may not list resources of type ``tenancy.v1.Quota``.
         FailedPrecondition: the store keeps no quotas.
     """
-    if not trio.lowlevel.in_trio_task():
-        raise not_on_trio("a client of Headway")
     try:
         reply = await client._channel.unary(
             _LIST, quota_pb.ListRequest(), quota_pb.ListResponse, metadata=client._metadata

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import trio
 from grpclib import GRPCError
 
-from headway.base import not_on_trio
 from headway.client._client import Client
 from headway.client._refusals import client_error
 
@@ -20,8 +18,6 @@ async def call_service(client: Client, path: str, request: object, reply_type: t
     Raises the errors of the client's writes. UNAVAILABLE is OutcomeUnknown within the process too, because such a
     method may consist of several writes.
     """
-    if not trio.lowlevel.in_trio_task():
-        raise not_on_trio("a client of Headway")
     try:
         return await client._channel.unary(path, request, reply_type, metadata=client._metadata)
     except GRPCError as error:

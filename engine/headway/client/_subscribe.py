@@ -19,7 +19,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.base import repr_text, retry_delay
+from headway.base import check_trio, current_run, repr_text, retry_delay
 from headway.client._refusals import LASTING, client_error
 from headway.client._subjects import Subject
 from headway.client._watch import Deleted, Upserted
@@ -236,6 +236,7 @@ class Subscription:
                 self._types[subject.source.name] = subject.source
         self.position: SubscriptionPosition | None = None
         self._undecodable: PayloadError | None = None
+        self._home = current_run()
 
     @property
     def problem(self) -> str | None:
@@ -246,6 +247,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> SubscriptionBatch:
+        check_trio("a subscription", self._home)
         while True:
             if self._undecodable is not None:
                 raise self._undecodable

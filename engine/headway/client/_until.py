@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from headway.base import answer_problem, check_plain
+from headway.base import answer_problem, check_plain, check_text
 from headway.client._arguments import id_of
 from headway.client._client import Client
 from headway.client._watch import SnapshotEnd, Upserted
-from headway.errors import DeclarationError, HistoryCompacted, Unavailable
+from headway.errors import DeclarationError, HistoryCompacted, InvalidArgument, Unavailable
 from headway.protobuf import Payload
 from headway.resource import ConditionState, Resource, ResourceId, ResourceType
 
@@ -76,6 +76,14 @@ async def until_condition(
 
     ``key`` names the status that must have the condition, usually a controller's name. By default any status may.
     """
+    # None of these would ever hold.
+    check_text("condition", condition, "'Ready'")
+    check_text("key", key, "'staff/teams'")
+    given: object = state
+    if not condition:
+        raise InvalidArgument("condition '' must be the type of a condition, such as 'Ready'")
+    if not isinstance(given, ConditionState):
+        raise InvalidArgument(f"state must be a headway.ConditionState, such as FALSE, not {given!r:.120}")
     found = await until(
         client,
         type,

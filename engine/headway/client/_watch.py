@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from grpclib import GRPCError
+from trio.lowlevel import TrioToken
 
+from headway.base import check_trio, current_run
 from headway.client._refusals import client_error
 from headway.protobuf import Payload
 from headway.resource import (
@@ -88,12 +90,14 @@ class WatchStream(Generic[T]):
         # The stream whose block has been entered; None while none is open.
         self._opened: AbstractAsyncContextManager[AsyncIterator[Any]] | None = None
         self._items: AsyncIterator[Any] | None = None
+        self._home: TrioToken | None = None
         self._ready: deque[Event[T]] = deque()
         # None once something has arrived: a limit can refuse a watch only before that.
         self._waits: LimitedWaits | None = None
 
     async def __aenter__(self) -> WatchStream[T]:
         self._waits = LimitedWaits(timeout_of(self._channel))
+        self._home = current_run()
         try:
             await self._enter()
         except GRPCError as error:
@@ -126,6 +130,7 @@ class WatchStream(Generic[T]):
 
     async def _next(self) -> object:
         """Return the next item. While a limit of the server refuses the watch, wait and open it again."""
+        check_trio("a watch", self._home)
         while True:
             assert self._items is not None
             try:

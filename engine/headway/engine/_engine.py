@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway.base import check_trio
+from headway.base import check_trio, current_run
 from headway.cache import CachedType, Index, Informers, Query
 from headway.client import Client
 from headway.engine._store_health import StoreHealth
@@ -59,6 +59,7 @@ class Engine:
         self._store = store
         self._begin_late = begin_late
         self.http = http
+        self._home = current_run()
 
     @asynccontextmanager
     async def open_cache(
@@ -73,8 +74,7 @@ class Engine:
         Open a cache for code in this process that is not a controller. It works like `headway.open_cache`, and shares
         the streams and the resources of the controllers and of other caches. Raises DeclarationError.
         """
-        check_trio("open_cache")
-        self._check_open()
+        self._check_call("open_cache")
         wanted = Wanted(watches, indexes, queries)
         wanted.check(self._registry)
         async with open_primed(wanted, self._informers[0], self._report, self.accept_store) as cache:
@@ -153,8 +153,7 @@ class Engine:
         return await self._asked().stuck(longer_than)
 
     def _asked(self) -> ObserveHost:
-        check_trio("why and stuck")
-        self._check_open()
+        self._check_call("why and stuck")
         assert self._observe is not None
         return self._observe
 
@@ -167,7 +166,7 @@ class Engine:
             with trio.fail_after(10):
                 await engine.wait_idle()
         """
-        check_trio("wait_idle")
+        self._check_call("wait_idle")
         while True:
             self._check_open()
             await self._begin_late()
@@ -179,6 +178,10 @@ class Engine:
                 await each.wait_idle(revision)
             if await self._revision() <= revision and all(each.checkpoint() >= revision for each in self._supervisors):
                 return
+
+    def _check_call(self, what: str) -> None:
+        self._check_open()
+        check_trio(what, self._home)
 
     def _check_open(self) -> None:
         for each in self._supervisors:

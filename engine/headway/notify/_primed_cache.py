@@ -9,7 +9,7 @@ from typing import Any
 import trio
 from typing_extensions import override
 
-from headway.base import BoundedReport, block_nursery
+from headway.base import BoundedReport, block_nursery, check_trio, current_run
 from headway.cache import CachedType, CacheOfTypes, Content, Informer, Informers, OnFailure, Pin, View
 from headway.errors import HeadwayError, InvalidArgument, NotPrimed, StoreChanged, Unavailable
 from headway.events import IndexFailed, Report
@@ -44,6 +44,7 @@ class PrimedCache(CacheOfTypes):
     ) -> None:
         super().__init__("this cache", wanted.types, wanted.queries)
         self.isolation = informers.isolation
+        self._home = current_run()
         self._wanted = wanted
         self._informers = informers
         self._held = held
@@ -140,6 +141,7 @@ class PrimedCache(CacheOfTypes):
         during the wait, and StoreRolledBack if the store was rolled back and may never reach it.
         """
         store_id, revision = _wanted_position(position)
+        self._check_call("wait_for")
         await trio.lowlevel.checkpoint()
         with trio.CancelScope() as wait:
             self._waits.add(wait)
@@ -180,8 +182,7 @@ class PrimedCache(CacheOfTypes):
 
         Create handles with the methods of `updates`, and iterate over it. The end of the block closes the handles.
         """
-        if not self.primed:
-            raise NotPrimed(self._why_not())
+        self._check_call("notify")
         await trio.lowlevel.checkpoint()
         updates = Updates(self, self._cuts, self._answers)
         self._notified.add(updates)
@@ -226,6 +227,11 @@ class PrimedCache(CacheOfTypes):
         return self._accept_store()
 
     # --- parts ---
+
+    def _check_call(self, what: str) -> None:
+        if not self.primed:
+            raise NotPrimed(self._why_not())
+        check_trio(what, self._home)
 
     @property
     def _store_id(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.base import async_problem, check_selection, check_text
+from headway.base import async_problem, check_selection, check_text, check_trio, current_run
 from headway.cache import CachedType, CacheReader, Index
 from headway.errors import Closed, IndexIncomplete, InvalidArgument
 from headway.notify._answers import Answers
@@ -45,6 +45,7 @@ class Updates:
         self._pulse = Pulse()
         self._open = True
         self._cache_closed = False
+        self._home = current_run()
 
     # --- handles ---
 
@@ -151,6 +152,7 @@ class Updates:
     def _check_cache(self) -> None:
         if self._cache_closed:
             raise Closed("the cache of these notifications is closed: its block has ended")
+        check_trio("updates", self._home)
 
     # --- receiving ---
 

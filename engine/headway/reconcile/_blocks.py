@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from headway.base import error_text
+from headway.base import bounded, error_text
 from headway.cache import Cache
 from headway.client import Client
 from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound
@@ -22,6 +22,7 @@ from headway.resource import (
     pb,
     redacted_text,
     tenancy_within,
+    unicode_problem,
 )
 
 T = TypeVar("T", bound=Payload)
@@ -186,6 +187,9 @@ class Finalizer(Generic[T]):
         return await self._client.read(self.resource.type, self.resource.id)
 
 
+_LONGEST_FAILURE = 16_384
+"""The number of characters of an error that are kept in a condition: a quarter of what a status may have."""
+
 _STATES = {True: ConditionState.TRUE, False: ConditionState.FALSE, None: ConditionState.UNKNOWN}
 
 
@@ -243,6 +247,8 @@ class Conditions(Generic[T]):
                 raise InvalidArgument(
                     f"condition {type!r}: {field} {text!r:.120} must be a text; leave it out for none"
                 )
+            if problem := unicode_problem(field, text):
+                raise InvalidArgument(f"condition {type!r}: {problem}")
         other: object = resource.id if isinstance(resource, Resource) else resource
         if other is not None and not isinstance(other, ResourceId):
             raise InvalidArgument(f"condition {type!r}: resource {other!r:.120} must be a resource or its id")
@@ -271,7 +277,7 @@ class Conditions(Generic[T]):
         elif isinstance(error, Exception):
             if self._failure is not None:
                 text = redacted_text(error_text(error), [self._resource, *read_secrets()])
-                self.set(self._failure, False, text, reason=type(error).__name__)
+                self.set(self._failure, False, bounded(text, _LONGEST_FAILURE), reason=type(error).__name__)
             if not self._is_set:
                 # A write would say that the old conditions hold for a generation that the block has not handled.
                 return

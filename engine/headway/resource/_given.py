@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway.errors import InvalidArgument
-from headway.resource._ids import ResourceId
+from headway.resource._ids import ResourceId, quoted, unicode_problem
 from headway.resource._stored import Stored
 
 
@@ -31,16 +31,26 @@ def text_map(of: object, given: Any) -> dict[str, str]:
         if not isinstance(value, str):
             example = f"metadata={{{key!r}: {str(value)!r:.120}}}"
             raise InvalidArgument(f"{of}: metadata[{key!r}] is {value!r:.120}: it must be a string, such as {example}")
+        if problem := unicode_problem("metadata key", key) or unicode_problem(f"metadata[{quoted(key)}]", value):
+            raise InvalidArgument(f"{of}: {problem}")
     return dict(given)
 
 
 def finalizer_names(of: str, names: Iterable[str]) -> list[str]:
-    """Return the names of finalizers. Raises InvalidArgument for a single text, and for a name with blanks."""
-    if isinstance(names, str):
-        raise InvalidArgument(f"{of}: finalizers {names!r} must be a list or set of names, such as [{names!r}]")
+    """Return the names of finalizers. Raises InvalidArgument for a single text, and for what is not a name."""
+    given: object = names
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidArgument(
+            f"{of}: finalizers {given!r:.120} must be a list or set of names, such as [{str(given)!r:.120}]"
+        )
     wanted = list(names)
     for name in wanted:
+        each: object = name
         # The metadata value separates the names by blanks.
-        if name.split() != [name]:
-            raise InvalidArgument(f"{of}: finalizer {name!r} must be a name without blanks, such as 'staff.cleanup'")
+        if not isinstance(each, str) or each.split() != [each]:
+            raise InvalidArgument(
+                f"{of}: finalizer {each!r:.120} must be a name without blanks, such as 'staff.cleanup'"
+            )
+        if problem := unicode_problem("finalizer", each):
+            raise InvalidArgument(f"{of}: {problem}")
     return wanted

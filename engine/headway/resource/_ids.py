@@ -162,6 +162,23 @@ def quoted(value: object) -> str:
     return repr(value)
 
 
+def unicode_problem(field: str, text: str) -> str | None:
+    """Return the problem with a text that cannot be encoded, and so not be sent or stored, or None if it can be.
+
+    A name of a file has half of a surrogate pair in place of each byte that is not UTF-8.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = text[error.start]
+            return (
+                f"{field} {quoted(text)} has half of a surrogate pair, {half!r}, which is not a character: replace it, "
+                "as text.encode(errors='replace').decode() does"
+            )
+    return None
+
+
 def name_problem(field: str, value: object) -> str | None:
     """Return the problem with the name of a resource or a tenancy unit, or None if it is valid.
 

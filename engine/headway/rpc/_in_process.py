@@ -18,7 +18,9 @@ from typing import Any, TypeVar
 
 import grpclib
 from grpclib.const import Handler, Status
+from trio.lowlevel import current_trio_token, in_trio_task
 
+from headway.base import check_trio, current_run
 from headway.rpc._channel import Channel, ChannelClosed, HandlerFault, Metadata, Report, ignore_error
 
 ANSWER = "answer"
@@ -59,6 +61,7 @@ class InProcessChannel(Channel):
                 self._answers[path] = answer
         self._report = report
         self._closed = False
+        self._home = current_run()
 
     def close(self) -> None:
         """Close the channel, so that every later call raises ChannelClosed.
@@ -77,6 +80,8 @@ class InProcessChannel(Channel):
         Raises:
             GRPCError: the call failed. It has the same status and message as over a network.
         """
+        if not in_trio_task() or current_trio_token() is not self._home:
+            self._check_run()
         try:
             answer = self._answers.get(path)
             if answer is not None:
@@ -104,6 +109,11 @@ class InProcessChannel(Channel):
             GRPCError: the method was not found. It is raised on entering the block.
         """
         return _Driven(self, path, _DrivenStream(request, metadata or {}))
+
+    def _check_run(self) -> None:
+        """Refuse a call from outside Trio, or from another run than the channel's own: see `check_trio`."""
+        if not self._closed:
+            check_trio("a client of Headway", self._home)
 
     def _handler(self, path: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
         handler = self._handlers.get(path)
@@ -172,6 +182,7 @@ class _Driven:
         self._coroutine: Coroutine[Any, Any, None] | None = None
 
     async def __aenter__(self) -> _Driven:
+        self._channel._check_run()
         self._coroutine = self._channel._handler(self._path)(self._stream)
         return self
 

@@ -12,6 +12,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.base import check_trio, current_run
 from headway.errors import InvalidArgument
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
 from headway.rpc._admitted import Admission, Admits, OneConnection, OpensCall, reply_of
@@ -65,6 +66,8 @@ class RemoteChannel(Channel):
         self.timeout = timeout
         # A remote host that is reached over plain TCP. No token may be sent to it.
         self._plain_text = plain_text
+        # Connections belong to one run of Trio.
+        self._home = current_run()
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
@@ -79,7 +82,7 @@ class RemoteChannel(Channel):
             NotBegun: the call failed and certainly had no effect.
             GRPCError: the call failed, and it may have had an effect.
         """
-        self._check_metadata(metadata)
+        self._check_call(metadata)
         body = self._codec.encode(request)
         # A request may ask the server to wait before it answers. That time is added to the timeout.
         timeout = self.timeout + getattr(request, "wait_ms", 0) / 1000
@@ -121,7 +124,7 @@ class RemoteChannel(Channel):
         self, path: str, request: object, metadata: Metadata | None, *, end: bool
     ) -> AbstractAsyncContextManager[Duplex]:
         """Return a stream to be opened. With ``end``, the request is the only one."""
-        self._check_metadata(metadata)
+        self._check_call(metadata)
         return self._opened(path, self._codec.encode(request), metadata, self._decoder(path), end)
 
     @asynccontextmanager
@@ -142,7 +145,8 @@ class RemoteChannel(Channel):
                 if attempt == ATTEMPTS:
                     raise NotBegun(Status.UNAVAILABLE, str(error)) from error
 
-    def _check_metadata(self, metadata: Metadata | None) -> None:
+    def _check_call(self, metadata: Metadata | None) -> None:
+        check_trio("a client of Headway", self._home)
         if self._plain_text is not None and metadata and has_secret(metadata.items()):
             raise InvalidArgument(
                 readable("a token", self._plain_text, "use tls=headway.rpc.client_tls(...), or insecure=True")

@@ -15,7 +15,7 @@ from grpclib.metadata import Deadline, encode_bin_value, encode_grpc_message
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
-from headway.base import give_way
+from headway.base import encodable, give_way
 from headway.resource import AnyMessage
 from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._details import TRAILER, StatusDetails
@@ -273,7 +273,7 @@ class ServerStream(Stream[Any, Any]):
             else:
                 await self.send_trailing_metadata(
                     status=error.status,
-                    status_message=_shortened(error.message),
+                    status_message=_sendable(error.message),
                     status_details=error.details if _are_messages(error.details) else None,
                     metadata=None if self.begun else _not_begun(error),
                 )
@@ -285,7 +285,7 @@ class ServerStream(Stream[Any, Any]):
 
         The handler has not received the request. It may have been read, because some limits depend on it.
         """
-        message = _shortened(error.message) or ""
+        message = _sendable(error.message) or ""
         details = encode_bin_value(_DETAILS.encode(error.status, message, error.details or ())).decode("ascii")
         trailers = {
             "grpc-status": str(error.status.value),
@@ -308,9 +308,12 @@ def _not_begun(error: GRPCError) -> dict[str, str]:
     return {NOT_BEGUN: "1"}
 
 
-def _shortened(message: str | None) -> str | None:
-    """Return a status's message with its middle cut out if it is too long for a header."""
-    if message is None or len(message) <= _MESSAGE_LIMIT:
+def _sendable(message: str | None) -> str | None:
+    """Return a status's message as a header can hold it: encodable, and with its middle cut out if it is too long."""
+    if message is None:
+        return None
+    message = encodable(message)
+    if len(message) <= _MESSAGE_LIMIT:
         return message
     half = _MESSAGE_LIMIT // 2
     return f"{message[:half]}…{message[1 - half :]}"

@@ -11,6 +11,7 @@ import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 
@@ -36,7 +37,7 @@ async def bind(where: Address, backlog: int, *, share: bool = False) -> list[soc
     """
     if where.path:
         return [_bind_unix(where.path, backlog)]
-    found = await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = await _resolved(where)
     listeners: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
@@ -46,6 +47,15 @@ async def bind(where: Address, backlog: int, *, share: bool = False) -> list[soc
             each.close()
         raise
     return listeners
+
+
+async def _resolved(where: Address) -> list[Any]:
+    """Return the socket addresses of a host and port to listen on."""
+    try:
+        return await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        text = f"cannot listen on {where.host}:{where.port}: {error.strerror or error}"
+        raise socket.gaierror(error.errno, text) from error
 
 
 def _bind_tcp(
@@ -81,7 +91,7 @@ async def reserve(where: Address) -> list[socket.socket]:
     # does not share fails if another process listens already.
     for probe in await bind(where, 1) if where.port else ():
         probe.close()
-    found = await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = await _resolved(where)
     return [
         _bind_tcp(family, kind, protocol, address, None, share=True)
         for family, kind, protocol, _, address in dict.fromkeys(found)

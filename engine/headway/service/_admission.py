@@ -26,12 +26,13 @@ from headway.resource import (
     type_name,
 )
 from headway.service._access import AccessChecks
-from headway.service._bounds import check_metadata, check_payload, check_statuses, check_text
+from headway.service._bounds import check_metadata, check_payload, check_text
 from headway.service._fences import admit_fence
 from headway.service._payload_names import short_name
 from headway.service._peering import GUARDED_KINDS, ORDINARY_PARTITIONS, admit_special
 from headway.service._quota_checks import check_limited_type
 from headway.service._refusals import failed, invalid
+from headway.service._status_bounds import check_statuses
 from headway.storage import Fence
 
 Type = ResourceType[Any]

@@ -15,10 +15,10 @@ from headway.resource import (
     FINALIZERS,
     MAX_NAME,
     ResourceType,
-    pb,
     quoted,
     selected,
     selector_problem,
+    unicode_problem,
 )
 from headway.service._refusals import invalid
 
@@ -32,24 +32,9 @@ MAX_METADATA_SIZE = 256 << 10
 """The maximum length of all metadata of a resource, keys and values, in characters."""
 
 MAX_FINALIZERS = 100
-MAX_STATUSES = 100
-"""The maximum number of statuses of one resource."""
 
 MAX_SUBJECTS = 64
 """The maximum number of subjects of a subscription. Each commit is compared with all of them."""
-
-MAX_CONDITIONS = 100
-"""The maximum number of conditions of one status."""
-
-MAX_ALL_CONDITIONS = 500
-"""The maximum number of conditions in all statuses of one resource.
-
-Together with its metadata, such a resource has fewer fields than a server decodes in one request, so that a resource
-that was read can be written back.
-"""
-
-MAX_STATUS_SIZE = 64 << 10
-"""The maximum length of one status, in characters."""
 
 MAX_FILTER = 4096
 """The maximum length of a metadata filter, in characters."""
@@ -65,9 +50,11 @@ MAX_TOKEN = 1024
 
 
 def check_text(field: str, text: str, limit: int = MAX_TEXT) -> None:
-    """Refuse a text of more than ``limit`` characters."""
+    """Refuse a text of more than ``limit`` characters, or one that is not Unicode."""
     if len(text) > limit:
         raise invalid(f"{field} {quoted(text)} has {len(text)} characters: it must have at most {limit}")
+    if problem := unicode_problem(field, text):
+        raise invalid(problem)
 
 
 def check_prefix(text: str) -> None:
@@ -87,6 +74,10 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         if len(key) > MAX_TEXT:
             raise invalid(f"resource.metadata: key {quoted(key)} must have at most {MAX_TEXT} characters")
         size += len(key) + len(value)
+        if problem := unicode_problem("resource.metadata: key", key):
+            raise invalid(problem)
+        if not value.isascii() and (problem := unicode_problem(f"resource.metadata[{quoted(key)}]", value)):
+            raise invalid(problem)
     if size > MAX_METADATA_SIZE:
         raise invalid(f"resource.metadata has {size} characters: it must have at most {MAX_METADATA_SIZE} in all")
     if DELETION_TIMESTAMP in metadata:
@@ -107,34 +98,6 @@ def check_payload(type: ResourceType[Any], data: bytes) -> None:
         raise invalid(f"resource.data is {error}: {most}") from None
 
 
-def check_statuses(statuses: Mapping[str, pb.Status]) -> None:
-    """Refuse too many statuses, and any status that is too large."""
-    if len(statuses) > MAX_STATUSES:
-        raise invalid(f"resource.status has {len(statuses)} statuses: it must have at most {MAX_STATUSES}")
-    if (count := sum(len(status.conditions) for status in statuses.values())) > MAX_ALL_CONDITIONS:
-        raise invalid(f"resource.status has {count} conditions: it must have at most {MAX_ALL_CONDITIONS} in all")
-    for key, status in statuses.items():
-        check_text("resource.status: key", key)
-        check_status(status, f"resource.status[{key!r}]")
-
-
-def check_status(status: pb.Status, field: str) -> None:
-    """Refuse a status with too many conditions or too much text."""
-    conditions = status.conditions
-    if len(conditions) > MAX_CONDITIONS:
-        raise invalid(f"{field} has {len(conditions)} conditions: it must have at most {MAX_CONDITIONS}")
-    check_text(f"{field}.observed_generation", status.observed_generation)
-    size = 0
-    for index, condition in enumerate(conditions):
-        check_text(f"{field}.conditions[{index}].type", condition.type)
-        check_text(f"{field}.conditions[{index}].reason", condition.reason)
-        if condition.resource is not None:
-            check_text(f"{field}.conditions[{index}].resource.section", condition.resource.section)
-        size += len(condition.type) + len(condition.reason) + len(condition.message)
-    if size > MAX_STATUS_SIZE:
-        raise invalid(f"{field} has {size} characters: it must have at most {MAX_STATUS_SIZE} in all")
-
-
 def check_selector(text: str) -> tuple[tuple[str, str], ...]:
     """Return the metadata entries that a watch asks for. Refuse an invalid filter."""
     if not text:
@@ -142,17 +105,3 @@ def check_selector(text: str) -> tuple[tuple[str, str], ...]:
     if problem := selector_problem("metadata_filter", text):
         raise invalid(problem)
     return selected(text)
-
-
-def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -> str | None:
-    """Return why this status cannot be added to the stored ones, or None if it can.
-
-    A resource that already exceeds the bounds, from before they existed, may not grow further.
-    """
-    others = [each for other, each in stored.items() if other != key]
-    if key not in stored and len(others) >= MAX_STATUSES:
-        return f"it has {len(others)} other statuses: it must have at most {MAX_STATUSES} in all"
-    count = sum(len(each.conditions) for each in others) + len(status.conditions)
-    if count > max(MAX_ALL_CONDITIONS, sum(len(each.conditions) for each in stored.values())):
-        return f"it would have {count} conditions: it must have at most {MAX_ALL_CONDITIONS} in all statuses"
-    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -203,6 +204,11 @@ def _admit_owner(access: AccessChecks, owner: pb.Id | None) -> None:
 
 Term = Callable[[Mapping[str, str]], bool]
 
+# Terms of other languages of filters would match nothing, or everything, without a word: "color in (red)", "color:red".
+_FOREIGN_KEY = re.compile(r"[\s():;<>~'\"]")
+# "color==red", "color~=red", "size>=3", "color:=red", "color=red;size=3".
+_FOREIGN_PAIR = re.compile(r"^[^=]*[<>~^$*:]=|^[^=]*==|;[^;=]+=")
+
 _FORMS = "use key=value, key!=value, key or !key, with commas between"
 
 
@@ -225,7 +231,7 @@ def _term(part: str, text: str) -> Term:
     negated = key.endswith("!") if equals else key.startswith("!")
     if negated:
         key = (key[:-1] if equals else key[1:]).strip()
-    if not key or "!" in key:
+    if not key or "!" in key or (_FOREIGN_PAIR.search(f"{key}={value}") if equals else _FOREIGN_KEY.search(key)):
         raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}")
     if equals:
         return lambda metadata: (metadata.get(key) == value) is not negated

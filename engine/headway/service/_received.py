@@ -12,7 +12,8 @@ from headway.resource import Registry, pb, resource_id
 from headway.rpc import HandlerFault
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id
-from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_statuses, check_text
+from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_text
+from headway.service._status_bounds import check_statuses
 
 
 def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:

@@ -23,12 +23,13 @@ from headway.resource import (
 )
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id
-from headway.service._bounds import check_status, check_text, room_problem
+from headway.service._bounds import check_text
 from headway.service._fences import admit_fence, check_fence
 from headway.service._handlers import Context
 from headway.service._peering import check_copies
 from headway.service._read import checked_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
+from headway.service._status_bounds import check_status, room_problem
 from headway.service._writing import attempt, check_store, check_units, needs_units
 from headway.storage import Put
 

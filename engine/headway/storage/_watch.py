@@ -83,7 +83,11 @@ class Pulse:
                     if stays_asleep is not None and self._broken is None and _answer(stays_asleep):
                         self._waiting[task] = stays_asleep
                     else:
-                        trio.lowlevel.reschedule(task, _WOKEN)
+                        try:
+                            trio.lowlevel.reschedule(task, _WOKEN)
+                        except Exception:  # noqa: BLE001  # the other tasks must be woken
+                            # A task of another run of Trio. A beat in its own run can still wake it.
+                            self._waiting[task] = stays_asleep
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
         """Stop the signal. Every current and future `wait` raises the error that ``why`` returns."""

@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 
 import betterproto2
 import trio
+from trio.lowlevel import TrioToken
 
-from headway.base import answer_problem, plain_problem
+from headway.base import answer_problem, current_run, plain_problem
 from headway.errors import DeclarationError, InvalidArgument, PayloadError
 from headway.protobuf import bind_name, decode, encode, field, message
 from headway.resource import AnyMessage, DescribedTopic, name_problem
@@ -74,6 +75,8 @@ class Topic(Generic[T]):
         # Snapshots that nothing was published after. Invariant: only of subjects that have subscribers.
         self._snapshots: dict[str, list[TopicEvent]] = {}
         self._subscribers: Counter[str] = Counter()
+        # The run of Trio in which they wait.
+        self._home: TrioToken | None = None
 
     def __repr__(self) -> str:
         return f"<Topic {self.name}>"
@@ -147,6 +150,7 @@ class Topic(Generic[T]):
     @contextmanager
     def subscribed(self, subjects: frozenset[str]) -> Iterator[None]:
         """Count a subscriber of these subjects during the block. The last one that leaves frees what is kept for it."""
+        self._home = current_run()
         self._subscribers.update(subjects)
         try:
             yield
@@ -218,10 +222,12 @@ class Topic(Generic[T]):
         return subject
 
     def _check_thread(self) -> None:
-        if self._subscribers and not trio.lowlevel.in_trio_run():
+        if not self._subscribers:
+            return
+        if not trio.lowlevel.in_trio_run() or trio.lowlevel.current_trio_token() is not self._home:
             raise InvalidArgument(
                 f"topic {self.name} has subscribers on Trio's thread: call it there, such as by "
-                "trio.from_thread.run_sync(topic.publish, events)"
+                "trio.from_thread.run_sync(topic.publish, events, trio_token=token)"
             )
 
 
