@@ -88,7 +88,7 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
         value = getattr(message, name)
         try:
             for inner in elements(value):
-                if hasattr(inner, "__dataclass_fields__"):
+                if hasattr(inner, "__dataclass_fields__") and not isinstance(inner, type):
                     encode(inner)
         except PayloadError as deeper:
             return PayloadError(f"{cls.__qualname__}.{name}: {deeper}")
@@ -97,7 +97,7 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             setattr(alone, name, value)
             codec_of(cls).encode(alone)
         except _UNWRITABLE as found:
-            wrong_kind = isinstance(found, AttributeError | TypeError)
+            wrong_kind = isinstance(found, AttributeError | TypeError) or "required argument" in str(found)
             wanted = cls.__dataclass_fields__[name].type
             why = f"expected {wanted.__name__ if isinstance(wanted, type) else wanted}" if wrong_kind else str(found)
             return PayloadError(f"{cls.__qualname__}.{name} has the invalid value {value!r:.120}: {why}")
