@@ -144,7 +144,7 @@ class NotHeadway(CallerError):
 
 
 class Closed(CallerError):
-    """An engine or a client was used after the block that opened it had ended. Nothing was read or written."""
+    """An engine, a client or a block of a reconcile was used outside of its block. Nothing was read or written."""
 
 
 class TooLarge(CallerError, ValueError):
