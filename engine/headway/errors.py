@@ -306,7 +306,10 @@ class ReconcileTimeout(HeadwayError):
 
 
 class InvalidResult(HeadwayError, TypeError):
-    """A reconciler, or the function of a `headway.BlockingQuery`, returned an invalid value. The call is retried."""
+    """A reconciler, a daemon, a timer or the function of a `headway.BlockingQuery` returned an invalid value.
+
+    The call is retried.
+    """
 
 
 class StrayCancelled(HeadwayError):

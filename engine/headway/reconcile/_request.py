@@ -64,7 +64,8 @@ class RequeueAfter:
 
     def __post_init__(self) -> None:
         given: object = self.seconds
-        if not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
+        # True is an int, and no number of seconds that anyone would mean.
+        if isinstance(given, bool) or not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
             raise InvalidArgument(f"requeue_after: seconds must be a finite number >= 0, not {given!r}")
 
 
