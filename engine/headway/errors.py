@@ -152,7 +152,7 @@ class NotHeadway(CallerError):
 
 
 class Closed(CallerError):
-    """An engine or a client was used after the block that opened it had ended. Nothing was read or written."""
+    """An engine, a client or a block of a reconcile was used outside of its block. Nothing was read or written."""
 
 
 class TooLarge(CallerError, ValueError):
@@ -314,7 +314,10 @@ class ReconcileTimeout(HeadwayError):
 
 
 class InvalidResult(HeadwayError, TypeError):
-    """A reconciler, or the function of a `headway.BlockingQuery`, returned an invalid value. The call is retried."""
+    """A reconciler, a daemon, a timer or the function of a `headway.BlockingQuery` returned an invalid value.
+
+    The call is retried.
+    """
 
 
 class StrayCancelled(HeadwayError):

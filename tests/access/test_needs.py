@@ -226,7 +226,7 @@ async def test_reader_of_everything_needs_no_data_to_decide() -> None:
 async def test_failing_function_writes_nothing() -> None:
     """An invalid name in the payload makes this one fail."""
     async with office(ALL_OF_DESKS, rule("*", type=ROOMS)) as (engine, client):
-        with pytest.raises(headway.HeadwayError, match="the authorizer failed"):
+        with pytest.raises(headway.HeadwayError, match=r"the needs hook of office\.v1\.Desk failed"):
             await client.write(DESK.new("mine", Desk(room="Not a name")))
         assert await engine.client.list(DESK) == []
 
@@ -266,3 +266,36 @@ def test_needs_survive_the_hooks_that_headway_adds() -> None:
 
     assert app.registry.find(TypeName("office", "v1", "Desk")) is DESK
     assert headway.ResourceType("office", "v1", "Key", Key, hooks=Hooks(needs=none)).hooks.needs is none
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "read", ["read"], Need("read", ROOM.id("a1")), [Need], LookupError("of the hook")]
+)
+async def test_needs_hook_that_fails_refuses_the_caller_and_is_named(answer: Any) -> None:
+    """Otherwise an operator would look for the fault in the access file."""
+
+    def broken(*_: object) -> Any:
+        if answer is LookupError:
+            raise LookupError
+        return answer
+
+    other = headway.App("office")
+    desk = other.type("office", "v1", "Desk", Desk, hooks=Hooks(needs=broken))
+    text, token = new_token(["some"])
+    access = Authorizer(Access([Policy("some", [ALL_OF_DESKS])], [token]))
+    heard: list[Any] = []
+    async with (
+        headway.open_engine("memory:", other, listen=["127.0.0.1:0"], access=access, report=heard.append) as engine,
+        headway.connect(engine.addresses, other, token=text) as client,
+    ):
+        await engine.client.write(desk.new("one"))
+        said = r"the needs hook of office\.v1\.Desk failed"
+        with pytest.raises(headway.errors.RemoteError, match=said):
+            await client.get(desk, "one")
+        with pytest.raises(headway.errors.RemoteError, match=said):
+            await client.write(desk.new("two"))
+        assert await engine.client.get(desk, "two") is None
+    (first, *_) = [event for event in heard if isinstance(event, headway.events.HandlerFailed)]
+    (note,) = first.error.__notes__
+    assert note.startswith("raised by the needs hook test_needs_hook_that_fails")
+    assert note.endswith(f"({__file__}, line {broken.__code__.co_firstlineno}) of office.v1.Desk")

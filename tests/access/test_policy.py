@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -252,3 +253,10 @@ def test_rights_agree_with_a_simple_model(each: list[list[Rule]]) -> None:
             expected = model is not None and model.fullmatch(" ".join((verb, *asked))) is not None
             allowed = rights.allows(verb, TypeName(group, version, kind), partition, namespace, name)
             assert allowed is expected, (verb, asked)
+
+
+@pytest.mark.parametrize("rule", [{"verbs": ["view"], "type": "*"}, "view", None])
+def test_rule_of_a_policy_must_be_a_rule(rule: Any) -> None:
+    """It would fail at the first request instead."""
+    with pytest.raises(InvalidArgument, match=r"policy 'p': .* is not a rule: use Rule\("):
+        Policy("p", [rule])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import headway
 from headway import field, indexes
-from headway.cache import Applied, Index, IndexTable
+from headway.cache import Applied, Index, IndexTable, Isolation
 from headway.errors import DeclarationError
 from headway.resource import Key, Resource, ResourceType, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Team, key, stored
@@ -31,9 +31,11 @@ class Failures:
         self.errors.append(error)
 
 
-def table_of(index: Index[Any, Any], *resources: pb.Resource) -> tuple[IndexTable, Failures]:
+def table_of(
+    index: Index[Any, Any], *resources: pb.Resource, isolation: Isolation | None = None
+) -> tuple[IndexTable, Failures]:
     failures = Failures()
-    table = IndexTable(index, failures)
+    table = IndexTable(index, failures, isolation)
     table.build({key(resource.id.name): resource for resource in resources if resource.id})
     return table, failures
 
@@ -245,6 +247,25 @@ def test_unhashable_value_is_an_index_failure_of_its_resource(declare: Any, valu
     table.apply([Applied(GRACE, None, painted("grace", 2, None), 2)])
     assert table.failed == {ADA, GRACE}
     assert failures.heard == [("odd", ADA), ("odd", GRACE)]
+    (note,) = failures.errors[0].__notes__
+    assert f"<lambda> ({__file__}, line " in note
+    assert "return a tuple instead of a list" in note
+
+
+def test_resource_as_a_value_is_named_as_the_program_knows_it() -> None:
+    table, failures = table_of(indexes.by(TEAM, "odd", lambda team: team), painted("ada", 1, None))
+    assert table.failed == {ADA}
+    assert str(failures.errors[0]) == "unhashable type: 'Resource'"
+
+
+@pytest.mark.parametrize("checked", [None, Isolation()])
+def test_text_in_place_of_several_values_is_explained(checked: Isolation | None) -> None:
+    """Each of its letters would be a value."""
+    declared = indexes.by_many(TEAM, "odd", lambda team: team.name)
+    table, failures = table_of(declared, painted("ada", 1, None), isolation=checked)
+    assert table.failed == {ADA}
+    assert list(table.values()) == []
+    assert str(failures.errors[0]) == "it returned 'ada': return a list of values, such as ['ada']"
 
 
 def test_none_in_place_of_several_values_is_explained() -> None:

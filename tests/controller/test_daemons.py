@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, InvalidResult
 from headway.reconcile import RECONCILING
 from headway.storage import MemoryBackend
 from tests.helpers.resources import Team
@@ -362,3 +362,28 @@ async def test_finalizer_is_removed_without_a_call_if_no_daemon_runs(
         await after.wait_idle()
         assert await engine.client.get(after.team, "core") is None
     assert after.history() == []
+
+
+async def test_result_of_a_daemon_or_timer_is_an_error(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It would have no effect: a daemon that returns is not called again, and `every` decides about a timer."""
+    staff = Staff()
+
+    async def heart(*_: object) -> Any:
+        return "oops"
+
+    async def check(*_: object) -> Any:
+        return headway.requeue_after(1)
+
+    staff.app.daemon(staff.team)(heart)
+    staff.app.timer(staff.team, every=60)(check)
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(0.2)
+    (ended,) = staff.events_of(events.DaemonEnded)
+    assert repr(ended.error) == (
+        """InvalidResult("heart returned 'oops': return None, because a daemon is called again only if it raises")"""
+    )
+    assert ended.retry_after is not None
+    failed = [each.error for each in staff.events_of(events.Reconciled) if each.error is not None]
+    assert isinstance(failed[0], InvalidResult)
+    assert "check returned RequeueAfter(seconds=1): return None" in str(failed[0])

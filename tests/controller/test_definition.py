@@ -255,6 +255,8 @@ def test_app_needs_a_valid_name(name: Any) -> None:
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan, "5", None])
 def test_requeue_refuses_an_invalid_delay(seconds: Any) -> None:
     """The error comes where the requeue is made, not when the queue gets it."""
+    with pytest.raises(InvalidArgument, match="seconds must be a finite number >= 0, not True"):
+        headway.requeue_after(True)
     with pytest.raises(InvalidArgument, match="seconds must be a finite number >= 0"):
         headway.requeue_after(seconds)
     with pytest.raises(InvalidArgument, match="seconds must be a finite number >= 0"):
@@ -309,3 +311,22 @@ def test_typed_options_are_those_that_a_definition_keeps() -> None:
     """Each option that a type checker accepts has a field with the same default, and each field has such an option."""
     kept = {each.name for each in dataclasses.fields(Options)}
     assert kept == GivenControllerOptions.__annotations__.keys() - {"name"}
+
+
+def test_empty_name_is_refused() -> None:
+    """It may come from a variable that is not set. The controller would silently have the function's name."""
+    app = headway.App("test")
+    thing = app.type("test", "v1", "Thing", Thing)
+
+    async def look(*_: object) -> None:
+        """Do nothing."""
+
+    declarations: list[Any] = [
+        app.controller(manages=thing, name=""),
+        app.daemon(thing, name=""),
+        app.timer(thing, every=1, name=""),
+    ]
+    for declare in declarations:
+        with pytest.raises(DeclarationError, match="name"):
+            declare(look)
+    assert not app.controllers

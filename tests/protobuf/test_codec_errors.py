@@ -1,6 +1,7 @@
 """Input that the compiled codecs refuse, and their errors."""
 
 import datetime
+import enum
 from typing import Any, cast
 
 import pytest
@@ -58,6 +59,87 @@ def test_nested_value_beyond_the_end_of_its_message_is_refused(inner: bytes) -> 
     data = b"\x8a\x01" + varint(len(inner)) + inner
     with pytest.raises(PayloadError, match=r"not a valid Whole: part.*ends too early"):
         decode(Whole, data + b"\x0a\x0a0123456789")
+
+
+class Color(enum.IntEnum):
+    RED = 0
+    BLUE = 1
+
+
+@message
+class Kinds:
+    text: str = field(1)
+    data: bytes = field(2)
+    number: int = field(3)
+    fixed: int = field(4, kind="fixed32")
+    ratio: float = field(5)
+    on: bool = field(6)
+    color: Color = field(7)
+    parts: list[Part] = field(8)
+    numbers: list[int] = field(9)
+    switches: list[bool] = field(10)
+    by_text: dict[str, bool] = field(11)
+    part: Part | None = field(12)
+    maybe: bool | None = field(13)
+
+
+VALUES: list[Any] = [
+    None,
+    False,
+    True,
+    0,
+    2,
+    0.0,
+    2.5,
+    "",
+    "no",
+    b"",
+    b"no",
+    [],
+    ["a"],
+    [0],
+    {},
+    {"a": 1},
+    Part(),
+    Part,
+]
+FIT: dict[str, list[Any]] = {
+    "text": ["", "no"],
+    "data": [b"", b"no"],
+    # Type checkers take a bool for an int, and an int for a float.
+    "number": [False, True, 0, 2],
+    "fixed": [False, True, 0, 2],
+    "ratio": [False, True, 0, 2, 0.0, 2.5],
+    "on": [False, True],
+    "color": [False, True, 0, 2],
+    "parts": [[]],
+    "numbers": [[], [0]],
+    "switches": [[]],
+    "by_text": [{}],
+    "part": [None, Part()],
+    "maybe": [None, False, True],
+}
+
+
+@pytest.mark.parametrize("name", FIT)
+def test_value_of_a_wrong_type_is_refused_even_if_it_is_empty(name: str) -> None:
+    for value in VALUES:
+        if any(type(value) is type(fit) and value == fit for fit in FIT[name]):
+            encode(Kinds(**{name: value}))
+            continue
+        with pytest.raises(PayloadError, match=rf"Kinds\.{name} has the invalid value .*: expected "):
+            encode(Kinds(**{name: value}))
+
+
+def test_message_of_another_class_is_refused_although_its_fields_have_the_same_names() -> None:
+    @message
+    class Other:
+        name: str = field(1)
+        weight: float = field(2)
+        more: str = field(3)
+
+    with pytest.raises(PayloadError, match=r"Kinds\.part has the invalid value Other\(.*\): expected .*Part"):
+        encode(Kinds(part=cast("Any", Other(name="a", more="lost"))))
 
 
 @message

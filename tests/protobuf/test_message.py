@@ -281,3 +281,16 @@ def test_message_without_fields_is_valid() -> None:
 
     assert encode(Empty()) == b""
     assert decode(Empty, b"") == Empty()
+
+
+def test_field_of_a_base_that_is_no_message_is_refused() -> None:
+    """It would silently be no field of the message."""
+
+    class Named:
+        name: str = field(1)
+
+    with pytest.raises(DeclarationError, match=r"Desk: the field 'name' of its base .*Named would not be part of"):
+
+        @message
+        class Desk(Named):
+            city: str = field(2)

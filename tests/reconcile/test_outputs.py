@@ -82,10 +82,10 @@ async def test_unchanged_output_is_not_written(autojump_clock: MockClock) -> Non
     commits: list[int] = []
 
     async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
-        for metadata in ({"x": "1", "y": "2"}, {"y": "2", "x": "1"}):
-            async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            for metadata in ({"x": "1", "y": "2"}, {"y": "2", "x": "1"}):
                 await wanted.apply("a", Summary(members=["m"]), metadata=metadata)
-            commits.append(rig.store.position.revision)
+                commits.append(rig.store.position.revision)
 
     await _run(rig, body)
 

@@ -122,6 +122,8 @@ def test_payload_of_another_class_is_refused() -> None:
         resource.data = cast("Any", Memo())
     with pytest.raises(InvalidArgument, match="not dict"):
         resource.data = cast("Any", {"text": "x"})
+    with pytest.raises(InvalidArgument, match=r"carries Note, not the class Memo: give it a Note\(\.\.\.\)"):
+        NOTE.new("one", cast("Any", Memo))
     assert resource.data == Note()
 
 

@@ -14,6 +14,7 @@ import headway
 from headway import events
 from headway.observe import Metrics
 from tests.helpers.pools import Member
+from tests.helpers.resources import Account, Team
 from tests.helpers.rig import Rig
 
 
@@ -230,6 +231,25 @@ async def test_index_function_that_raises_affects_that_index_only(autojump_clock
     assert "lacks 1 resources" in reads[1]
     (failed,) = rig.witness.events_of(events.IndexFailed)
     assert (failed.index, failed.key[2]) == ("pool", "m")
+
+
+async def test_failed_lambda_is_reported_with_its_place(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """All lambdas have the same name, and a wrong result has no traceback."""
+    app, heard = headway.App("staff"), list[object]()
+    team = app.type("staff", "v1", "Team", Team)
+    account = app.type("staff", "v1", "Account", Account)
+    wrong: Any = lambda *_: 5  # noqa: E731  # the report names it
+
+    @app.controller(manages=team, watches=[headway.watch(account, wrong)])
+    async def teams(rt: headway.Runtime, request: headway.Request) -> None:
+        """Do nothing."""
+
+    async with headway.open_engine("memory:", app, report=heard.append) as engine:
+        await engine.client.write(account.new("ada"))
+        await trio.sleep(1)
+    (failed, *_) = [each for each in heard if isinstance(each, events.MappingFailed)]
+    line = wrong.__code__.co_firstlineno
+    assert failed.mapper == f"{wrong.__qualname__} ({__file__}, line {line})"
 
 
 async def test_c6_flood_at_a_failing_mapper_is_bounded_and_misses_no_key(autojump_clock: MockClock) -> None:

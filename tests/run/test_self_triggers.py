@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
+from headway.run._outcomes import MOST_AT_ONCE
 from headway.run._own_writes import FREE, MERGING
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -276,3 +277,29 @@ async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: 
         await staff.write_team("core")
         await staff.wait_idle()
     assert steps == list(range(13))
+
+
+async def test_key_that_is_requeued_at_once_for_ever_is_reported_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It is not delayed, and its steps may be many: another result or reason begins a new count."""
+    staff, runs = Staff(), list[str]()
+    left = {"steps": MOST_AT_ONCE - 1, "loop": MOST_AT_ONCE + 10}
+
+    @staff.app.controller(manages=staff.team)
+    async def again(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
+        assert rt.resource(request) is not None
+        runs.append(request.id.name)
+        left[request.id.name] -= 1
+        return None if left[request.id.name] < 0 else headway.requeue_now()
+
+    async with staff.open():
+        await staff.write_team("steps")
+        await staff.wait_idle()
+        left["steps"] = MOST_AT_ONCE - 1
+        await staff.write_team("steps", "ada")
+        await staff.wait_idle()
+        assert staff.events_of(events.SelfTriggered) == []
+        await staff.write_team("loop")
+        await staff.wait_idle()
+    (reported,) = staff.events_of(events.SelfTriggered)
+    assert (reported.id.name, reported.writes, reported.count, reported.delay) == ("loop", (), MOST_AT_ONCE, 0.0)
+    assert runs.count("loop") == MOST_AT_ONCE + 11

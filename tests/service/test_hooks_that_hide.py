@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ HIDDEN: list[tuple[headway.Hooks[Any], str]] = [
     (headway.Hooks(mutate=lambda team: _yields(team)), "nothing iterates"),
     (headway.Hooks(validate=lambda team: team.name == "core"), "raising ValueError"),  # type: ignore[arg-type]
     (headway.Hooks(validate=lambda _: "no such team"), "raising ValueError"),  # type: ignore[arg-type]
+    (headway.Hooks(mutate=copy.deepcopy), "changes the resource in place"),  # type: ignore[arg-type]
+    (headway.Hooks(mutate=lambda team: team), "changes the resource in place"),  # type: ignore[arg-type]
 ]
 
 
@@ -41,3 +44,7 @@ async def test_hook_that_has_checked_nothing_fails_the_write(hooks: headway.Hook
         assert await engine.client.list(team) == []
     (failed,) = [event for event in heard if isinstance(event, events.HandlerFailed)]
     assert says in str(failed.error)
+    assert " hook " in str(failed.error)
+    assert " of staff.v1.Team: " in str(failed.error)
+    if hooks.mutate is not copy.deepcopy:
+        assert f"<lambda> ({__file__}, line " in str(failed.error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import trio
 from grpclib import GRPCError
@@ -17,10 +17,11 @@ from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
-from headway.errors import PermissionDenied
+from headway.base import function_text
+from headway.errors import PayloadError, PermissionDenied
 from headway.events import ignore
-from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName
-from headway.service import Decision, authorizer_failed, limited
+from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName, redact_error
+from headway.service import Decision, authorizer_failed, failed, limited
 
 # A service checks only that the caller may write or list. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -61,28 +62,37 @@ class Caller:
         """Return ALLOWED if the caller may read this resource, else DENIED, or NEEDS_RESOURCE to decide by its data."""
         if not self._identity.allows("read", id.type, id.partition, id.namespace, id.name):
             return Decision.DENIED
-        needs = self._needs(id.type)
-        if needs is None or self._identity.reads_everything():
+        if self._needs(id.type) is None or self._identity.reads_everything():
             return Decision.ALLOWED
         if resource is None:
             return Decision.NEEDS_RESOURCE
-        return Decision.ALLOWED if self._has(needs("read", resource)) else Decision.DENIED
+        return Decision.ALLOWED if self._has_needs("read", resource) else Decision.DENIED
 
     def may_write(self, id: ResourceId, resource: Resource[Any] | None = None) -> bool:
         """Return True if the caller may write this resource, or its status, depending on the called method."""
         if not self._identity.allows(self._write_verb, id.type, id.partition, id.namespace, id.name):
             return False
-        needs = None if resource is None else self._needs(id.type)
-        return needs is None or self._has(needs("write", resource))
+        return resource is None or self._has_needs("write", resource)
 
     def _needs(self, type: TypeName) -> Callable[[Any, Any], Iterable[Need]] | None:
         """Return the function that says which other rights the content of a resource asks for, if there is one."""
         found = self._registry.find(type)
         return None if found is None else found.hooks.needs
 
-    def _has(self, needs: Iterable[Need]) -> bool:
-        allows = self._identity.allows
-        return all(allows(verb, id.type, id.partition, id.namespace, id.name) for verb, id in needs)
+    def _has_needs(self, verb: Literal["read", "write"], resource: Resource[Any]) -> bool:
+        """Return True if the caller has the rights that the content of a resource asks for."""
+        allows, needs = self._identity.allows, self._needs(resource.type.name)
+        try:
+            return needs is None or all(
+                allows(verb, id.type, id.partition, id.namespace, id.name) for verb, id in needs(verb, resource)
+            )
+        except (GRPCError, PayloadError):
+            raise
+        except Exception as error:
+            # The text of the error may contain what the caller must not know.
+            redact_error(error, [resource])
+            error.add_note(f"raised by the needs hook {function_text(needs)} of {resource.type.name}")
+            raise failed(f"the needs hook of {resource.type.name} failed", error) from error
 
     def may_delete(self, id: ResourceId) -> bool:
         """Return True if the caller may delete this resource or mark it for deletion."""

@@ -113,6 +113,12 @@ class Policy:
     def __post_init__(self) -> None:
         check_fields("policy", self, POLICY_CHECKS)
         object.__setattr__(self, "rules", tuple(self.rules))
+        given: tuple[object, ...] = tuple(self.rules)
+        for each in given:
+            if not isinstance(each, Rule):
+                raise InvalidArgument(
+                    f"policy {self.name!r}: {each!r:.120} is not a rule: use Rule(verbs=[...], type=...)"
+                )
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
         """Return True if one of the rules allows it. See ``Rights.allows``."""

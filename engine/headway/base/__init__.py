@@ -18,6 +18,7 @@ from headway.base._declarations import check_keywords as check_keywords
 from headway.base._declarations import check_keywords_and as check_keywords_and
 from headway.base._declarations import check_plain as check_plain
 from headway.base._declarations import either_problem as either_problem
+from headway.base._declarations import function_text as function_text
 from headway.base._declarations import plain_problem as plain_problem
 from headway.base._groups import guarded as guarded
 from headway.base._groups import leaves as leaves

@@ -11,7 +11,7 @@ from functools import partial
 from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any, TypeVar
 
-from headway.base._text import did_you_mean
+from headway.base._text import did_you_mean, repr_text
 from headway.errors import DeclarationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -142,6 +142,16 @@ def either_problem(function: object, arguments: int, takes: str) -> str | None:
     if _is(inspect.isasyncgenfunction, function) or _is(inspect.isgeneratorfunction, function):
         return f"{function!r} must be a function without a `yield`: it is called, not iterated"
     return _arguments_problem(function, arguments, takes)
+
+
+def function_text(function: object) -> str:
+    """Return the name of a function for a report, with its file and line: ``check (/srv/app.py, line 12)``."""
+    while isinstance(function, partial):
+        function = function.func
+    inner: Any = inspect.unwrap(function) if callable(function) else function
+    name = getattr(inner, "__qualname__", None) or repr_text(inner)
+    code = getattr(inner, "__code__", None)
+    return name if code is None else f"{name} ({code.co_filename}, line {code.co_firstlineno})"
 
 
 def answer_problem(answer: object) -> str | None:

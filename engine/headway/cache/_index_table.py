@@ -18,8 +18,8 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from headway.base import answer_problem
-from headway.cache._indexes import Index, Path, StatusReads
+from headway.base import answer_problem, function_text
+from headway.cache._indexes import Index, Path, StatusReads, check_many
 from headway.cache._isolation import Isolation
 from headway.cache._type_store import Applied
 from headway.resource import Key, pb, redact_error
@@ -141,9 +141,7 @@ class IndexTable:
         given = self._extract(resource)
         if type(given) is CoroutineType:
             _check_value(given)
-        if given is None:
-            raise TypeError("it returned None: return a list of values, which is empty for a resource without any")
-        values: Iterable[Hashable] = set(given)
+        values: Iterable[Hashable] = set(check_many(given))
         return values
 
     def _add(self, key: Key, resource: pb.Resource) -> None:
@@ -207,6 +205,12 @@ class IndexTable:
             self._left_out.add(key)
             return
         self.failed.add(key)
+        if isinstance(error, TypeError) and str(error).startswith("unhashable type"):
+            # Python's text names neither the function nor what to return.
+            error.add_note(
+                f"the values of index {self.index.name!r} must be hashable: in {function_text(self.index.function)} "
+                "return a tuple instead of a list, and resource.id or a field instead of a resource or a message"
+            )
         redact_error(error, [self.index.type.view(resource)])
         self._on_failure(self.index.name, key, error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast
 
-from headway.base import check_keywords, plain_problem
+from headway.base import check_keywords, plain_problem, repr_text
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection, stored_type
 from headway.errors import DeclarationError
@@ -71,6 +71,10 @@ class _NotedResource(Resource[Any]):
         # The function copies it by the module `copy`.
         self._reads.any = True
         return super().__reduce_ex__(protocol)
+
+
+# Python shows this name, such as in the error for a resource that an index function returns: it has no hash.
+_NotedResource.__name__ = Resource.__name__
 
 
 class Index(Generic[R, V]):
@@ -150,7 +154,7 @@ class Index(Generic[R, V]):
 
         def call() -> Any:
             # A generator must be exhausted before its effects can be checked.
-            return function(given) if self.single else list(function(given))
+            return function(given) if self.single else list(check_many(function(given)))
 
         return isolation.reading(f"the function of {self!r}", message, given, call)
 
@@ -169,6 +173,16 @@ def by(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Ind
 def by_many(type: CachedType[R], name: str, function: Callable[[R], Iterable[V]]) -> Index[R, V]:
     """Return an index with any number of values for each resource. Raises DeclarationError."""
     return checked_index(Index(type, name, function, single=False), function)
+
+
+def check_many(given: Any) -> Any:
+    """Return what the function of an index with many values has returned. Raise TypeError for a single value."""
+    if given is None:
+        raise TypeError("it returned None: return a list of values, which is empty for a resource without any")
+    if isinstance(given, str | bytes):
+        # Each letter would be a value.
+        raise TypeError(f"it returned {repr_text(given)}: return a list of values, such as [{repr_text(given)}]")
+    return given
 
 
 def checked_index(index: Index[R, V], function: object) -> Index[R, V]:

@@ -6,7 +6,7 @@ import builtins
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 from typing_extensions import Unpack
 
@@ -252,7 +252,7 @@ class App:
             raise DeclarationError(f"app.controller got {bare[0]!r}, but expected manages=TYPE. The form is:{FORM}")
 
         def declare(reconcile: Reconciler[Any]) -> Reconciler[Any]:
-            name = options.get("name") or _name_of(reconcile)
+            name = _name_of(reconcile, options)
             check_options(name, options, (*GivenControllerOptions.__annotations__, "manages", "when"), FORM)
             self._add("controller", name, reconcile, manages, options, checked_when(name, when))
             return reconcile
@@ -283,7 +283,7 @@ class App:
         check_type_given("daemon", type, _DAEMON_FORM)
 
         def declare(function: ResourceFunction[R]) -> ResourceFunction[R]:
-            name = options.get("name") or _name_of(function)
+            name = _name_of(function, options)
             check_options(name, options, (*GivenOptions.__annotations__, "finalizer"), _DAEMON_FORM)
             problem = function_problem("the daemon", function, 2)
             if finalizer and isinstance(type, Projection):
@@ -321,7 +321,7 @@ class App:
         check_type_given("timer", type, _TIMER_FORM)
 
         def declare(function: ResourceFunction[R]) -> ResourceFunction[R]:
-            name = options.get("name") or _name_of(function)
+            name = _name_of(function, options)
             check_options(name, options, (*GivenOptions.__annotations__, "every", "jitter"), _TIMER_FORM)
             given: object = jitter
             for problem in (
@@ -367,6 +367,9 @@ async def sealed(apps: Sequence[App]) -> AsyncIterator[None]:
             app._open -= 1
 
 
-def _name_of(function: object) -> str:
+def _name_of(function: object, options: Mapping[str, Any]) -> str:
+    if (given := options.get("name")) is not None:
+        # An empty name is refused like any other invalid one, because it may come from an unset variable.
+        return cast("str", given)
     name: str = getattr(function, "__name__", "")
     return name.replace("_", "-").strip("-")

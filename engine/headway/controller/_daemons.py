@@ -18,9 +18,10 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from headway.base import leaving, ordinary
+from headway.base import leaving, ordinary, repr_text
 from headway.cache import READING, Projected
 from headway.controller._definition import Enqueue
+from headway.errors import InvalidResult
 from headway.events import DaemonEnded
 from headway.queue import Backoff
 from headway.reconcile import (
@@ -43,6 +44,17 @@ R = TypeVar("R", bound=Resource[Any] | Projected[Any])
 
 ResourceFunction = Callable[[Runtime, R], Awaitable[None]]
 """The function of a daemon or a timer: ``async def heartbeat(rt, resource)``."""
+
+
+def _untyped(function: ResourceFunction[Any]) -> Callable[..., Awaitable[object]]:
+    """Return the function as one that may return anything, because no type checker has to be used."""
+    return function
+
+
+def _check_result(rt: Runtime, result: object, why: str) -> None:
+    """Raise InvalidResult for a result, which would have no effect."""
+    if result is not None:
+        raise InvalidResult(f"{rt.controller} returned {repr_text(result)}: return None, because {why}")
 
 
 class _DaemonTask:
@@ -155,7 +167,8 @@ class Daemons:
         while True:
             began = trio.current_time()
             try:
-                await self._daemon(rt, rt.cache.get(resource.type, id) or resource)
+                result: object = await _untyped(self._daemon)(rt, rt.cache.get(resource.type, id) or resource)
+                _check_result(rt, result, "a daemon is called again only if it raises")
             except BaseException as raised:
                 # A user's function may raise anything; it is called again.
                 error = ordinary(raised)
@@ -195,7 +208,7 @@ class Timers:
         if uid == resource.uid and left > 0:
             return NotDue(left)
         with rt.alive(resource) as scope:
-            await self._timer(rt, resource)
+            _check_result(rt, await _untyped(self._timer)(rt, resource), "`every=` says when a timer is called again")
         if scope.cancelled_caught:
             return None
         left = self._every * random.uniform(1 - self._jitter, 1 + self._jitter)

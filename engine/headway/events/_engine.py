@@ -152,7 +152,8 @@ class SelfTriggered(Record):
     """A key was reconciled ``count`` times in a row only because of its own ``writes``. It is now delayed by ``delay``.
 
     ``writes`` holds the latest of these writes. Each has a ``type``, a ``key``, a ``revision`` and a ``what``, the kind
-    of write. Any other reason to reconcile the key ends the delay at once. ``attempt`` is the number of the attempt
+    of write. Any other reason to reconcile the key ends the delay at once. If ``writes`` is empty, the key has only
+    requested 1,000 immediate requeues in a row, and is not delayed. ``attempt`` is the number of the attempt
     that is delayed, and ``trace_id`` is empty unless it is traced.
     """
 

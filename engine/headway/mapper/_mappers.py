@@ -9,7 +9,7 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
-from headway.base import answer_problem, plain_problem, repr_text
+from headway.base import answer_problem, function_text, plain_problem, repr_text
 from headway.cache import CachedType, CacheReader, Index, Isolation, Projected, range_of
 from headway.resource import Key, Resource, ResourceId, Stored, shared_message
 
@@ -149,6 +149,12 @@ def needs_of(*mappers: object) -> frozenset[Need]:
 def mapper_name(mapper: object) -> str:
     """Return the name of a mapper or a predicate in reports."""
     return getattr(mapper, "__qualname__", None) or repr(mapper)
+
+
+def failed_name(mapper: object) -> str:
+    """Return the name of a mapper or a predicate that has failed. All lambdas share a name, so it has their place."""
+    name = mapper_name(mapper)
+    return function_text(mapper) if name.endswith("<lambda>") else name
 
 
 def mapper_problem(mapper: object) -> str | None:

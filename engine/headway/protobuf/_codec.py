@@ -92,7 +92,7 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
         value = getattr(message, name)
         try:
             for inner in elements(value):
-                if hasattr(inner, "__dataclass_fields__"):
+                if hasattr(inner, "__dataclass_fields__") and not isinstance(inner, type):
                     encode(inner)
         except PayloadError as deeper:
             return PayloadError(f"{cls.__qualname__}.{name}: {deeper}")
@@ -101,7 +101,8 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             setattr(alone, name, value)
             codec_of(cls).encode(alone)
         except _UNWRITABLE as found:
-            wanted, wrong_kind = cls.__dataclass_fields__[name].type, isinstance(found, AttributeError | TypeError)
+            wrong_kind = isinstance(found, AttributeError | TypeError) or "required argument" in str(found)
+            wanted = cls.__dataclass_fields__[name].type
             why = f"expected {wanted.__name__ if isinstance(wanted, type) else wanted}" if wrong_kind else str(found)
             secret = hasattr(cls, "_declaration") and cls._declaration.fields[name].secret
             shown = "an invalid value, which is secret" if secret else f"the invalid value {value!r:.120}"

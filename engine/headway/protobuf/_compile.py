@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import linecache
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,9 @@ def names_for_all() -> dict[str, Any]:
         "entry_names": {1: "key", 2: "value"},
         "digits": [wire.varint(number) for number in range(wire.SHORT)],
         "equal_floats": _equal_floats,
+        "must_be": _must_be,
+        "must_hold_many": _must_hold_many,
+        "Mapping": Mapping,
         "new": object.__new__,
         "pack": struct.pack,
         "unpack": struct.unpack,
@@ -108,6 +111,17 @@ def names_for_all() -> dict[str, Any]:
 def _equal_floats(left: Any, right: Any) -> bool:
     # NaN equals NaN, so that a message always equals its copy. Both zeros are one: a field stores neither.
     return bool(left == right or (left != left and right != right and left is not None and right is not None))
+
+
+def _must_be(cls: type, value: object) -> None:
+    if not isinstance(value, cls):
+        raise TypeError(f"expected {cls.__name__}")
+
+
+def _must_hold_many(value: object) -> None:
+    # A loop would take a text for its letters, bytes for numbers, and a map for its keys.
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, bytearray, Mapping)):
+        raise TypeError("expected a list")
 
 
 def _uncompiled(cls: MessageClass) -> Codec:

@@ -27,25 +27,58 @@ _LONG_VARINT = {
 
 def encoder_source(plan: ClassPlan, shared: Globals) -> str:
     """Return the source of ``encode_<n>(m)``. The objects that it refers to are added to ``shared``."""
-    lines = [f"def encode_{shared.number[plan.cls]}(m):", " o = b''"]
+    own = shared.number[plan.cls]
+    # The defaults are local, because a comparison with a global costs more.
+    lines = [f"def encode_{own}(m, no_text='', no_bytes=b'', zero=0):", " o = b''"]
     for field in plan.fields:
-        lines += indented(_field(field, shared))
+        lines += indented(_field(field, own, shared))
     return "\n".join([*lines, " if (v := m._unknown_fields): o += v", " return o"])
 
 
-def _field(field: FieldPlan, shared: Globals) -> list[str]:
+def _field(field: FieldPlan, own: int, shared: Globals) -> list[str]:
     held = f"v := m.{field.name}"
     if field.key is not None:
-        return [f"if ({held}):", *indented(_map(field, field.key, shared))]
+        write = _map(field, field.key, shared)
+        return [f"if ({held}):", *indented(write), "elif v.__class__ is not dict: must_be(Mapping, v)"]
     if field.shape == "repeated":
-        return [f"if ({held}):", *indented(_list(field, shared))]
+        check = "if v.__class__ is not list: must_hold_many(v)"
+        return [f"if ({held}):", f" {check}", *indented(_list(field, shared)), f"el{check}"]
     write = _write(field.value, field.number, "v", "o += ", shared)
     if field.shape == "single" and field.value.kind != "message":
-        return [f"if ({held}):", *indented(write)]
+        return [f"if {_is_set(field)}:", *indented(write), *_else(field, own, shared)]
     if field.make_default is not None:
         # The message is never absent, so it is omitted if it is empty.
         write = _write(field.value, field.number, "v", "o += ", shared, keep_empty=False)
     return [f"if ({held}) is not None:", *indented(write)]
+
+
+def _is_set(field: FieldPlan) -> str:
+    """Return the condition under which a value is written. It raises for an empty value of a wrong type.
+
+    A comparison with the default comes first where it costs less than a test of the value: most fields are unset.
+    """
+    held = f"(v := m.{field.name})"
+    if field.value.kind == "bool":
+        return f"{held} is not False"
+    if field.value.kind == "string":
+        return f"{held} is not no_text and (v or v.encode())"
+    if field.value.kind == "bytes":
+        return f"{held} is not no_bytes and (v or no_bytes + v)"
+    return held
+
+
+def _else(field: FieldPlan, own: int, shared: Globals) -> list[str]:
+    """Return lines that refuse a zero of a wrong type, by an operation that also refuses other values of the type."""
+    kind = field.value.kind
+    if kind in ("float", "double"):
+        # There is more than one object for zero.
+        return [f"elif v != 0.0: pack_{FIXED_FORMATS[kind]}(v)"]
+    if kind in ("bool", "string", "bytes"):
+        return []
+    unset = "zero"
+    if field.value.enum is not None:
+        shared.objects[unset := f"unset_{own}_{field.number}"] = field.value.enum[0]
+    return [f"elif v is not {unset}: digits[v]"]
 
 
 def _tag(number: int, wire: int, shared: Globals) -> int:
@@ -68,7 +101,7 @@ def _write(
     kind = value.kind
     tag = _tag(field_number, wire_type(kind), shared)
     if kind == "bool":
-        return [f"{out}heads_{tag}[1 if {name} else 0]"]
+        return [f"if {name} is not True: must_be(bool, {name})", f"{out}heads_{tag}[1 if {name} else 0]"]
     if kind in VARINT_KINDS:
         zigzag = [f"{name} = {name} << 1 if {name} >= 0 else ~({name} << 1)"] if kind.startswith("s") else []
         short = f"heads_{tag}[{name}] if 0 <= {name} < {SHORT}"
@@ -80,7 +113,12 @@ def _write(
         lines = [f"{name} = {name}.encode()"]
     elif value.message is not None:
         own = shared.number[value.message]
-        lines = [f"{name} = encode_{own}({f'class_{own}.from_wrapped({name})' if value.wrapped else name})"]
+        if value.wrapped:
+            lines = [f"{name} = encode_{own}(class_{own}.from_wrapped({name}))"]
+        else:
+            # A message of another class would be read by the names of its fields.
+            check = f"if {name}.__class__ is not class_{own}: must_be(class_{own}, {name})"
+            lines = [check, f"{name} = encode_{own}({name})"]
     put = f"{out}{_delimited(tag, name)}"
     return [*lines, put if keep_empty else f"if {name}: {put}"]
 
@@ -93,17 +131,15 @@ def _delimited(tag: int, name: str) -> str:
 def _list(field: FieldPlan, shared: Globals) -> list[str]:
     kind = field.value.kind
     if wire_type(kind) == DELIMITED:
-        write = _write(field.value, field.number, "v", "p += (", shared)
-        write[-1] += ",)"
-        # Joined once at the end, since repeated concatenation would take quadratic time. A str given in place of a
-        # list must be rejected: a loop would take it for a list of characters.
-        one = ["if v.__class__ is str: raise TypeError('one text')"] if kind == "string" else []
-        return [*one, "p = []", f"for v in m.{field.name}:", *indented(write), "o += b''.join(p)"]
+        write = _write(field.value, field.number, "v", "p.append(", shared)
+        write[-1] += ")"
+        # Joined once at the end, since repeated concatenation would take quadratic time.
+        return ["p = []", "for v in v:", *indented(write), "o += b''.join(p)"]
     tag = _tag(field.number, DELIMITED, shared)
     if kind in FIXED_FORMATS:
         return [f"p = pack(f'<{{len(v)}}{FIXED_FORMATS[kind]}', *v)", f"o += {_delimited(tag, 'p')}"]
     if kind == "bool":
-        element = "b'\\x01' if v else b'\\x00'"
+        element = "b'\\x01' if v is True else b'\\x00' if v is False else must_be(bool, v)"
     elif kind.startswith("s"):
         element = _LONG_VARINT[kind].format("v << 1 if v >= 0 else ~(v << 1)")
     else:

@@ -280,6 +280,13 @@ def _check_number(marker: _Field, where: str, taken: dict[int, str]) -> None:
 
 def _rebuilt(cls: type[Any], fields: dict[str, Annotation], names: dict[int, str]) -> type[DeclaredMessage]:
     """Return the class, rebuilt with a message as its base."""
+    for base in cls.__mro__[1:]:
+        for name, value in vars(base).items():
+            if isinstance(value, _Field):
+                raise DeclarationError(
+                    f"{cls.__qualname__}: the field {name!r} of its base {base.__qualname__} would not be part of the "
+                    f"message: declare it in {cls.__qualname__} itself"
+                )
     body = {name: value for name, value in vars(cls).items() if name not in _OF_EVERY_CLASS}
     annotations = _annotations(cls)
     for number, name in names.items():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from headway.base import bounded, error_text
 from headway.cache import Cache
 from headway.client import Client
-from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound
+from headway.errors import Closed, Conflict, HeadwayError, InvalidArgument, NotFound
 from headway.protobuf import Payload
+from headway.reconcile._request import RECONCILING
 from headway.reconcile._secret_reads import read_secrets
 from headway.resource import (
     Condition,
@@ -38,11 +39,25 @@ async def apply_over_cache(cache: Cache, client: Client, wanted: Resource[T]) ->
     return await client.apply_over(current, wanted)
 
 
-class Outputs(Generic[T]):
+class _Block:
+    """The state of a block. Without ``async with``, its methods would have no effect, or only a part of it."""
+
+    _usage: ClassVar[str]
+    _is_open: bool | None = None
+
+    def _check_open(self, call: str) -> None:
+        if not self._is_open:
+            state = "is not open" if self._is_open is None else "has ended"
+            raise Closed(f"{call}: the block {state}: call it inside `async with {self._usage}:`")
+
+
+class Outputs(_Block, Generic[T]):
     """A block that applies the resources that an owner should have, and prunes the rest. Created by `Runtime.outputs`.
 
     When the block ends normally, it deletes the owner's resources of this type that the block did not apply.
     """
+
+    _usage = "rt.outputs(TYPE, owner=resource) as wanted"
 
     def __init__(
         self,
@@ -61,9 +76,26 @@ class Outputs(Generic[T]):
         self._type = type
         self._owner = owner
         self._wanted: set[Key] = set()
+        self._pruned = type.name, owner.id
 
     async def __aenter__(self) -> Outputs[T]:
+        opened = self._opened()
+        if self._pruned in opened:
+            raise InvalidArgument(
+                f"second block of outputs({self._type.name}, owner={self._owner.id}) in one reconcile: each would "
+                "delete what the other has applied. Apply all resources of this type in one block"
+            )
+        opened.add(self._pruned)
+        self._is_open = True
         return self
+
+    def _opened(self) -> set[object]:
+        """Return the types and owners of the blocks that this reconcile has opened and that have not raised.
+
+        Outside of a reconcile, as in a daemon, one block may follow another: there the last one is the latest decision.
+        """
+        reconciling = RECONCILING.get()
+        return set() if reconciling is None else reconciling.outputs()
 
     async def apply(
         self,
@@ -83,6 +115,7 @@ class Outputs(Generic[T]):
                 reconciled again.
             InvalidArgument: the resource belongs to another owner, or its partition or namespace is invalid.
         """
+        self._check_open("apply()")
         id, type = self._owner.id, self._type
         within = tenancy_within(type.scope, (partition, namespace), (id.partition, id.namespace))
         wanted = type.new(
@@ -98,11 +131,18 @@ class Outputs(Generic[T]):
 
     def keep(self, resource: Resource[T]) -> None:
         """Exclude a resource from pruning, although the block did not apply it."""
+        self._check_open("keep()")
+        given: object = resource
+        if not isinstance(given, Resource):
+            raise InvalidArgument(f"keep() expects a resource, as rt.cache.get(...) returns it, not {given!r:.120}")
         self._wanted.add(resource.id.key)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_open = False
+        # A block that raises may be tried again.
+        self._opened().discard(self._pruned)
         if error is not None:
             return
         # The cache includes every write of this block (C5), so a resource that was just created is not pruned.
@@ -110,6 +150,7 @@ class Outputs(Generic[T]):
             if resource.id.key not in self._wanted and not resource.is_deleting:
                 # Check uid and version: a resource that has changed since then needs a new decision.
                 await self._client.delete(resource, version=resource.version)
+        self._opened().add(self._pruned)
 
 
 _ATTEMPTS = 5
@@ -193,7 +234,7 @@ _LONGEST_FAILURE = 16_384
 _STATES = {True: ConditionState.TRUE, False: ConditionState.FALSE, None: ConditionState.UNKNOWN}
 
 
-class Conditions(Generic[T]):
+class Conditions(_Block, Generic[T]):
     """A block that updates a writer's conditions on a resource. Created by `Runtime.conditions`.
 
     The block starts from the stored conditions and writes them back in one call when it ends. It skips the write if
@@ -203,6 +244,8 @@ class Conditions(Generic[T]):
     then becomes false with the error as its message. If the block raises and has set nothing, or if it is canceled,
     nothing is written. If the resource no longer exists, the conditions are discarded without an error.
     """
+
+    _usage = "rt.conditions(resource) as conditions"
 
     def __init__(self, client: Client, resource: Resource[T], key: str, failure: str | None) -> None:
         self._client = client
@@ -252,6 +295,7 @@ class Conditions(Generic[T]):
         other: object = resource.id if isinstance(resource, Resource) else resource
         if other is not None and not isinstance(other, ResourceId):
             raise InvalidArgument(f"condition {type!r}: resource {other!r:.120} must be a resource or its id")
+        self._check_open("set()")
         self._is_set = True
         self._conditions[type] = Condition(
             type=type,
@@ -263,15 +307,23 @@ class Conditions(Generic[T]):
 
     def unset(self, type: str) -> None:
         """Remove a condition."""
+        self._check_open("unset()")
         self._is_set = True
         self._conditions.pop(type, None)
 
     async def __aenter__(self) -> Conditions[T]:
+        self._is_open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        try:
+            await self._end(error)
+        finally:
+            self._is_open = False
+
+    async def _end(self, error: BaseException | None) -> None:
         if error is None:
             await self._write()
         elif isinstance(error, Exception):

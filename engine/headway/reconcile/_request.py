@@ -64,7 +64,8 @@ class RequeueAfter:
 
     def __post_init__(self) -> None:
         given: object = self.seconds
-        if not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
+        # True is an int, and no number of seconds that anyone would mean.
+        if isinstance(given, bool) or not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
             raise InvalidArgument(f"requeue_after: seconds must be a finite number >= 0, not {given!r}")
 
 
@@ -110,7 +111,7 @@ class Reconciling(KeyAtWork):
         scope: the cancel scope with the deadline of the reconcile, in that task.
     """
 
-    __slots__ = ("_left", "_stops", "dequeued", "reads", "scope", "task", "writes", "wrote")
+    __slots__ = ("_left", "_outputs", "_outputs_of", "_stops", "dequeued", "reads", "scope", "task", "writes", "wrote")
 
     def __init__(self, key: Key | None = None) -> None:
         super().__init__(key)
@@ -122,6 +123,15 @@ class Reconciling(KeyAtWork):
         self.scope: Any = None
         # The number of calls of `stop_clock` that still count, and the seconds that were left at the first of them.
         self._stops, self._left = 0, 0.0
+        self._outputs = set[object]()
+        self._outputs_of: Dequeued[Key, Reason] | None = None
+
+    def outputs(self) -> set[object]:
+        """Return the blocks of outputs of this reconcile, by type and owner. The caller adds and removes them."""
+        if self._outputs_of is not self.dequeued:
+            # The worker reconciles another key now, or this one again.
+            self._outputs, self._outputs_of = set(), self.dequeued
+        return self._outputs
 
     def stop_clock(self, now: float) -> None:
         """Suspend the deadline. It runs on once `start_clock` has been called as often as this method.

@@ -162,7 +162,7 @@ class Runtime:
                     ...  # undo it
 
         The finalizer is stored before the block begins. It is removed when a block that cleans up ends normally. Its
-        name defaults to the controller's. Other finalizers are not touched.
+        name defaults to the controller's. Other finalizers are not touched. Without ``async with`` nothing happens.
 
         Raises:
             NotFound: the resource no longer exists. Let this error and the next propagate, so that the key is

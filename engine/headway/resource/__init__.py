@@ -40,6 +40,7 @@ from headway.resource._hooks import DEFAULT_UNIT as DEFAULT_UNIT
 from headway.resource._hooks import EMPTIED_FINALIZER as EMPTIED_FINALIZER
 from headway.resource._hooks import Hooks as Hooks
 from headway.resource._hooks import Need as Need
+from headway.resource._hooks import check_answer as check_answer
 from headway.resource._ids import DEFAULT_TENANCY as DEFAULT_TENANCY
 from headway.resource._ids import MAX_NAME as MAX_NAME
 from headway.resource._ids import Key as Key

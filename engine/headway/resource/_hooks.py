@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from headway.base import check_keywords, plain_problem
+from headway.base import answer_problem, check_keywords, function_text, plain_problem, repr_text
 from headway.errors import DeclarationError
 from headway.protobuf import REDACTED, REDACTED_CHANGED, Payload, holds_secrets, secret_values
 from headway.resource._ids import Kind, ResourceId
@@ -71,6 +72,16 @@ class Hooks(Generic[T]):
             raise DeclarationError(f"the needs hook {problem}: {_NEEDS_FORM}")
 
 
+def check_answer(name: str, hook: object, resource: Resource[Any], answer: object) -> None:
+    """Raise TypeError, which names a mutate or validate hook, if it has returned a value, which nothing would use."""
+    if answer is None or (name == "validate" and answer is True):
+        return
+    # A coroutine or a generator shows that the hook did not run, and so has checked nothing.
+    right = "refuses by raising ValueError(sentence)" if name == "validate" else "changes the resource in place"
+    problem = answer_problem(answer) or f"it returned {repr_text(answer)}: a {name} hook {right}, and returns nothing"
+    raise TypeError(f"the {name} hook {function_text(hook)} of {resource.type.name}: {problem}")
+
+
 def _unit_hooks(hooks: Hooks[T]) -> Hooks[T]:
     """Return hooks that run the rules of partitions and namespaces, and then the type's own."""
     mutate, validate = _in_turn(_hold_unit, hooks.mutate), _in_turn(_check_unit, hooks.validate)
@@ -124,6 +135,7 @@ def _in_turn(
     if then is None:
         return first
 
+    @functools.wraps(then)
     def both(resource: Resource[T]) -> object:
         first(resource)
         # The service checks what the program's hook returned.

@@ -109,9 +109,9 @@ class ResourceType(Generic[T]):
     def check_payload(self, data: object) -> None:
         """Raise InvalidArgument, which names both classes, if ``data`` is not a payload of this type."""
         if type(data) is not self.payload:
+            given = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
             raise InvalidArgument(
-                f"{self.name} carries {self.payload.__name__}, not {type(data).__name__}: "
-                f"give it a {self.payload.__name__}(...)"
+                f"{self.name} carries {self.payload.__name__}, not {given}: give it a {self.payload.__name__}(...)"
             )
 
     def id(self, name: str, *, partition: str = "", namespace: str = "", uid: str = "") -> ResourceId:

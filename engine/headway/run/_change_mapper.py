@@ -12,7 +12,7 @@ from headway.cache import Applied, CachedType, CacheReader, Subscription
 from headway.controller import Definition
 from headway.errors import DeclarationError, PayloadError
 from headway.journal import ControllerJournal
-from headway.mapper import Predicate, Watch, ask, ids_of, mapper_name
+from headway.mapper import Predicate, Watch, ask, failed_name, ids_of
 from headway.queue import BACKLOG, LIVE, Priority
 from headway.reconcile import KeyAtWork, Reason
 from headway.resource import Key, TypeName
@@ -58,7 +58,7 @@ class ChangeMapper:
     @property
     def calling(self) -> str:
         """The name of the predicate or mapper that was called last."""
-        return mapper_name(self._calling)
+        return failed_name(self._calling)
 
     def map_change(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:
         """Map a change and enqueue the affected keys. Raises whatever a user's function raises."""

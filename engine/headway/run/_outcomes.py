@@ -20,6 +20,8 @@ from headway.run._status import NotDone, Results
 
 _RETRY = Reason("retry")
 _REQUEUE = Reason("requeue")
+MOST_AT_ONCE = 1_000
+"""The number of consecutive immediate requeues of a key that are reported."""
 
 
 class Outcomes:
@@ -43,6 +45,8 @@ class Outcomes:
         self._self_triggers = self_triggers
         self._results = results
         self._journal = journal
+        # The keys whose last results were immediate requeues without any other reason, and how many there were.
+        self._at_once: dict[Key, int] = {}
 
     def done(
         self,
@@ -71,6 +75,10 @@ class Outcomes:
             return now
         outcome, retry_after = self._finish(key, result, error, now)
         self._results.counts[outcome] += 1
+        if retry_after == 0.0 and error is None:
+            self._requeued_at_once(dequeued, id)
+        elif self._at_once:
+            self._at_once.pop(key, None)
         writes = reconciling.writes
         if (journal := self._journal) is not None:
             reads = reconciling.reads
@@ -137,6 +145,18 @@ class Outcomes:
             slowed = NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds, pending_since=since)
             self._results.note(slowed)
         return True
+
+    def _requeued_at_once(self, dequeued: Dequeued[Key, Reason], id: ResourceId) -> None:
+        """Count an immediate requeue, and report a key once that does nothing else. It is not delayed.
+
+        A reconciler may do a large work in many steps, between which other keys have their turn.
+        """
+        key, reasons = dequeued.key, dequeued.reasons
+        count = self._at_once.get(key, 0) + 1 if all(each.what == _REQUEUE.what for each in reasons) else 1
+        self._at_once[key] = count
+        if count == MOST_AT_ONCE:
+            about = (dequeued.attempt, trace_id_of(reasons))
+            self._report(SelfTriggered(self._definition.name, id, (), count, 0.0, *about))
 
     def _pending_since(self, key: Key) -> float | None:
         queued = self._queue.find(key)

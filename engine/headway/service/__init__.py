@@ -46,6 +46,7 @@ from headway.service._received import received_check as received_check
 from headway.service._refusals import Reason as Reason
 from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._refusals import denied as denied
+from headway.service._refusals import failed as failed
 from headway.service._refusals import invalid as invalid
 from headway.service._refusals import limited as limited
 from headway.service._refusals import precondition as precondition

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from grpclib import GRPCError
 
-from headway.base import answer_problem, error_text, repr_text
+from headway.base import error_text
 from headway.errors import HeadwayError, PayloadError
 from headway.protobuf import Payload, decode
 from headway.resource import (
@@ -16,6 +16,7 @@ from headway.resource import (
     Key,
     Resource,
     ResourceType,
+    check_answer,
     is_unconverted,
     name_problem,
     pb,
@@ -192,13 +193,7 @@ def _hooked(type: Type, name: str, hook: Hook, resource: pb.Resource, decoded: P
     # Each hook gets its own view, so a validate hook cannot change what is stored: that is the result of mutate.
     view = type.view(resource, decoded)
     try:
-        answer = hook(view)
-        if answer is not None and (problem := answer_problem(answer)):
-            # The hook did not run, and so has checked nothing.
-            raise TypeError(problem)
-        if name == "validate" and answer is not None and answer is not True:
-            # A hook that rejects by its return value would otherwise let everything through.
-            raise TypeError(f"it returned {repr_text(answer)}: a validate hook refuses by raising ValueError(sentence)")
+        check_answer(name, hook, view, hook(view))
         return view.message() if name == "mutate" else resource
     except KeyboardInterrupt:
         raise

@@ -8,7 +8,7 @@ from grpclib import GRPCError
 
 from headway.base import error_text
 from headway.protobuf import payload_problem
-from headway.resource import Registry, pb, resource_id
+from headway.resource import Registry, check_answer, pb, resource_id
 from headway.rpc import HandlerFault
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id
@@ -48,7 +48,8 @@ def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:
                     return f"its payload does not decode here: {problem}"
             if type.hooks.validate is not None:
                 try:
-                    type.hooks.validate(type.view(resource))
+                    view = type.view(resource)
+                    check_answer("validate", type.hooks.validate, view, type.hooks.validate(view))
                 except ValueError as error:
                     return error_text(error)
         except HandlerFault:

@@ -282,7 +282,7 @@ def _self_trigger(key: str, event: events.SelfTriggered, trace: Trace) -> Findin
     writes = ", ".join(map(str, event.writes))
     revisions = {write.revision for write in event.writes}
     entries = tuple(each for each in trace.commits if each.revision in revisions)
-    text = f"{key} triggers itself by what it writes: {writes}"
+    text = f"{key} " + (f"triggers itself by what it writes: {writes}" if writes else "is only requeued at once")
     return Finding("self-trigger", text, (event.id.type.unversioned, event.id.key), entries)
 
 

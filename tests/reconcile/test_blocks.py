@@ -1,0 +1,138 @@
+"""Blocks of a reconcile that are used without being open, and blocks that would undo each other."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from trio.testing import MockClock
+
+import headway
+from headway.errors import Closed, InvalidArgument
+from tests.helpers.pools import Pool, Summary
+from tests.helpers.resources import Account, Team
+from tests.helpers.rig import Rig
+from tests.helpers.staff import Staff
+from tests.reconcile.test_outputs import _errors, _run
+
+
+async def test_outputs_without_an_open_block_are_refused(autojump_clock: MockClock) -> None:
+    """Without the block nothing would be pruned, and after it the new output would be pruned next time."""
+    rig, said = Rig(autojump_clock), list[str]()
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        wanted = rt.outputs(rig.pools.summary, owner=pool)
+        for _ in range(2):
+            with pytest.raises(Closed) as caught:
+                await wanted.apply("a", Summary())
+            said.append(str(caught.value))
+            with pytest.raises(Closed) as caught:
+                wanted.keep(rig.pools.summary.new("a"))
+            said.append(str(caught.value))
+            if len(said) == 2:
+                async with wanted:
+                    pass
+
+    await _run(rig, body)
+
+    assert _errors(rig) == []
+    right = "call it inside `async with rt.outputs(TYPE, owner=resource) as wanted:`"
+    assert said == [
+        f"apply(): the block is not open: {right}",
+        f"keep(): the block is not open: {right}",
+        f"apply(): the block has ended: {right}",
+        f"keep(): the block has ended: {right}",
+    ]
+    assert rig.store.resources(rig.pools.summary) == {}
+
+
+async def test_second_block_of_one_type_and_owner_is_refused_in_a_reconcile(autojump_clock: MockClock) -> None:
+    """The blocks would delete each other's resources for ever. A block that has raised is tried again."""
+    rig, said = Rig(autojump_clock), list[str]()
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        with pytest.raises(LookupError):
+            async with rt.outputs(rig.pools.summary, owner=pool):
+                raise LookupError
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            await wanted.apply("first", Summary())
+            with pytest.raises(InvalidArgument):
+                await rt.outputs(rig.pools.summary, owner=pool).__aenter__()
+        with pytest.raises(InvalidArgument) as caught:
+            async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+                await wanted.apply("second", Summary())
+        said.append(str(caught.value))
+
+    await _run(rig, body)
+
+    assert _errors(rig) == []
+    assert list(rig.store.resources(rig.pools.summary)) == ["first"]
+    assert "second block of outputs(" in said[0]
+    assert "Apply all resources of this type in one block" in said[0]
+
+
+async def test_each_reconcile_may_open_its_block_of_outputs(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A worker keeps nothing of one reconcile for the next, of the same key or another."""
+    staff, badge = Staff(), list[str]()
+
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
+    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        async with rt.outputs(staff.account, owner=team) as wanted:
+            await wanted.apply(team.name, Account(login=team.name))
+        badge.append(team.name)
+
+    async with staff.open() as engine:
+        for _ in range(2):
+            await staff.write_team("core", str(len(badge)))
+            await staff.write_team("web", str(len(badge)))
+            await staff.wait_idle()
+        assert {each.name for each in await engine.client.list(staff.account)} == {"core", "web"}
+    assert len(badge) >= 4
+    assert not staff.errors()
+
+
+async def test_kept_output_must_be_a_resource(autojump_clock: MockClock) -> None:
+    rig, said = Rig(autojump_clock), list[str]()
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            with pytest.raises(InvalidArgument) as caught:
+                cast("Any", wanted).keep("ada")
+            said.append(str(caught.value))
+
+    await _run(rig, body)
+    assert said == ["keep() expects a resource, as rt.cache.get(...) returns it, not 'ada'"]
+
+
+async def test_conditions_outside_of_their_block_are_refused(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """They would not be written."""
+    staff, said = Staff(), list[str]()
+
+    @staff.app.controller(manages=staff.team)
+    async def say(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        conditions = rt.conditions(team)
+        with pytest.raises(Closed) as caught:
+            conditions.set("Ready", True)
+        said.append(str(caught.value))
+        with pytest.raises(Closed) as caught:
+            conditions.unset("Ready")
+        said.append(str(caught.value))
+        async with conditions:
+            pass
+        with pytest.raises(Closed) as caught:
+            conditions.set("Ready", True)
+        said.append(str(caught.value))
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.wait_idle()
+    right = "call it inside `async with rt.conditions(resource) as conditions:`"
+    assert said == [
+        f"set(): the block is not open: {right}",
+        f"unset(): the block is not open: {right}",
+        f"set(): the block has ended: {right}",
+    ]
