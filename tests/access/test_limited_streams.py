@@ -114,7 +114,7 @@ async def test_n7_worker_under_strict_limits_keeps_its_lease_and_does_its_work(
     text, token = new_token(["workers"])
     rules = [Rule(verbs=["*"], type="*", partition="*", namespace="*")]
     # The streams also wait until the types are compared, which is a read. So their own limit is stricter.
-    rates = {"read": 0.2, "write": 0.2, "watch": 0.02}
+    rates = {"read": 0.2, "write": 0.2, "watch": 0.1}
     limits = [Limit(name=each, categories=[each], per=["caller"], per_second=rates[each], burst=1) for each in rates]
     access = Authorizer(Access([Policy("workers", rules)], [token], limits=limits))
     limited: set[str] = set()
