@@ -76,10 +76,10 @@ def test_interrupt_in_an_index_function_is_raised(declare: Any) -> None:
     """Ctrl-C may strike anywhere. It is not a failure of the index."""
     interrupted = False
 
-    def function(resource: Resource[Team]) -> str:
+    def function(resource: Resource[Team]) -> tuple[str]:
         if interrupted:
             raise KeyboardInterrupt
-        return resource.name
+        return (resource.name,)
 
     failures: list[Key] = []
     table = IndexTable(declare(TEAM, "name", function), lambda _, key, __: failures.append(key))

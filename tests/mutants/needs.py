@@ -10,22 +10,22 @@ NEED_MUTANTS = (
     Mutant(
         "a reader needs no more than the rule on the resource",
         "access/_guard.py",
-        "if needs is None or self._identity.reads_everything():",
+        "if self._needs(id.type) is None or self._identity.reads_everything():",
         "if True:",
         _NEEDS,
     ),
     Mutant(
         "a writer needs no more than the rule on the resource",
         "access/_guard.py",
-        'return needs is None or self._has(needs("write", resource))',
+        'return resource is None or self._has_needs("write", resource)',
         "return True",
         _NEEDS,
     ),
     Mutant(
         "one of several needs is enough",
         "access/_guard.py",
-        "return all(allows(verb",
-        "return any(allows(verb",
+        "return needs is None or all(",
+        "return needs is None or any(",
         _NEEDS,
     ),
     Mutant(

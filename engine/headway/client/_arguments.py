@@ -75,12 +75,8 @@ def check_status(key: object, conditions: object, observed_generation: object) -
     check_text("observed_generation", observed_generation, "resource.generation")
     if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
         raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
-    written: set[str] = set()
     for each in conditions:
         check_condition(each)
-        if each.type in written:
-            raise InvalidArgument(f"conditions has the type {each.type!r:.120} twice: give one condition for each type")
-        written.add(each.type)
 
 
 def check_condition(condition: pb.Condition) -> None:

@@ -152,7 +152,9 @@ class Updates:
     def _check_cache(self) -> None:
         if self._cache_closed:
             raise Closed("the cache of these notifications is closed: its block has ended")
-        check_trio("updates", self._home)
+        # A handle may also be created between two turns of the loop, by the callback of a guest run's host.
+        if trio.lowlevel.in_trio_task():
+            check_trio("updates", self._home)
 
     # --- receiving ---
 
