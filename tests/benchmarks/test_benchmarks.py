@@ -17,7 +17,7 @@ from benchmarks._harness import HEADER, RESULTS, Row, Scenario, line, write_resu
 from tests.helpers.etcd_server import need_etcd
 
 FULL_ONLY = {
-    *("journal", "endpoints", "watchers_1000"),
+    *("journal", "endpoints", "watchers_1000", "dns_change"),
     *(
         "prime_100k",
         "prime_1m",
