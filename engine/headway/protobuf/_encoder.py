@@ -28,8 +28,9 @@ _LONG_VARINT = {
 def encoder_source(plan: ClassPlan, shared: Globals) -> str:
     """Return the source of ``encode_<n>(m)``. The objects that it refers to are added to ``shared``."""
     own = shared.number[plan.cls]
-    # The defaults are local, because a comparison with a global costs more.
-    lines = [f"def encode_{own}(m, no_text='', no_bytes=b'', zero=0):", " o = b''"]
+    # No argument has a default: in Python 3.13.0, calls that use one are not counted as recursion, so that a message
+    # which contains itself would take all memory.
+    lines = [f"def encode_{own}(m):", " o = b''"]
     for field in plan.fields:
         lines += indented(_field(field, own, shared))
     return "\n".join([*lines, " if (v := m._unknown_fields): o += v", " return o"])
