@@ -109,7 +109,7 @@ WRITING: list[tuple[str, Call]] = [
     ("condition 'Ready': resource 'x' must be a reference, such as", lambda c: _with(c, resource="x")),
     ("condition 'Ready': resource <ResourceType", lambda c: _with(c, resource=NOTE)),
     (
-        "condition 'Ready': Condition.resource: Reference.name",
+        "condition 'Ready': resource: Reference.name",
         lambda c: _with(c, resource=pb.Reference(name=_wrong(5))),
     ),
     (f"condition {HALF!r}: type {HALF!r} has half of a surrogate pair", lambda c: _with(c, type=HALF)),

@@ -108,7 +108,7 @@ ONCE_SURVIVED = (
     Mutant(
         "what an older program's hook drops is a difference",
         "client/_create_apply.py",
-        "return same_content(type, stored, filled.message())",
+        "return merge_and_compare(type, stored, filled.message())",
         "return filled.message().data == stored.data",
         "client/test_apply_older_program.py",
         "hook",

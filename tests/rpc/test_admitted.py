@@ -9,7 +9,7 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.rpc import Channel, Metadata, NotBegun, open_channel
+from headway.rpc import Metadata, NotBegun, UnaryCalls, open_channel
 from tests.rpc.rpc_kit import COUNT, ECHO, META, TEXTS, WAIT, Text, served
 
 
@@ -25,12 +25,12 @@ class Door:
         self.asked: list[str] = []
         self.refuses = False
 
-    def __call__(self, connection: Channel) -> Visitor:
+    def __call__(self, connection: UnaryCalls) -> Visitor:
         return Visitor(self, connection)
 
 
 class Visitor:
-    def __init__(self, door: Door, connection: Channel) -> None:
+    def __init__(self, door: Door, connection: UnaryCalls) -> None:
         self._door = door
         self._connection = connection
         self.admitted = False

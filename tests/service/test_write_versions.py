@@ -12,7 +12,7 @@ from headway.protobuf import encode, field, message
 from headway.resource import AnyMessage, Registry, ResourceType, pb, resource_key
 from headway.storage import Backend, Put, version_of
 from tests.helpers.calls import Calls, refused
-from tests.helpers.declared import NOTE, ULID, a_note, an_id, uid_of
+from tests.helpers.declared import ULID, an_id
 from tests.helpers.versions import (
     ALONE,
     V1,
@@ -31,7 +31,7 @@ from tests.helpers.versions import (
     without_converters,
 )
 from tests.service.test_discretion import WriteOnly
-from tests.service.test_versions import reporting
+from tests.service.test_failing_converters import reporting
 
 UNKNOWN = b"\x7a\x03new"
 """Field 15, which no class here has."""
@@ -389,20 +389,3 @@ async def test_unconverted_payload_is_refused_for_a_version_without_converter(te
     await teams.write(a_team(ALONE, roster("ada")))
     await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "not headway.resource.v1.Unconverted")
     assert await read(teams, ALONE) == roster("ada")
-
-
-# --- owners ---
-
-
-async def test_owner_is_the_same_in_every_version_of_its_kind(teams: Calls) -> None:
-    """A writer names the version that it knows. Another incarnation, name or kind is another owner."""
-    owner = await teams.stored(a_team(V1, roster("ada")))
-    child = await teams.stored(a_note("child", owner=owner.id))
-    for type in (V1, V2, V3):
-        for uid in ("", uid_of(owner)):
-            written = await teams.stored(a_note("child", type.name.version, owner=an_id("one", type, uid=uid)))
-            assert written.owner == child.owner
-    for other in (an_id("one", V2, uid=ULID), an_id("two", V2), an_id("one", NOTE), None):
-        await refused(
-            teams.write(a_note("child", owner=other)), Status.INVALID_ARGUMENT, "owner can only be set at creation"
-        )

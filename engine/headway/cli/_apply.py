@@ -19,7 +19,7 @@ from headway.cli._connection import Connection, connected
 from headway.cli._output import Output, output_option, show_all
 from headway.cli._running import Exit, Usage, code_of, fail
 from headway.cli._waiting import wait_for
-from headway.client import Client, keep_stored, same_content
+from headway.client import Client, keep_stored, merge_and_compare
 from headway.documents import decode
 from headway.errors import AlreadyExists, HeadwayError, ManifestError, Problem
 from headway.resource import NAMESPACE, PARTITION, Registry, Resource, redacted_resource
@@ -229,7 +229,7 @@ async def _preview_over(client: Client, stored: Resource[Any], resource: Resourc
     type, there, wanted = resource.type, stored.message(), resource.message()
     keep_stored(type, there, wanted)
     filled = (await client.validate(type.view(wanted))).message()
-    same = same_content(type, there, filled)
+    same = merge_and_compare(type, there, filled)
     return _Preview(stored, type.view(filled), differs=not same)
 
 

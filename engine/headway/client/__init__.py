@@ -6,7 +6,7 @@ is sent. To read the code, start with `_client.py`.
 
 from headway.client._client import Client as Client
 from headway.client._create_apply import keep_stored as keep_stored
-from headway.client._create_apply import same_content as same_content
+from headway.client._create_apply import merge_and_compare as merge_and_compare
 from headway.client._events import EventWrite as EventWrite
 from headway.client._events import events_of as events_of
 from headway.client._hold import HeldLease as HeldLease

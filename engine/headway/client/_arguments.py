@@ -94,14 +94,16 @@ def check_condition(condition: pb.Condition) -> None:
         if problem := unicode_problem(field, text):
             raise InvalidArgument(f"{where}: {problem}")
     other: object = condition.resource
-    if other is not None and not isinstance(other, pb.Reference):
+    if other is None:
+        return
+    if not isinstance(other, pb.Reference):
         raise InvalidArgument(
             f"{where}: resource {other!r:.120} must be a reference, such as resource.id.reference(), or left out"
         )
     try:
-        encode(condition)
+        encode(other)
     except PayloadError as error:
-        raise InvalidArgument(f"{where}: {error}") from error
+        raise InvalidArgument(f"{where}: resource: {error}") from error
 
 
 def check_size(given: object) -> None:

@@ -90,7 +90,7 @@ async def stored_already(
         # The write that follows reports the error, and whether it had an effect.
         return False
     # The hook of an older server may have made a new payload, without the fields that its program does not know.
-    return same_content(type, stored, filled.message())
+    return merge_and_compare(type, stored, filled.message())
 
 
 def keep_stored(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
@@ -103,14 +103,13 @@ def keep_stored(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resourc
             wanted.metadata.setdefault(reserved, stored.metadata[reserved])
     if wanted.owner is None:
         wanted.owner = stored.owner
-    return same_content(type, stored, wanted)
+    return merge_and_compare(type, stored, wanted)
 
 
-def same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
-    """Return True if writing the wanted resource would change nothing.
+def merge_and_compare(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
+    """Give a resource to write the stored fields that its payload's class lacks, which a newer program has written.
 
-    Before the comparison, it gets the stored payload's fields that the type's class does not know: a newer program has
-    written them. An owner without a uid matches the stored owner of that name.
+    Return True if the write would then change nothing. An owner without a uid matches the stored owner of that name.
     """
     same = _keep_unknown_fields(type, stored, wanted)
     return same and stored.metadata == wanted.metadata and same_owner(wanted.owner, stored.owner)

@@ -17,7 +17,7 @@ from headway.resource import ResourceType, describe, is_builtin, type_name, type
 from headway.rpc import Channel, ChannelClosed, Limited, Metadata, NotBegun, NotGrpc, NotHttp2
 
 if TYPE_CHECKING:
-    from headway.rpc import Admits
+    from headway.rpc import Admits, UnaryCalls
 
 _LIST = "/headway.types.v1.TypesService/List"
 _SAYS_NOTHING = (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
@@ -39,7 +39,7 @@ class Comparison:
         self._problems: list[SchemaProblem] = []
         self._refused = trio.Event()
 
-    def __call__(self, connection: Channel) -> ComparedConnection:
+    def __call__(self, connection: UnaryCalls) -> ComparedConnection:
         """Return the admission of a new connection."""
         return ComparedConnection(self, connection)
 
@@ -81,7 +81,7 @@ class ComparedConnection:
     the next call asks again.
     """
 
-    def __init__(self, comparison: Comparison, connection: Channel) -> None:
+    def __init__(self, comparison: Comparison, connection: UnaryCalls) -> None:
         self._comparison = comparison
         self._connection = connection
         self._attempt: _Attempt | None = None

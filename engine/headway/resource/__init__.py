@@ -100,6 +100,7 @@ from headway.resource._unconverted import is_unconverted as is_unconverted
 from headway.resource._unconverted import of_former_schema as of_former_schema
 from headway.resource._unconverted import unconverted as unconverted
 from headway.resource._unconverted import unconverted_error as unconverted_error
+from headway.resource._unconverted import with_payload as with_payload
 from headway.resource._versions import BadConversion as BadConversion
 from headway.resource._versions import VersionChain as VersionChain
 from headway.resource._versions import in_version as in_version

@@ -21,6 +21,11 @@ def unconverted(stored_as: str) -> AnyMessage:
 
 def of_former_schema(stored: pb.Resource) -> pb.Resource:
     """Return a state from before its type's schema was replaced by an incompatible one. Its payload is left out."""
+    return with_payload(stored, AnyMessage(type_url=_UNCONVERTED_URL))
+
+
+def with_payload(stored: pb.Resource, data: AnyMessage | None) -> pb.Resource:
+    """Return a stored resource with another payload. The rest is shared with it."""
     return pb.Resource(
         id=stored.id,
         owner=stored.owner,
@@ -28,7 +33,7 @@ def of_former_schema(stored: pb.Resource) -> pb.Resource:
         generation=stored.generation,
         metadata=stored.metadata,
         status=stored.status,
-        data=AnyMessage(type_url=_UNCONVERTED_URL),
+        data=data,
     )
 
 

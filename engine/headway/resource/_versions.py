@@ -14,6 +14,7 @@ from headway.errors import DeclarationError, PayloadError
 from headway.protobuf import Payload, decode, encode
 from headway.resource._redact import redact_conversion
 from headway.resource._types import ResourceType
+from headway.resource._unconverted import with_payload
 
 Older = TypeVar("Older", bound=Payload)
 Newer = TypeVar("Newer", bound=Payload)
@@ -210,17 +211,10 @@ def _function_problem(function: object) -> str | None:
 
 def in_version(resource: pb.Resource, type: Type, data: AnyMessage | None) -> pb.Resource:
     """Return a stored resource as another version of its kind, with this payload. The rest is shared with it."""
-    id = resource.id
+    id, made = resource.id, with_payload(resource, data)
     assert id is not None
-    return pb.Resource(
-        id=pb.Id(uid=id.uid, name=id.name, type=type.message, tenancy=id.tenancy),
-        owner=resource.owner,
-        version=resource.version,
-        generation=resource.generation,
-        metadata=resource.metadata,
-        status=resource.status,
-        data=data,
-    )
+    made.id = pb.Id(uid=id.uid, name=id.name, type=type.message, tenancy=id.tenancy)
+    return made
 
 
 def packed(type: Type, payload: Any) -> AnyMessage:

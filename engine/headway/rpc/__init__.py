@@ -56,6 +56,7 @@ from headway.rpc._wire import framed as framed
 
 if TYPE_CHECKING:
     from headway.rpc._admitted import Admits as Admits
+    from headway.rpc._admitted import UnaryCalls as UnaryCalls
     from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
     from headway.rpc._health import HealthCheckRequest as HealthCheckRequest
@@ -87,6 +88,7 @@ _LATER = {
     "Health": "_health",
     "HealthCheckRequest": "_health",
     "HealthCheckResponse": "_health",
+    "UnaryCalls": "_admitted",
     "Reflection": "_reflection",
     "RemoteChannel": "_remote",
     "Server": "_server",

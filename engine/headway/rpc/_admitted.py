@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 from typing_extensions import override
 
-from headway.rpc._channel import Channel, Metadata
+from headway.rpc._channel import Metadata
 from headway.rpc._remote_call import RemoteCall
 from headway.rpc._wire import Codec
 
@@ -34,14 +34,22 @@ class Admission(Protocol):
         ...
 
 
-Admits = Callable[[Channel], Admission]
-"""A function that returns the admission of a new connection, given as a channel for unary calls on it alone."""
+class UnaryCalls(Protocol):
+    """What an admission may do with a connection: make unary calls on it."""
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        """Make a call. Raises GRPCError."""
+        ...
 
 
-class OneConnection(Channel):
-    """A channel for unary calls on one connection. A call that fails is not repeated, since there is no other one."""
+Admits = Callable[[UnaryCalls], Admission]
+"""A function that returns the admission of a new connection."""
 
-    knows_outcomes = False
+
+class OneConnection(UnaryCalls):
+    """One connection of a channel, for unary calls. A call that fails is not repeated, since there is no other one."""
 
     def __init__(self, opens_call: OpensCall, codec: Codec, timeout: float) -> None:
         self._opens_call = opens_call
@@ -60,12 +68,6 @@ class OneConnection(Channel):
         # If the caller's own deadline has passed, this raises Cancelled.
         await trio.lowlevel.checkpoint()
         raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} timed out after {self.timeout:g} s")
-
-    @override
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        raise NotImplementedError
 
 
 def reply_of(codec: Codec, path: str, body: bytes, reply_type: type[Reply]) -> Reply:

@@ -17,7 +17,7 @@ from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
 from headway.journal import WriteJournal
-from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
+from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb, with_payload
 from headway.rpc import StreamEncoder
 from headway.service._access import AccessChecks, Permissions
 from headway.service._encodings import ResourceEncodings
@@ -151,12 +151,5 @@ def _is_tombstone(resource: pb.Resource | None) -> bool:
 
 def _tombstone(stored: pb.Resource | None) -> pb.Resource:
     assert stored is not None
-    return pb.Resource(
-        id=stored.id,
-        owner=stored.owner,
-        version=stored.version,
-        generation=stored.generation,
-        metadata=stored.metadata,
-        status=stored.status,
-        data=None if stored.data is None else AnyMessage(type_url=TOMBSTONE_URL, value=stored.data.value),
-    )
+    data = stored.data
+    return with_payload(stored, None if data is None else AnyMessage(type_url=TOMBSTONE_URL, value=data.value))

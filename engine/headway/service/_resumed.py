@@ -31,6 +31,7 @@ async def open_checked_watch(
     written with a schema that was replaced arrive without a payload that can be read.
     """
     check_versions(type.name, contained, resume_after)
+    # First, because the store refuses a position of another store, whose revision means nothing here.
     watch = await open_watch(context.backend, type.kind, within, resume_after)
     if resume_after is None or not (replaced := context.versions.replaced(type)):
         return watch
