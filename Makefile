@@ -51,7 +51,7 @@ wide: .venv/ready any-etcd any-go ## the same with more: every store by every wa
 	  --timeout 400 -o stacks_after=0 --hypothesis-seed=$(or $(SEED),1)
 
 browser: .venv/ready ## the live page in the Chromium of the system (PICTURES=1: also the pictures of its guide)
-	$(if $(PICTURES),HEADWAY_PICTURES=1) $(BIN)/pytest -m browser --timeout 600 -o stacks_after=0 tests/page
+	$(if $(PICTURES),HEADWAY_PICTURES=1) $(BIN)/pytest -n 2 --dist worksteal -m browser --timeout 600 -o stacks_after=0 tests/page
 
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
