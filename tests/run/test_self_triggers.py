@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.run._outcomes import MOST_AT_ONCE
+from headway.run._outcomes import AT_ONCE_SECONDS, MOST_AT_ONCE
 from headway.run._own_writes import FREE, MERGING
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -303,3 +303,21 @@ async def test_key_that_is_requeued_at_once_for_ever_is_reported_once(autojump_c
     (reported,) = staff.events_of(events.SelfTriggered)
     assert (reported.id.name, reported.writes, reported.count, reported.delay) == ("loop", (), MOST_AT_ONCE, 0.0)
     assert runs.count("loop") == MOST_AT_ONCE + 11
+
+
+async def test_reconcile_that_waits_before_each_requeue_is_not_reported(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It takes no processor, however often it is requeued."""
+    staff, runs = Staff(), 0
+
+    @staff.app.controller(manages=staff.team)
+    async def again(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:  # noqa: ARG001
+        nonlocal runs
+        runs += 1
+        await trio.sleep(1.1 * AT_ONCE_SECONDS / MOST_AT_ONCE)
+        return None if runs > 2 * MOST_AT_ONCE else headway.requeue_now()
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.wait_idle()
+    assert runs == 2 * MOST_AT_ONCE + 1
+    assert staff.events_of(events.SelfTriggered) == []

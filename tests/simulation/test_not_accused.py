@@ -5,6 +5,7 @@ from __future__ import annotations
 import headway
 from headway import field
 from headway.resource import DELETION_TIMESTAMP, pb
+from headway.run._outcomes import MOST_AT_ONCE
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Setting, run
 from headway.testing.simulation._oracles import counted
@@ -118,3 +119,36 @@ def test_users_may_undo_everything_before_a_controller_begins() -> None:
 
     explored = simulation.explore(app(finalizes=True), second_thoughts, without=["crash_at"])
     assert any("settled()" in str(plan) for plan in explored.runs)
+
+
+class Mail:
+    def __init__(self) -> None:
+        self.left = MOST_AT_ONCE + 1
+
+    async def take(self) -> bool:
+        self.left = max(0, self.left - 1)
+        return self.left > 0
+
+
+def test_large_work_in_steps_that_ends_is_no_self_trigger() -> None:
+    """An endless one is found as a run that does not end (`test_run.py`)."""
+
+    def make(process: simulation.Process) -> headway.App:
+        declared = headway.App("dns")
+        declared.registry = types.registry
+
+        @declared.controller(manages=HOST)
+        async def drain(rt: headway.Runtime, request: headway.Request[Host]) -> headway.RequeueAfter | None:
+            if rt.resource(request) is not None and await process.outside.take():
+                return headway.requeue_now()
+            return None
+
+        return declared
+
+    async def write(world: simulation.World) -> None:
+        await world.client.apply(HOST.new("www", Host(address="192.0.2.1")))
+        await world.wait_idle()
+
+    played = run(Setting(app=make, scenario=write, outside=Mail), simulation.Plan())
+    assert any(isinstance(each, headway.events.SelfTriggered) for each in played.trace.events)
+    assert played.findings == ()

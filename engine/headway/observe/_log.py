@@ -100,6 +100,8 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
         if isinstance(event, _OF_A_RECONCILE):
             # Under the same names as in `Runtime.log`.
             fields["key"] = key_path(event.id.key)
+        if isinstance(event, events.SelfTriggered) and not event.writes:
+            fields["writes"] = "none: it only returns requeue_now(). To wait, return requeue_after(seconds)"
         for name in ("attempt", "trace_id"):
             if not fields.get(name, True):
                 del fields[name]

@@ -22,6 +22,8 @@ _RETRY = Reason("retry")
 _REQUEUE = Reason("requeue")
 MOST_AT_ONCE = 1_000
 """The number of consecutive immediate requeues of a key that are reported."""
+AT_ONCE_SECONDS = 100.0
+"""Requeues that take longer together, in seconds, are not reported: such a key waits for something in its reconcile."""
 
 
 class Outcomes:
@@ -45,8 +47,8 @@ class Outcomes:
         self._self_triggers = self_triggers
         self._results = results
         self._journal = journal
-        # The keys whose last results were immediate requeues without any other reason, and how many there were.
-        self._at_once: dict[Key, int] = {}
+        # The keys whose last results were immediate requeues without any other reason: how many, and since when.
+        self._at_once: dict[Key, tuple[int, float]] = {}
 
     def done(
         self,
@@ -76,7 +78,7 @@ class Outcomes:
         outcome, retry_after = self._finish(key, result, error, now)
         self._results.counts[outcome] += 1
         if retry_after == 0.0 and error is None:
-            self._requeued_at_once(dequeued, id)
+            self._requeued_at_once(dequeued, id, now)
         elif self._at_once:
             self._at_once.pop(key, None)
         writes = reconciling.writes
@@ -146,17 +148,21 @@ class Outcomes:
             self._results.note(slowed)
         return True
 
-    def _requeued_at_once(self, dequeued: Dequeued[Key, Reason], id: ResourceId) -> None:
+    def _requeued_at_once(self, dequeued: Dequeued[Key, Reason], id: ResourceId, now: float) -> None:
         """Count an immediate requeue, and report a key once that does nothing else. It is not delayed.
 
         A reconciler may do a large work in many steps, between which other keys have their turn.
         """
         key, reasons = dequeued.key, dequeued.reasons
-        count = self._at_once.get(key, 0) + 1 if all(each.what == _REQUEUE.what for each in reasons) else 1
-        self._at_once[key] = count
-        if count == MOST_AT_ONCE:
+        count, since = self._at_once.get(key, (0, now))
+        if any(each.what != _REQUEUE.what for each in reasons) or (
+            count == MOST_AT_ONCE - 1 and now - since > AT_ONCE_SECONDS
+        ):
+            count, since = 0, now
+        self._at_once[key] = count + 1, since
+        if count + 1 == MOST_AT_ONCE:
             about = (dequeued.attempt, trace_id_of(reasons))
-            self._report(SelfTriggered(self._definition.name, id, (), count, 0.0, *about))
+            self._report(SelfTriggered(self._definition.name, id, (), count + 1, 0.0, *about))
 
     def _pending_since(self, key: Key) -> float | None:
         queued = self._queue.find(key)
