@@ -269,7 +269,16 @@ def test_needs_survive_the_hooks_that_headway_adds() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [None, "read", ["read"], Need("read", ROOM.id("a1")), [Need], LookupError("of the hook")]
+    "answer",
+    [
+        None,
+        "read",
+        ["read"],
+        Need("read", ROOM.id("a1")),
+        [Need],
+        [Need("raed", ROOM.id("a1"))],  # type: ignore[arg-type]  # the mistake
+        LookupError("of the hook"),
+    ],
 )
 async def test_needs_hook_that_fails_refuses_the_caller_and_is_named(answer: Any) -> None:
     """Otherwise an operator would look for the fault in the access file."""

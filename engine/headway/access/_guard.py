@@ -83,9 +83,13 @@ class Caller:
         """Return True if the caller has the rights that the content of a resource asks for."""
         allows, needs = self._identity.allows, self._needs(resource.type.name)
         try:
-            return needs is None or all(
-                allows(verb, id.type, id.partition, id.namespace, id.name) for verb, id in needs(verb, resource)
-            )
+            for needed, id in needs(verb, resource) if needs is not None else ():
+                # An unknown verb would be denied, and the caller told to ask for a rule that cannot exist.
+                if needed not in ("read", "write"):
+                    raise ValueError(f"the verb of a headway.Need must be 'read' or 'write', not {needed!r:.120}")
+                if not allows(needed, id.type, id.partition, id.namespace, id.name):
+                    return False
+            return True
         except (GRPCError, PayloadError):
             raise
         except Exception as error:
