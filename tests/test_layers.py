@@ -71,6 +71,7 @@ PURE = [
     "peering/_failures.py",
     "peering/_receiver.py",
     "peering/_receiving.py",
+    "peering/_schemas.py",
     "peering/_sender.py",
     "peering/_sending.py",
     "peering/_stream_rules.py",

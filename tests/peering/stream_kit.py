@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
@@ -165,6 +165,8 @@ class Stream:
         check: Callable[[pb.Resource], str | None] = lambda _: None,
         unknown: Callable[[Exported], str | None] = lambda _: None,
         exports: tuple[Exported, ...] = (TEAMS,),
+        schemas: Sequence[wire.TypeSchema] = (),
+        compare: Callable[[TypeName, bytes], str | None] = lambda *_: None,
         accepted: str = "",
         compacted: int = 0,
     ) -> None:
@@ -173,12 +175,12 @@ class Stream:
         self.compacted = compacted
         limits = limits or PeerLimits(batch=2)
         self.sender = Sender(limits)
-        self.sender.offer(exports)
+        self.sender.offer(exports, schemas)
         copies = Copies(PARTITION, limits.copies, lambda: next(uids))
         found, _ = store.tables.scan(TEAM.unversioned, Within(PARTITION), after=None, limit=0, most=1 << 30)
         copies.load(found)
         self.copies = copies
-        self.receiver = Receiver(copies, store.state, unknown, check, limits=limits, accepted=accepted)
+        self.receiver = Receiver(copies, store.state, unknown, check, compare=compare, limits=limits, accepted=accepted)
         self.to_sender = self.receiver.start()
         self.to_receiver: list[wire.Response] = []
         self.sent: list[wire.Response] = []

@@ -16,7 +16,7 @@ from headway.cli._connection import Connection, Target, connected, current_targe
 from headway.cli._names import find_type
 from headway.cli._output import Details, Output, details_option, json_text, output_option, show_object, table
 from headway.cli._running import Exit, Usage, run
-from headway.engine import combine_apps, differences
+from headway.engine import combine_apps
 from headway.errors import DeclarationError
 from headway.resource import (
     DescribedTopic,
@@ -24,6 +24,7 @@ from headway.resource import (
     ResourceType,
     Scope,
     describe,
+    differences,
     is_builtin,
     resource_key,
     type_name,

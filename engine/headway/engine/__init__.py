@@ -5,7 +5,6 @@ Start with `_open_engine.py`. `_placing.py` places the controllers of a process,
 
 from headway.engine._arguments import combine_apps as combine_apps
 from headway.engine._compared import Comparison as Comparison
-from headway.engine._compared import differences as differences
 from headway.engine._connect import connect as connect
 from headway.engine._engine import Engine as Engine
 from headway.engine._open_cache import open_cache as open_cache

@@ -11,9 +11,8 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
-from headway.protobuf import compare_schemas
 from headway.queue import Backoff
-from headway.resource import ResourceType, describe, is_builtin, type_name, types_pb
+from headway.resource import ResourceType, differences, is_builtin, types_pb
 from headway.rpc import Channel, ChannelClosed, Limited, Metadata, NotBegun, NotGrpc, NotHttp2
 
 if TYPE_CHECKING:
@@ -128,23 +127,6 @@ def _says_nothing(error: Exception) -> bool:
     if not isinstance(error, GRPCError) or isinstance(error, NotHttp2 | NotGrpc):
         return False
     return error.status in _SAYS_NOTHING
-
-
-def differences(found: types_pb.ListResponse, types: Iterable[ResourceType[Any]]) -> list[SchemaProblem]:
-    """Return the differences through which a program and a server with this description would misread each other.
-
-    Raises PayloadError for an invalid description.
-    """
-    theirs = {type_name(each.type): each for each in found.types}
-    problems: list[SchemaProblem] = []
-    try:
-        for type in types:
-            if type.name in theirs and not is_builtin(type):
-                their = types_pb.ListResponse(types=[theirs[type.name]], messages=found.messages, enums=found.enums)
-                problems += compare_schemas(their, describe([type]), both_ways=True)
-    except (LookupError, RecursionError, ValueError) as error:
-        raise PayloadError(f"the server's description of its types can't be read: {error}") from error
-    return problems
 
 
 class _Attempt:

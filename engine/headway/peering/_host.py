@@ -14,6 +14,7 @@ from headway.events import Report
 from headway.peering._dial import open_peer_channel
 from headway.peering._failures import Failures
 from headway.peering._hub import PeerStreams
+from headway.peering._schemas import Schemas
 from headway.peering._secrets import SecretStore
 from headway.resource import Registry
 from headway.rpc import Channel
@@ -27,6 +28,7 @@ class PeeringHost:
         client: a client that may write to partitions with copies. The engine sets it.
         channel: the channel of this client. The engine sets it.
         secrets: the secrets in the store.
+        schemas: the schemas of the types.
         addresses: the engine's listening addresses. The engine sets them, and then ``listening``.
         streams: the streams of this process.
         loads: returns a block in which the first copy of a peering is received. The engine sets it.
@@ -42,6 +44,7 @@ class PeeringHost:
         self.backend = backend
         self.registry = registry
         self.secrets = SecretStore(backend)
+        self.schemas = Schemas(registry)
         self.report = BoundedReport(report)
         self.failures = Failures()
         self.addresses: Sequence[str] = ()

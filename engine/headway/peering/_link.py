@@ -96,6 +96,7 @@ class Link:
             importer.state,
             lambda export: unknown_here(host, export),
             received_check(host.registry),
+            compare=host.schemas.problem,
             limits=limits,
             follows_server=dialing,
         )
@@ -285,7 +286,7 @@ class Link:
                 raise StreamEnded(
                     INVALID_EXPORTS, f"the exports of peering {peering.name} on this side: {breach}"
                 ) from None
-            self._sender.offer(exports)
+            self._sender.offer(exports, self._host.schemas.describe(exports, self._limits))
             if not self._dialing:
                 server = wire.Server(addresses=list(data.addresses), server_name=data.server_name, ca=data.ca)
                 self._sender.serve(server)

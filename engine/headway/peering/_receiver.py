@@ -12,6 +12,8 @@ Rules:
    a resource that the peer withholds.
 6. If the peer's store was rolled back, nothing changes until an operator accepts it. If it was restored from a backup,
    which gives it another id, its snapshot replaces the copies, and the driver reports it.
+7. A type that is unknown here, or that would be misread by the schema that the peer has sent, is refused as a whole.
+   Its copies stay. A peer of a former release sends no schemas.
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ from headway.peering._receiving import (
     rolled_back,
     same_place,
 )
+from headway.peering._schemas import schema_problems
 from headway.peering._stream_rules import Breach, Coverage, Exported, PeerLimits, exports_of
-from headway.resource import ResourceId, pb, quoted, resource_id
+from headway.resource import ResourceId, TypeName, pb, quoted, resource_id
 
 _DIGITS = 19
 """A version has fewer digits."""
@@ -57,6 +60,7 @@ class Receiver:
         state: what was stored with them; None if nothing was.
         unknown: returns why an export cannot be received, such as an unknown type; None if it can.
         check: returns why a resource cannot be stored; None if it can.
+        compare: returns why a type with a peer's schema would be misread; None if it would not.
         accepted: the session of a rolled back store that an operator has accepted.
         follows_server: True on the dialing side, which follows the addresses of the other.
 
@@ -75,6 +79,7 @@ class Receiver:
         unknown: Callable[[Exported], str | None],
         check: Callable[[pb.Resource], str | None],
         *,
+        compare: Callable[[TypeName, bytes], str | None],
         limits: PeerLimits | None = None,
         accepted: str = "",
         follows_server: bool = False,
@@ -83,6 +88,7 @@ class Receiver:
         self._copies = copies
         self._unknown = unknown
         self._check = check
+        self._compare = compare
         self._accepted = accepted
         self._subjects = {Subject.EXPORTS, *([Subject.SERVER] if follows_server else ())}
         self._nonce = 0
@@ -148,6 +154,9 @@ class Receiver:
     def _new_exports(self, nonce: int, message: wire.Exports) -> Work:
         self.exports = exports_of(message.exports, self._limits.exports)
         self.problems = {each: why for each in self.exports if (why := self._unknown(each)) is not None}
+        known = [each for each in self.exports if each not in self.problems]
+        misread = schema_problems(known, message.schemas, self._compare, self._limits)
+        self.problems |= {each: misread[each.type] for each in known if each.type in misread}
         selection = tuple(each for each in self.exports if each not in self.problems)
         removals = self._copies.outside(self.exports)
         if self.problems:

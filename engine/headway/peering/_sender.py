@@ -92,9 +92,9 @@ class Sender:
 
     # --- called by the driver with news ---
 
-    def offer(self, exports: Sequence[Exported]) -> None:
+    def offer(self, exports: Sequence[Exported], schemas: Sequence[wire.TypeSchema] = ()) -> None:
         """Set what is exported. A feed of something that is no longer exported ends at once."""
-        message = wire.Exports(exports=[each.message() for each in sorted(set(exports))])
+        message = wire.Exports(exports=[each.message() for each in sorted(set(exports))], schemas=list(schemas))
         self._offered = frozenset(exports)
         self._ever_offered |= self._offered
         self._states[Subject.EXPORTS].set(wire.Response(exports=message))

@@ -65,6 +65,8 @@ class PeerLimits:
         batch_size: the size of the resources of one message, about.
         batch_fields: the number of fields in one message, about. A server decodes up to 12,000.
         resource_size: the size of one resource, about. A larger one is not sent: no server would accept the message.
+        schema_size: the size of the schema of one type.
+        schemas_size: the size of the schemas of all exported types.
     """
 
     exports: int = MAX_EXPORTS
@@ -80,6 +82,8 @@ class PeerLimits:
     batch_size: int = 96 << 10
     batch_fields: int = 8000
     resource_size: int = 3 << 20
+    schema_size: int = 64 << 10
+    schemas_size: int = 512 << 10
 
 
 class Bucket:

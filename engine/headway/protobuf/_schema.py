@@ -30,13 +30,16 @@ _ALSO_READS: dict[str, frozenset[str]] = {
 _WORDS = {_SHAPE.REPEATED: "list of {}", _SHAPE.MAP: "map of {key} to {}"}
 
 
-def compare_schemas(stored: Schema, declared: Schema, *, both_ways: bool = False) -> list[SchemaProblem]:
+def compare_schemas(
+    stored: Schema, declared: Schema, *, both_ways: bool = False, other: str = "server"
+) -> list[SchemaProblem]:
     """Return the differences that would make a program misread stored resources.
 
     With ``both_ways``, either side may be the newer one, as between a client and a server. Then a difference counts
-    only if neither schema could have evolved into the other.
+    only if neither schema could have evolved into the other. ``other`` is what the texts call the side that has the
+    ``stored`` schema then.
     """
-    return list(_Comparison(stored, declared, both_ways=both_ways).problems())
+    return list(_Comparison(stored, declared, other if both_ways else "").problems())
 
 
 def scope_problem(type: str, stored: str, declared: str) -> SchemaProblem:
@@ -51,11 +54,12 @@ def scope_problem(type: str, stored: str, declared: str) -> SchemaProblem:
 
 
 class _Comparison:
-    def __init__(self, stored: Schema, declared: Schema, *, both_ways: bool) -> None:
+    def __init__(self, stored: Schema, declared: Schema, other: str) -> None:
         self._stored = stored
         self._declared = declared
-        self._both_ways = both_ways
-        self._where = "as the server has it" if both_ways else "as stored"
+        self._other = other
+        self._both_ways = bool(other)
+        self._where = f"as the {other} has it" if other else "as stored"
         type = declared.types[0].type or pb.Type()
         self._type = f"{type.group}.{type.group_version}.{type.kind}"
         self._compared: set[tuple[int, int]] = set()
@@ -66,7 +70,8 @@ class _Comparison:
             was, now = (types_pb.Scope(each.scope).name or "" for each in (stored, declared))
             if self._both_ways:
                 problem = f"expected the scope {was} {self._where}, got {now}"
-                yield SchemaProblem(self._type, "", 0, problem, f"declare Scope.{was}, or change the server's program")
+                right = f"declare Scope.{was}, or change the {self._other}'s program"
+                yield SchemaProblem(self._type, "", 0, problem, right)
             else:
                 yield scope_problem(self._type, was, now)
         yield from self._message("", stored.message, declared.message)

@@ -38,6 +38,7 @@ __all__ = (
     "Subject",
     "Subscribe",
     "Terminated",
+    "TypeSchema",
     "Withheld",
 )
 
@@ -335,6 +336,12 @@ default_message_pool.register_message("headway.peering.v1", "Export", Export)
 @dataclass(eq=False, repr=False)
 class Exports(betterproto2.Message):
     exports: "list[Export]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+
+    schemas: "list[TypeSchema]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The schemas of these types in the program of the sender. The receiver refuses a type
+    that it would misread. Without a schema, a type is not compared.
+    """
 
 
 default_message_pool.register_message("headway.peering.v1", "Exports", Exports)
@@ -808,6 +815,20 @@ class Terminated(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.peering.v1", "Terminated", Terminated)
+
+
+@dataclass(eq=False, repr=False)
+class TypeSchema(betterproto2.Message):
+    type: "__resource__v1__.Type | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+
+    description: "bytes" = betterproto2.field(2, betterproto2.TYPE_BYTES)
+    """
+    A headway.types.v1.ListResponse with this type alone. It is encoded, so that an
+    invalid one only refuses its type.
+    """
+
+
+default_message_pool.register_message("headway.peering.v1", "TypeSchema", TypeSchema)
 
 
 @dataclass(eq=False, repr=False)

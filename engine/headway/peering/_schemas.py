@@ -1,0 +1,95 @@
+"""The schemas of exported types: described by the exporting side, and compared by the importing side. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headway._gen.headway.peering import v1 as wire
+from headway.base import plain
+from headway.errors import PayloadError
+from headway.peering._stream_rules import Exported, PeerLimits
+from headway.protobuf import decode, encode
+from headway.resource import (
+    Registry,
+    ResourceType,
+    TypeName,
+    describe,
+    differences,
+    is_builtin,
+    type_name,
+    types_pb,
+)
+
+_SHOWN = 3
+_LONGEST = 1000
+"""The numbers of differences and of characters in the reason why a type is refused."""
+
+
+class Schemas:
+    """The schemas of a program's types."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._described: dict[TypeName, bytes] = {}
+
+    def describe(self, exports: Iterable[Exported], limits: PeerLimits) -> list[wire.TypeSchema]:
+        """Return the schemas of the exported types, without those that are too large for a peer."""
+        found: list[wire.TypeSchema] = []
+        room = limits.schemas_size
+        for name in sorted({each.type for each in exports}):
+            type = self._registry.find(name)
+            if type is None or is_builtin(type):
+                continue
+            description = self._description(type)
+            if len(description) <= min(room, limits.schema_size):
+                room -= len(description)
+                found.append(wire.TypeSchema(type=name.message(), description=description))
+        return found
+
+    def problem(self, name: TypeName, description: bytes) -> str | None:
+        """Return why resources of a type would be misread here, by a peer's description; None if they would not."""
+        type = self._registry.find(name)
+        if type is None or description == self._description(type):
+            return None
+        try:
+            found = decode(types_pb.ListResponse, description)
+            if [type_name(each.type) for each in found.types] != [name]:
+                raise PayloadError(f"expected a description of {name} alone, got {len(found.types)} types")
+            problems = differences(found, [type], "exporting side")
+        except PayloadError as error:
+            return plain(f"its schema cannot be compared: {error}")[:_LONGEST]
+        if not problems:
+            return None
+        more = len(problems) - _SHOWN
+        text = "; ".join(map(str, problems[:_SHOWN])) + (f"; and {more} more differences" if more > 0 else "")
+        return plain(f"its schema differs here: {text}")[:_LONGEST]
+
+    def _description(self, type: ResourceType[Any]) -> bytes:
+        # A program's types stay the same while it runs.
+        found = self._described.get(type.name)
+        if found is None:
+            found = self._described[type.name] = encode(describe([type]))
+        return found
+
+
+def schema_problems(
+    exports: Iterable[Exported],
+    sent: Iterable[wire.TypeSchema],
+    compare: Callable[[TypeName, bytes], str | None],
+    limits: PeerLimits,
+) -> dict[TypeName, str]:
+    """Return why types of these exports are refused, by the schemas that a peer has sent of them."""
+    schemas = {type_name(each.type): each.description for each in sent}
+    problems: dict[TypeName, str] = {}
+    room = limits.schemas_size
+    for type in sorted({each.type for each in exports} & schemas.keys()):
+        size, most = len(schemas[type]), min(room, limits.schema_size)
+        if size > most:
+            problems[type] = f"its schema has {size} bytes, and {most} are possible"
+            continue
+        room -= size
+        why = compare(type, schemas[type])
+        if why is not None:
+            problems[type] = why
+    return problems
