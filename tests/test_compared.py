@@ -15,42 +15,13 @@ from grpclib.const import Status
 
 import headway
 from headway.access import Access, Authorizer
-from headway.engine import Comparison
 from headway.errors import OutcomeUnknown, PermissionDenied, Unavailable
 from headway.protobuf import field, message
-from headway.resource import ResourceType, describe, types_pb
+from headway.resource import ResourceType, describe
 from headway.rpc import Limited, Services, open_server
 from headway.service import ConsulService, ResourceService
 from headway.storage import MemoryBackend
-
-
-@message
-class Team:
-    members: list[str] = field(1)
-    color: str = field(2)
-
-
-@message(renamed={2: "color"})
-class Newer:
-    members: list[str] = field(1)
-    shade: str = field(2)
-    size: int = field(3)
-
-
-@message
-class Wrong:
-    members: str = field(1)
-    color: str = field(2)
-
-
-TEAM: ResourceType[Team] = ResourceType("staff", "v1", "Team", Team)
-NEWER: ResourceType[Newer] = ResourceType("staff", "v1", "Team", Newer)
-WRONG: ResourceType[Wrong] = ResourceType("staff", "v1", "Team", Wrong)
-SAID = (
-    "the server has other schemas than this program:\n"
-    "staff.v1.Team.members (field 1): expected list of string as the server has it, got string; "
-    "keep list of string, or use a new number, such as field(3)"
-)
+from tests.helpers.compared import NEWER, SAID, TEAM, WRONG, Compared, Lists, Team, Wrong
 
 
 def program(type: ResourceType[Any], *, controller: bool = False) -> headway.App:
@@ -253,47 +224,6 @@ async def test_token_without_rights_learns_no_types() -> None:
     async with serving(access=access) as address, headway.connect(address, program(WRONG)) as client:
         with pytest.raises(PermissionDenied):
             await client.read(WRONG, "core")
-
-
-class Lists:
-    """A types service that replays answers, and counts its calls."""
-
-    def __init__(self, *answers: types_pb.ListResponse | GRPCError) -> None:
-        self.answers = list(answers)
-        self.asked = 0
-        self.may_answer = trio.Event()
-        self.calls: list[str] = []
-        self.knows_outcomes = False
-
-    async def unary(self, path: str, *_: Any, **__: Any) -> Any:
-        self.calls.append(path)
-        if not path.endswith("TypesService/List"):
-            return "answered"
-        self.asked += 1
-        await self.may_answer.wait()
-        answer = self.answers.pop(0)
-        if isinstance(answer, GRPCError):
-            raise answer
-        return answer
-
-    def stream(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-
-class Compared:
-    """A channel with one connection to such a service. It is compared before the first call."""
-
-    def __init__(self, lists: Lists, *types: ResourceType[Any]) -> None:
-        self.comparison = Comparison(types)
-        self._connection = self.comparison(lists)
-        self._lists = lists
-        self.knows_outcomes = False
-        self.stream = lists.stream
-
-    async def unary(self, path: str, request: Any, reply_type: Any, *, metadata: Any = None) -> Any:
-        if not self._connection.admitted:
-            await self._connection.admit(metadata)
-        return await self._lists.unary(path, request, reply_type, metadata=metadata)
 
 
 async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,7 +10,8 @@ import pytest
 
 import headway
 from headway import field
-from headway.base import scrub
+from headway.base import LONGEST, all_frames, error_text, own_frames, scrub, story
+from headway.base._text import CLEANS
 from headway.errors import DeclarationError, PayloadError
 from headway.protobuf import (
     REDACTED,
@@ -22,7 +24,7 @@ from headway.protobuf import (
     secret_values,
     without_secrets,
 )
-from headway.resource import ResourceType, redacted_resource, redacted_text
+from headway.resource import ResourceType, redact_error, redacted_resource, redacted_text
 
 
 @headway.message(name="redact.Login")
@@ -120,6 +122,64 @@ def test_error_is_scrubbed_with_its_causes_notes_and_members() -> None:
     scrub(group, lambda text: without_secrets(text, ["token-1"]))
     assert "token-1" not in f"{error.args}{error.__notes__}{cause.args}{group.exceptions[1].args}"
     assert error.args == (f"{REDACTED} is wrong", 7)
+
+
+class Own(Exception):
+    """An exception with a text made from an attribute."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self.token = token
+
+    def __str__(self) -> str:
+        return f"{self.token} is wrong"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError(b"token-1"),
+        KeyError(("a", "token-1")),
+        ValueError(["token-1"]),
+        ValueError({"a": "token-1"}),
+        FileNotFoundError(2, "No such file", "/keys/token-1"),
+        SyntaxError("invalid", ("token-1", 1, 1, "token-1")),
+        ExceptionGroup("token-1 in a group", [ValueError(["token-1"])]),
+        Own("token-1"),
+        Own("x" * (LONGEST - 3) + "token-1"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_texts_of_an_error_have_no_secret_wherever_it_keeps_it(error: Exception) -> None:
+    """The last one is longer than what is shown, which would cut the secret."""
+    outer = RuntimeError("outer")
+    try:
+        try:
+            raise error
+        except Exception as raised:
+            raise outer from raised
+    except RuntimeError:
+        pass
+    redact_error(outer, [VAULT.new("core", full())])
+    for text in (own_frames(outer), all_frames(outer), story(error), error_text(error)):
+        assert "tok" not in text
+    assert REDACTED[:3] in own_frames(outer) + story(error)
+
+
+def test_error_can_still_be_pickled() -> None:
+    """A program may send the errors of its events to another process."""
+    error = KeyError(b"token-1")
+    redact_error(error, [VAULT.new("core", full())])
+    assert story(pickle.loads(pickle.dumps(error))) == f"KeyError: b'{REDACTED}'"
+
+
+def test_error_that_is_raised_again_and_again_does_not_grow() -> None:
+    """A program may raise one object each time. Only what could not be removed is kept, and only once."""
+    error, other = Own("token-1"), ValueError("token-1")
+    for _ in range(3):
+        for each in (error, other):
+            redact_error(each, [VAULT.new("core", full())])
+    assert [len(vars(each).get(CLEANS, ())) for each in (error, other)] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,10 @@ class Visitor:
         self._connection = connection
         self.admitted = False
 
-    async def admit(self, metadata: Metadata | None) -> None:
+    def admits(self, _: object) -> bool:
+        return self.admitted
+
+    async def admit(self, _: object, metadata: Metadata | None) -> None:
         reply = await self._connection.unary(self._door.path, Text(), Text, metadata=metadata)
         self._door.asked.append(reply.text)
         if self._door.refuses:

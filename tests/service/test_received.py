@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import headway
+from headway import field
 from headway.protobuf import copy_message
-from headway.resource import Registry, pb
+from headway.resource import Registry, ResourceType, pb
 from headway.service import received_check
 from tests.helpers.resources import TEAM, Team
 
@@ -19,3 +23,23 @@ def test_resource_of_another_scope_is_refused() -> None:
     assert check(copy_message(sent)) is None
     sent.id.tenancy.namespace = ""
     assert check(sent) == "its namespace is '', but the type is namespace-scoped here"
+
+
+def test_refusal_by_a_hook_has_no_secret() -> None:
+    """It is shown in the status of the peering, and sent to the peer."""
+
+    @headway.message
+    class Key:
+        token: str = field(1, secret=True)
+
+    def refuse(key: headway.Resource[Key]) -> None:
+        raise errors.pop()([key.data.token])
+
+    type: ResourceType[Any] = ResourceType("tests", "v1", "Key", Key, hooks=headway.Hooks(validate=refuse))
+    registry = Registry()
+    registry.register(type)
+    check = received_check(registry)
+    errors: list[Any] = [KeyError, ValueError]
+    assert check(type.new("core", Key(token="token-1")).message()) == "['(redacted)']"
+    said = check(type.new("core", Key(token="token-1")).message())
+    assert said == "the validate hook of tests.v1.Key failed: ['(redacted)']"

@@ -39,7 +39,10 @@ async def left_off(calls: Calls) -> Position:
     [(without_converters, versions), (versions, without_converters), (lambda: versions(newest=V2), versions)],
 )
 async def test_watch_with_changed_converters_restarts_with_a_snapshot(tmp_path: Path, before: Any, after: Any) -> None:
-    """A converter was declared or removed, or a further one was declared. Watches of other types continue."""
+    """A converter was declared or removed, or a further one was declared. Watches of other types continue.
+
+    A position of another store is refused as such all the same: a snapshot would hide that it is another one.
+    """
     async with opened(tmp_path) as store:
         calls = Calls(store, before())
         await calls.write(a_team(V1, roster("ada"), "a"))
@@ -49,6 +52,8 @@ async def test_watch_with_changed_converters_restarts_with_a_snapshot(tmp_path: 
         calls = Calls(store, after())
         async with calls.watch(a_type(V1), resume_after=position.message()) as items:
             await refused(take(items, 1), Status.OUT_OF_RANGE, "contained versions", "begin with")
+        async with calls.watch(a_type(V1), resume_after=position._replace(store_id="another").message()) as items:
+            await refused(take(items, 1), Status.DATA_LOSS)
         now = await left_off(calls)
         async with calls.watch(a_type(V1), resume_after=now.message()) as items:
             assert await take(items, 1) == [Bookmark(now, resumed=True)]

@@ -10,7 +10,7 @@ import trio
 
 import headway
 from headway.engine import open_engine
-from headway.errors import ConversionFailed, HistoryCompacted
+from headway.errors import ConversionFailed, HistoryCompacted, StoreChanged
 from headway.events import DeletionsUnknown, MappingFailed
 from headway.protobuf import field, message
 from headway.resource import ANY_VERSIONS, Position, ResourceType, Scope
@@ -94,6 +94,19 @@ async def test_watch_does_not_resume_before_the_schema_was_replaced(reopened: Re
             stored = await engine.client.write(type.new("later", type.payload(floor=77)))
             await engine.client.delete(stored)
             assert (await deleted_after(engine.client, type, after)).data.floor == 77
+
+
+async def test_position_that_the_store_never_had_is_refused_whatever_was_replaced(reopened: Reopened) -> None:
+    """The store is an older copy, without the session. A snapshot would take the reader back unnoticed."""
+    before = await deleted_before(reopened(), UNSIGNED)
+    async with running(reopened(), SIGNED) as engine:
+        elsewhere = before._replace(session="another")
+        with pytest.raises(StoreChanged):
+            async with engine.client.watch(SIGNED, resume_after=elsewhere) as items:
+                await anext(items)
+        with pytest.raises(StoreChanged):
+            async with engine.client.subscribe([SIGNED], resume_after=SubscriptionPosition(elsewhere)) as subscription:
+                await anext(subscription)
 
 
 async def test_watch_resumes_if_every_program_could_read_the_history(reopened: Reopened) -> None:

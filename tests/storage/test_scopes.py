@@ -8,7 +8,7 @@ import trio
 from headway.errors import HistoryCompacted
 from headway.protobuf import copy_message
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, SnapshotChunk, StreamItem, Within, pb
-from headway.storage import Cut, MemoryBackend, Put, Watch, open_sqlite, open_watch
+from headway.storage import Cut, MemoryBackend, Put, StoreMismatch, Watch, open_sqlite, open_watch
 from headway.testing.conformance import KIND, name_of, put, remove, thing
 from tests.storage.kept_memory import KeptMemory
 
@@ -108,6 +108,8 @@ async def test_filter_above_a_store_cannot_resume() -> None:
     at = await put(backend, tiered("a", "gold"))
     with pytest.raises(HistoryCompacted, match="the store does not filter by it"):
         await open_watch(backend, KIND, GOLD, at)
+    with pytest.raises(StoreMismatch):
+        await open_watch(backend, KIND, GOLD, at._replace(store_id="another"))
     (await open_watch(backend, KIND, Within(), at)).close()
 
 

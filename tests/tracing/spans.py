@@ -35,6 +35,7 @@ class Told(NamedTuple):
     description: str = ""
     exceptions: tuple[str, ...] = ()
     state: str = ""
+    stacks: tuple[str, ...] = ()
 
 
 def told(span: ReadableSpan) -> Told:
@@ -57,6 +58,7 @@ def told(span: ReadableSpan) -> Told:
         span.status.description or "",
         raised,
         context.trace_state.to_header(),
+        tuple(str((each.attributes or {}).get("exception.stacktrace")) for each in span.events),
     )
 
 

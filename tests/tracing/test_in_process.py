@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events
+from headway import events, field
 from tests.tracing.spans import CHAIN, Spans, chain, check_times, unsampled
 from tests.tracing.staff import Account, Staff, Team
 
@@ -100,6 +100,45 @@ async def test_coalesced_key_has_links_to_all_its_causes(autojump_clock: MockClo
     assert coalesced.trace == traces[0]
     assert list(coalesced.links) == [(each.trace, each.id) for each in maps]
     assert chain(coalesced, spans.all()) == CHAIN
+
+
+@pytest.mark.parametrize("name", ["reconcile", "map"])
+async def test_span_shows_no_secret_of_an_error(name: str) -> None:
+    """The error is redacted when it is reported as well, but only when it has left the span."""
+
+    @headway.message
+    class Key:
+        token: str = field(1, secret=True)
+
+    spans, app = Spans(), headway.App("staff")
+    type = app.type("staff", "v1", "Key", Key)
+    failing = {name}
+
+    def fail_once(place: str, key: headway.Resource[Key]) -> None:
+        if place in failing:
+            failing.remove(place)
+            raise KeyError([key.data.token])
+
+    def map_key(key: headway.Resource[Key], _: headway.CacheReader) -> list[headway.ResourceId]:
+        fail_once("map", key)
+        return [key.id]
+
+    watches, backoff = [headway.watch(type, map_key)], headway.Backoff(0.001, 0.001)
+
+    @app.controller(manages=type, watches=watches, backoff=backoff)
+    async def keys(rt: headway.Runtime, _: headway.Request[Key]) -> None:
+        fail_once("reconcile", rt.cache.list(type)[0])
+
+    async with headway.open_engine("memory:", app, report=events.ignore, tracing=spans.provider) as engine:
+        await engine.wait_idle()
+        with spans.root():
+            await engine.client.write(type.new("core", Key(token="hunter-22")))
+        await engine.wait_idle()
+    failed = spans.named(name)[0]
+    assert (failed.status, failed.description) == ("ERROR", "KeyError: ['(redacted)']")
+    assert failed.exceptions == ("['(redacted)']",)
+    assert "['(redacted)']" in failed.stacks[0]
+    assert "hunter" not in failed.stacks[0]
 
 
 async def test_failed_reconcile_records_its_exception_and_its_retry_stays_in_the_trace() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 LONGEST = 2_000
 """The number of characters of an exception's message that are kept or logged."""
@@ -10,13 +10,28 @@ _LONGEST_GUESS = 200
 """The number of characters of a misspelled name that is compared with the known ones."""
 
 
+Clean = Callable[[str], str]
+"""A function that returns a text without what must not be shown."""
+
+CLEANS = "_headway_cleans"
+"""The attribute of an exception for the functions that clean its texts."""
+
+
+def scrubbed(error: BaseException, text: str) -> str:
+    """Return a text about an exception without what `scrub` has found in the exception and could not remove."""
+    for clean in vars(error).get(CLEANS, ()):
+        text = clean(text)
+    return text
+
+
 def error_text(error: BaseException) -> str:
     """Return ``str(error)``, or a sentence if that raises, because its class may belong to the program.
 
+    It contains nothing that `scrub` was to remove.
     Half of a surrogate pair, which cannot be sent or stored, is replaced by its escape: see `encodable`.
     """
     try:
-        return encodable(str(error))
+        return encodable(scrubbed(error, str(error)))
     except KeyboardInterrupt:
         raise
     except BaseException as failed:  # noqa: BLE001  # a class of the program's may raise anything

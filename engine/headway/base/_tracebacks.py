@@ -14,7 +14,7 @@ import trio
 
 from headway import errors
 from headway.base._groups import MOST_ERRORS, leaves
-from headway.base._text import bounded, plain
+from headway.base._text import bounded, plain, scrubbed
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
@@ -61,7 +61,7 @@ def message_of(error: BaseException) -> str:
 
     The message is data, often from another program. It must not imitate another line of the log, nor move a cursor.
     """
-    lines = [bounded(each) for each in traceback.format_exception_only(error)]
+    lines = [bounded(scrubbed(error, each)) for each in traceback.format_exception_only(error)]
     if len(lines) > _NOTES:
         lines[_NOTES:] = [f"… ({len(lines) - _NOTES} lines more)"]
     # Indent all lines but the first, to distinguish them from the log's own lines.

@@ -1,9 +1,9 @@
-"""The comparison of the servers' types with the program's, before the first call on each connection."""
+"""The comparison of the servers' types with the program's, before the calls on each connection that use them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -12,7 +12,7 @@ from grpclib.const import Status
 
 from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
 from headway.queue import Backoff
-from headway.resource import ResourceType, differences, is_builtin, types_pb
+from headway.resource import ResourceType, TypeName, differences, is_builtin, pb, type_name, types_pb
 from headway.rpc import Channel, ChannelClosed, Limited, Metadata, NotBegun, NotGrpc, NotHttp2
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LIST = "/headway.types.v1.TypesService/List"
 _SAYS_NOTHING = (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
-"""The responses of a server without a description of its types, or without one for this caller."""
+"""The responses of a server without a description of its types, and of one without a description for this caller."""
 
 _PAUSES = Backoff(0.5, 30.0)
 """The delays between requests to a server that does not answer."""
@@ -30,7 +30,8 @@ class Comparison:
     """The comparison of a program's types with those of the servers of a channel, which are asked for them.
 
     Each new connection is compared before its first call: since the last one, the server may have been restarted with
-    another program, or it may be another server. Calls on the same connection cost nothing.
+    another program, or it may be another server. Later calls on the same connection cost nothing, unless they use a
+    type that was not described to an earlier caller.
     """
 
     def __init__(self, types: Iterable[ResourceType[Any]]) -> None:
@@ -78,6 +79,10 @@ class ComparedConnection:
     The first call asks the server for its types, and other calls wait for the answer. Every call raises SchemaMismatch
     if the two would misread each other. If the server cannot be asked, the waiting calls fail without having begun, and
     the next call asks again.
+
+    A server does not describe a type to a caller without rights to it. Another token may have such rights, and the
+    rights may change. So a call that uses a type which was not described yet asks again first. The server refuses such
+    calls for as long as it does not describe the type, so only refused calls cost more.
     """
 
     def __init__(self, comparison: Comparison, connection: UnaryCalls) -> None:
@@ -85,20 +90,34 @@ class ComparedConnection:
         self._connection = connection
         self._attempt: _Attempt | None = None
         self._problems: list[SchemaProblem] = []
-        self.admitted = not comparison.types
+        # True once the server was asked. Until then no call is admitted, whatever it uses.
+        self._asked = False
+        # The types that were not compared on this connection yet.
+        self._uncompared = {each.name: each for each in comparison.types}
 
-    async def admit(self, metadata: Metadata | None) -> None:
-        """Return once the types were compared. Raise SchemaMismatch if they do not fit together."""
-        while not self.admitted and not self._problems:
+    def admits(self, request: object) -> bool:
+        """Return True if every type that a call with this request may use was compared, and all types fit together."""
+        if not self._uncompared:
+            return True
+        return self._asked and not self._problems and not _uses_any(request, self._uncompared)
+
+    async def admit(self, request: object, metadata: Metadata | None) -> None:
+        """Return once the types that this caller may know were compared. Raise SchemaMismatch if they do not fit."""
+        answered = False
+        while not answered and not self._problems and not self.admits(request):
             attempt = self._attempt
             if attempt is not None:
                 await attempt.ended.wait()
                 if attempt.error is not None:
                     raise _not_begun(attempt.error)
+                # The answer to another caller may describe other types.
+                answered = attempt.answered and attempt.metadata == dict(metadata or {})
                 continue
-            attempt = self._attempt = _Attempt()
+            # A copy, because the token in it may be another one each time.
+            attempt = self._attempt = _Attempt(dict(metadata or {}))
             try:
-                await self._ask(metadata)
+                await self._ask(attempt.metadata)
+                answered = attempt.answered = True
             except GRPCError as error:
                 attempt.error = error
                 raise _not_begun(error) from error
@@ -108,19 +127,35 @@ class ComparedConnection:
         if self._problems:
             raise SchemaMismatch("the server", self._problems)
 
-    async def _ask(self, metadata: Metadata | None) -> None:
+    async def _ask(self, metadata: Metadata) -> None:
         request = types_pb.ListRequest()
         try:
             found = await self._connection.unary(_LIST, request, types_pb.ListResponse, metadata=metadata)
         except GRPCError as error:
             if not _says_nothing(error):
                 raise
+            if error.status is Status.UNIMPLEMENTED:
+                # This server describes its types to no caller.
+                self._uncompared.clear()
             found = types_pb.ListResponse()
-        self._problems = differences(found, self._comparison.types)
+        self._problems = differences(found, self._uncompared.values())
         if self._problems:
             self._comparison.refuse(self._problems)
-        else:
-            self.admitted = True
+            return
+        self._asked = True
+        for each in found.types:
+            self._uncompared.pop(type_name(each.type), None)
+
+
+def _uses_any(request: Any, types: Container[TypeName]) -> bool:
+    """Return True if a request, or the answer to it, may contain resources of any of these types."""
+    if isinstance(request, pb.ListByOwnerRequest):
+        # The owned resources may be of any type.
+        return True
+    holder = getattr(request, "resource", None) or request
+    about = getattr(holder, "id", None) or request
+    named = [about, *getattr(request, "subjects", ())]
+    return any(type_name(getattr(each, "type", None)) in types for each in named)
 
 
 def _says_nothing(error: Exception) -> bool:
@@ -132,8 +167,10 @@ def _says_nothing(error: Exception) -> bool:
 class _Attempt:
     """A request to the server, and its result for the calls that wait for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: Metadata) -> None:
+        self.metadata = metadata
         self.ended = trio.Event()
+        self.answered = False
         self.error: GRPCError | None = None
 
 

@@ -45,7 +45,8 @@ async def connect(
 
     Return a client of engines that listen on the network. No connection is made before the first call. That call raises
     NotHeadway if the server is not an engine. The first call on each connection compares the types, and raises
-    SchemaMismatch if the server and this program would misread each other's resources.
+    SchemaMismatch if the server and this program would misread each other's resources. So does the first call that uses
+    a type to which the token had no rights before.
 
     Args:
         endpoints: the addresses of engines on one store; any one of them suffices.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from headway.base import scrub
@@ -70,7 +71,8 @@ def redact_conversion(error: BaseException, payloads: Iterable[Payload]) -> None
 
 def _scrub(error: BaseException, values: Collection[Any]) -> None:
     if values:
-        scrub(error, lambda text: without_secrets(text, values))
+        # Unlike a lambda, this can be pickled, as the exception that may keep it.
+        scrub(error, partial(without_secrets, values=values))
 
 
 def _values(resources: Iterable[Any]) -> Iterable[Any]:

@@ -22,15 +22,14 @@ OpensCall = Callable[[], AbstractContextManager[RemoteCall]]
 
 
 class Admission(Protocol):
-    """Decides whether a channel's calls may use a new connection."""
+    """Decides which of a channel's calls may use a connection."""
 
-    @property
-    def admitted(self) -> bool:
-        """True once they may."""
+    def admits(self, request: object) -> bool:
+        """Return True if a call with this request may use the connection at once."""
         ...
 
-    async def admit(self, metadata: Metadata | None) -> None:
-        """Return once calls may use the connection, or raise. ``metadata`` is that of the call that waits."""
+    async def admit(self, request: object, metadata: Metadata | None) -> None:
+        """Return once this call may use the connection, or raise."""
         ...
 
 

@@ -181,8 +181,8 @@ class Pool:
         return len(self._protocols)
 
     @asynccontextmanager
-    async def open_call(self, metadata: Metadata | None = None) -> AsyncIterator[RemoteCall]:
-        """Open a call on a connection that has room for it.
+    async def open_call(self, request: object = None, metadata: Metadata | None = None) -> AsyncIterator[RemoteCall]:
+        """Open a call on a connection that has room for it, and that admits a call with this request.
 
         Raises:
             NotReached: no server can be reached.
@@ -190,10 +190,11 @@ class Pool:
         if self._closed:
             raise ChannelClosed
         line = self._with_room() or await self._new_connection()
-        while line.admission is not None and not line.admission.admitted:
-            await line.admission.admit(metadata)
+        admitted: _Connection | None = None
+        while line.admission is not None and line is not admitted and not line.admission.admits(request):
+            await line.admission.admit(request, metadata)
             # In the meantime, the connection may have ended, or other calls may have taken its room.
-            line = self._with_room() or await self._new_connection()
+            admitted, line = line, self._with_room() or await self._new_connection()
         try:
             with self._call_on(line) as call:
                 yield call

@@ -91,7 +91,7 @@ class RemoteChannel(Channel):
         with trio.CancelScope(deadline=ends):
             while True:
                 try:
-                    async with self._calls.open_call(metadata) as call:
+                    async with self._calls.open_call(request, metadata) as call:
                         begun = True
                         # The caller's deadline may have been moved since an attempt that a limit has refused.
                         await call.begin(path, body, metadata, min(ends, trio.current_effective_deadline()))
@@ -125,15 +125,15 @@ class RemoteChannel(Channel):
     ) -> AbstractAsyncContextManager[Duplex]:
         """Return a stream to be opened. With ``end``, the request is the only one."""
         self._check_call(metadata)
-        return self._opened(path, self._codec.encode(request), metadata, self._decoder(path), end)
+        return self._opened(path, request, self._codec.encode(request), metadata, self._decoder(path), end)
 
     @asynccontextmanager
     async def _opened(
-        self, path: str, body: bytes, metadata: Metadata | None, decoder: StreamDecoder, end: bool
+        self, path: str, request: object, body: bytes, metadata: Metadata | None, decoder: StreamDecoder, end: bool
     ) -> AsyncIterator[Duplex]:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with self._watches.open_call(metadata) as call:
+                async with self._watches.open_call(request, metadata) as call:
                     await call.begin(path, body, metadata, None, end=end)
                     stream = Duplex(call, path, self._codec, decoder)
                     try:
@@ -241,7 +241,7 @@ async def open_channel(
         report: called with a name and the error when an unexpected exception is caught in the background.
         avoids: returns True if, after a call failed with the given error, its server should receive no new calls for a
             while. That only applies if there is another server.
-        admits: returns the admission of a new connection. The first calls on the connection wait for it.
+        admits: returns the admission of a new connection. Calls that it does not admit at once wait for it.
         insecure: allow sending tokens to other hosts over plain TCP. Otherwise a call with a token in its metadata
             raises InvalidArgument.
     """

@@ -8,7 +8,7 @@ from grpclib import GRPCError
 
 from headway.base import error_text
 from headway.protobuf import payload_problem
-from headway.resource import Registry, check_answer, pb, resource_id
+from headway.resource import Registry, check_answer, pb, redact_error, resource_id
 from headway.rpc import HandlerFault
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id
@@ -47,11 +47,15 @@ def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:
                 if (problem := payload_problem(type.payload, data.value)) is not None:
                     return f"its payload does not decode here: {problem}"
             if type.hooks.validate is not None:
+                view = type.view(resource)
                 try:
-                    view = type.view(resource)
                     check_answer("validate", type.hooks.validate, view, type.hooks.validate(view))
-                except ValueError as error:
-                    return error_text(error)
+                except Exception as error:
+                    # The text is shown in the status of the peering, and is sent to the peer.
+                    redact_error(error, [type.view(resource), view])
+                    if isinstance(error, ValueError):
+                        return error_text(error)
+                    raise
         except HandlerFault:
             raise
         except GRPCError as error:

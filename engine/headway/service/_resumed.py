@@ -30,14 +30,16 @@ async def open_checked_watch(
     With `ANY_VERSIONS`, it resumes nevertheless. Its reader wants the keys of the changes at least, so states that were
     written with a schema that was replaced arrive without a payload that can be read.
     """
-    check_versions(type.name, contained, resume_after)
-    # First, because the store refuses a position of another store, whose revision means nothing here.
+    # First, because the store refuses a position of another store, whose revision and versions mean nothing here.
     watch = await open_watch(context.backend, type.kind, within, resume_after)
-    if resume_after is None or not (replaced := context.versions.replaced(type)):
+    if resume_after is None:
         return watch
-    if resume_after.versions == ANY_VERSIONS:
-        return _WithoutFormerSchemas(watch, replaced)
     try:
+        check_versions(type.name, contained, resume_after)
+        if not (replaced := context.versions.replaced(type)):
+            return watch
+        if resume_after.versions == ANY_VERSIONS:
+            return _WithoutFormerSchemas(watch, replaced)
         context.versions.check_schema(type, resume_after)
     except BaseException:
         watch.close()

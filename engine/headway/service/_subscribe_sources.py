@@ -169,10 +169,11 @@ class _Tail:
         self._reader = Reader(self._access, self._view, resumed=True)
 
     async def open(self, backend: Any, after: Position) -> None:
-        """Open the watch of the changes after a position."""
-        self._versions.check_schema(self.type, after)
+        """Open the watch of the changes after a position. `close` closes it, also if this raises."""
         within = self.parts[0].within if len(self.parts) == 1 else Within()
+        # First, because the store refuses a position of another store, whose revision means nothing here.
         self.watch = await backend.watch(self.type.kind, within, after)
+        self._versions.check_schema(self.type, after)
 
     def close(self) -> None:
         if self.watch is not None:

@@ -29,12 +29,15 @@ async def open_watch(backend: Backend, kind: Kind, within: Within, resume_after:
     """Open a watch of a store. If the store does not filter by metadata, its items are filtered here."""
     if not within.metadata or filters_metadata(backend):
         return await backend.watch(kind, within, resume_after)
+    watch = await backend.watch(kind, within._replace(metadata=()), resume_after)
     if resume_after is not None:
-        # Only a snapshot says which resources the reader has.
+        # Only a snapshot says which resources the reader has. The store was asked first, because it refuses a position
+        # of another store.
+        watch.close()
         raise HistoryCompacted(
             f"a watch by metadata cannot resume after revision {resume_after.revision}: the store does not filter by it"
         )
-    return FilteredWatch(await backend.watch(kind, within._replace(metadata=())), within)
+    return FilteredWatch(watch, within)
 
 
 class FilteredWatch(Watch):

@@ -11,10 +11,10 @@ from typing_extensions import override
 from headway.cache import Applied
 from headway.queue import LIVE, Priority
 from headway.reconcile import Reason, TracedReason
-from headway.resource import Key, TypeName
+from headway.resource import Key, TypeName, redact_error, secret_types
 from headway.run import ChangeMapper
 from headway.storage import CommitTrace
-from headway.tracing._tracing import PREFIX, Tracing, about, child_of, context_of, now
+from headway.tracing._tracing import PREFIX, Tracing, about, child_of, context_of, note_error, now
 
 MOST_FAILED = 10_000
 """The number of failed changes to remember. A retry of any other change makes a second span of its delivery."""
@@ -26,6 +26,7 @@ class TracedMapper(ChangeMapper):
     def __init__(self, tracing: Tracing, *given: Any) -> None:
         super().__init__(*given)
         self._tracing = tracing
+        self._secret = secret_types(self._definition.types)
         # The span of the mapping in progress; None if it is not traced.
         self._span: Span | None = None
         self._failed: dict[tuple[TypeName, Key, int], None] = {}
@@ -51,11 +52,23 @@ class TracedMapper(ChangeMapper):
             del self._failed[change]
         else:
             parent = self._delivered(parent, attributes, min(trace.committed_at or began, began), began)
-        with tracer.start_as_current_span(f"{PREFIX}map", parent, attributes=attributes, start_time=began) as span:
+        spanned = tracer.start_as_current_span(
+            f"{PREFIX}map",
+            parent,
+            attributes=attributes,
+            start_time=began,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        with spanned as span:
             self._span = span if span.get_span_context().trace_flags.sampled else None
             try:
                 super().map_change(type, applied, backlog=False)
-            except BaseException:
+            except BaseException as error:
+                if (secret := self._secret.get(type)) is not None:
+                    # The error is redacted when it is reported as well, but only when it has left the span.
+                    redact_error(error, [secret.view(each) for each in (applied.old, applied.new) if each is not None])
+                note_error(span, error)
                 if len(self._failed) < MOST_FAILED:
                     self._failed[change] = None
                 raise

@@ -11,8 +11,8 @@ from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
 
 from headway.controller import Definition
 from headway.errors import PermanentFailure
-from headway.reconcile import Request, RequeueAfter, Runtime, TracedReason
-from headway.tracing._tracing import PREFIX, about, child_of, now
+from headway.reconcile import Request, RequeueAfter, Runtime, TracedReason, redact_reads
+from headway.tracing._tracing import PREFIX, about, child_of, note_error, now
 
 
 def traced_definition(definition: Definition, tracer: Tracer) -> Definition:
@@ -71,5 +71,6 @@ def _note_failure(span: Span, error: BaseException) -> None:
         return
     permanent = isinstance(error, PermanentFailure)
     span.set_attribute("headway.outcome", "permanent" if permanent else "failed")
-    span.record_exception(error)
-    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"[:500]))
+    # The worker redacts the error only when it has left the span.
+    redact_reads(error)
+    note_error(span, error)

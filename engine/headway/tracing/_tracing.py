@@ -19,9 +19,19 @@ from contextlib import AbstractContextManager, contextmanager
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, Tracer, TracerProvider, TraceState
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    TracerProvider,
+    TraceState,
+)
 
-from headway.base import wall_time
+from headway.base import all_frames, error_text, wall_time
 from headway.resource import Key, TypeName
 from headway.storage import CommitTrace, CommitTraces
 
@@ -99,6 +109,13 @@ def about(type: TypeName, key: Key) -> Mapping[str, str]:
         "headway.namespace": namespace,
         "headway.name": name,
     }
+
+
+def note_error(span: Span, error: BaseException) -> None:
+    """Record an exception that a program's function has raised. Its texts are those of the log, without secrets."""
+    text = error_text(error)
+    span.record_exception(error, {"exception.message": text, "exception.stacktrace": all_frames(error)})
+    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {text}"[:500]))
 
 
 @contextmanager

@@ -1,0 +1,88 @@
+"""Types of which one does not fit a server's, and a channel that compares them with prepared descriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+
+from headway.engine import Comparison
+from headway.protobuf import field, message
+from headway.resource import ResourceType, types_pb
+
+
+@message
+class Team:
+    members: list[str] = field(1)
+    color: str = field(2)
+
+
+@message(renamed={2: "color"})
+class Newer:
+    members: list[str] = field(1)
+    shade: str = field(2)
+    size: int = field(3)
+
+
+@message
+class Owner:
+    name: str = field(1)
+
+
+@message
+class Wrong:
+    members: str = field(1)
+    color: str = field(2)
+
+
+TEAM: ResourceType[Team] = ResourceType("staff", "v1", "Team", Team)
+NEWER: ResourceType[Newer] = ResourceType("staff", "v1", "Team", Newer)
+WRONG: ResourceType[Wrong] = ResourceType("staff", "v1", "Team", Wrong)
+OWNER: ResourceType[Owner] = ResourceType("staff", "v1", "Owner", Owner)
+SAID = (
+    "the server has other schemas than this program:\n"
+    "staff.v1.Team.members (field 1): expected list of string as the server has it, got string; "
+    "keep list of string, or use a new number, such as field(3)"
+)
+
+
+class Lists:
+    """A types service that replays answers, and counts its calls."""
+
+    def __init__(self, *answers: types_pb.ListResponse | GRPCError) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+        self.may_answer = trio.Event()
+        self.calls: list[str] = []
+        self.knows_outcomes = False
+
+    async def unary(self, path: str, *_: Any, **__: Any) -> Any:
+        self.calls.append(path)
+        if not path.endswith("TypesService/List"):
+            return "answered"
+        self.asked += 1
+        await self.may_answer.wait()
+        answer = self.answers.pop(0)
+        if isinstance(answer, GRPCError):
+            raise answer
+        return answer
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+class Compared:
+    """A channel with one connection to such a service. It is compared before the first call."""
+
+    def __init__(self, lists: Lists, *types: ResourceType[Any]) -> None:
+        self.comparison = Comparison(types)
+        self._connection = self.comparison(lists)
+        self._lists = lists
+        self.knows_outcomes = False
+        self.stream = lists.stream
+
+    async def unary(self, path: str, request: Any, reply_type: Any, *, metadata: Any = None) -> Any:
+        if not self._connection.admits(request):
+            await self._connection.admit(request, metadata)
+        return await self._lists.unary(path, request, reply_type, metadata=metadata)
