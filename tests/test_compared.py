@@ -291,3 +291,27 @@ async def test_comparison_that_a_limit_refuses_is_repeated() -> None:
         await channel.unary("/a/B", None, str)
     assert caught.value.seconds == 0.5
     assert await channel.unary("/a/B", None, str) == "answered"
+
+
+async def test_refused_connection_is_compared_again_at_its_next_call(nursery: trio.Nursery) -> None:
+    """Behind a proxy, the right server can be back although the connection has stayed open."""
+    lists = Lists(describe([WRONG]), describe([WRONG]), describe([TEAM]))
+    channel = Compared(lists, TEAM)
+    refused: list[BaseException] = []
+
+    async def call() -> None:
+        try:
+            await channel.unary("/a/B", None, str)
+        except headway.errors.SchemaMismatch as error:
+            refused.append(error)
+
+    for _ in range(3):
+        nursery.start_soon(call)
+    await trio.testing.wait_all_tasks_blocked()
+    lists.may_answer.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert (len(refused), lists.asked) == (3, 1)
+    await call()
+    assert (len(refused), lists.asked) == (4, 2)
+    assert await channel.unary("/a/B", None, str) == "answered"
+    assert (lists.asked, lists.calls.count("/a/B")) == (3, 1)

@@ -76,9 +76,9 @@ class Comparison:
 class ComparedConnection:
     """A connection that admits calls if its server and the program read each other's resources alike.
 
-    The first call asks the server for its types, and other calls wait for the answer. Every call raises SchemaMismatch
-    if the two would misread each other. If the server cannot be asked, the waiting calls fail without having begun, and
-    the next call asks again.
+    The first call asks the server for its types, and other calls wait for the answer. They raise SchemaMismatch if the
+    two would misread each other, and the next call asks again: behind a proxy, another server may answer on the same
+    connection. If the server cannot be asked, the waiting calls fail without having begun, and the next asks again.
 
     A server does not describe a type to a caller without rights to it. Another token may have such rights, and the
     rights may change. So a call that uses a type which was not described yet asks again first. The server refuses such
@@ -104,7 +104,7 @@ class ComparedConnection:
     async def admit(self, request: object, metadata: Metadata | None) -> None:
         """Return once the types that this caller may know were compared. Raise SchemaMismatch if they do not fit."""
         answered = False
-        while not answered and not self._problems and not self.admits(request):
+        while not answered and not self.admits(request):
             attempt = self._attempt
             if attempt is not None:
                 await attempt.ended.wait()
