@@ -11,6 +11,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import ConditionState
+from headway.cache import Cache
+from headway.reconcile._statuses import NewestStatuses
 from headway.testing import ScriptedChannel, one_shot
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -215,8 +217,9 @@ async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(au
 def test_invalid_condition_is_refused_when_it_is_set(type: Any, state: Any, words: dict[str, Any], said: str) -> None:
     """Later the write would fail without naming the condition."""
     staff = Staff()
-    client: Any = None
-    conditions = headway.Conditions(client, staff.team.new("core"), "say", None)
+    nothing: Any = None
+    cache = Cache("say", staff.team, ())
+    conditions = headway.Conditions(nothing, NewestStatuses(cache), staff.team.new("core"), "say", None)
     with pytest.raises(headway.errors.InvalidArgument, match=said):
         conditions.set(type, state, **words)
     assert "Ready" not in conditions
