@@ -288,3 +288,40 @@ async def test_failure_is_stored_whatever_the_text_of_its_error(
         await staff.write_team("core")
         await trio.sleep(0.001)
         assert await staff.stored() == [("Ready", FALSE, "PermanentFailure", stored)]
+
+
+TAKEN, FULL = ValueError("port 80 is taken"), OSError("the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "message"),
+    [
+        (ExceptionGroup("of a nursery", [TAKEN]), "ValueError", "port 80 is taken"),
+        (
+            ExceptionGroup("of a nursery", [ExceptionGroup("within", [TAKEN, FULL]), TAKEN]),
+            "ValueError",
+            "port 80 is taken; the disk is full",
+        ),
+        (trio.TooSlowError(), "TooSlowError", "TooSlowError was raised without a message"),
+        (
+            ExceptionGroup("of many", [LookupError(str(number)) for number in range(22)]),
+            "LookupError",
+            "; ".join(map(str, range(20))) + "; … (2 more)",
+        ),
+    ],
+    ids=["one", "several", "no message", "many"],
+)
+async def test_failure_names_the_errors_of_tasks_and_not_their_group(
+    autojump_clock: MockClock,  # noqa: ARG001
+    error: Exception,
+    reason: str,
+    message: str,
+) -> None:
+    def body(_: headway.Conditions[Team], __: headway.Resource[Team]) -> None:
+        raise error
+
+    staff = ConditionsRig(body)
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(0.001)
+        assert await staff.stored() == [("Ready", FALSE, reason, message)]

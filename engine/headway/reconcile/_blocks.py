@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 
-from headway.base import bounded, error_text
+from headway.base import bounded, leaves, messages
 from headway.cache import Cache
 from headway.client import Client
 from headway.errors import Closed, Conflict, HeadwayError, InvalidArgument, NotFound
@@ -243,7 +243,7 @@ class Conditions(_Block, Generic[T]):
     It skips the write if nothing has changed and the stored conditions already describe the current generation.
 
     If the block raises, the conditions that it has set are still written. You can name a ``failure`` condition, which
-    then becomes false with the error as its message. If the block raises and has set nothing, or if it is canceled,
+    then becomes false with the message of the error. If the block raises and has set nothing, or if it is canceled,
     nothing is written. If the resource no longer exists, the conditions are discarded without an error.
     """
 
@@ -340,8 +340,10 @@ class Conditions(_Block, Generic[T]):
             await self._write()
         elif isinstance(error, Exception):
             if self._failure is not None:
-                text = redacted_text(error_text(error), [self._resource, *read_secrets()])
-                self.set(self._failure, False, bounded(text, _LONGEST_FAILURE), reason=type(error).__name__)
+                text = redacted_text(messages(error), [self._resource, *read_secrets()])
+                # A nursery wraps even a single exception in a group.
+                reason = type(next(leaves(error))).__name__
+                self.set(self._failure, False, bounded(text, _LONGEST_FAILURE), reason=reason)
             if not self._changes:
                 # A write would say that the old conditions hold for a generation that the block has not handled.
                 return
