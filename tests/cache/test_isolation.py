@@ -20,7 +20,7 @@ Change = Callable[[Resource[Team]], object]
 CHANGES: dict[str, Change] = {
     "data": lambda team: team.data.members.append("me"),
     "metadata": lambda team: team.metadata.update(mine="yes"),
-    "status": lambda team: team.status.clear(),
+    "status": lambda team: team.status["ready"].conditions.clear(),
     "in a status": lambda team: setattr(team.status["ready"], "observed_generation", "mine"),
     "held": lambda team: team._message.metadata.update(mine="yes"),
 }

@@ -366,7 +366,6 @@ def test_returned_resource_may_be_mutated(how: str) -> None:
     mine.metadata["more"] = "text"
     mine.status["ready"].conditions[0].type = "Broken"
     mine.status["ready"].conditions.append(Condition(type="Another"))
-    mine.status["new"] = pb.Status()
     mine.data.members.append("grace")
     mine.finalizers = ["mine"]
     message = mine.message()

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from headway.client import Client, Deleted, Upserted
-from headway.resource import Condition, ConditionState, Resource, pb
+from headway.resource import Condition, ConditionState, Resource
 from tests.helpers.calls import Calls, take
 from tests.helpers.declared import NOTE, Note, a_type
 
@@ -31,7 +31,6 @@ def spoil(resource: Resource[Note]) -> None:
                 assert condition.resource.tenancy is not None
                 condition.resource.tenancy.partition = "spoilt"
         status.conditions.append(Condition(type="spoilt"))
-    resource.status["spoilt"] = pb.Status()
     message = resource.message()
     assert message.id is not None
     assert message.id.type is not None

@@ -1,5 +1,6 @@
 """Input that the compiled codecs refuse, and their errors."""
 
+import dataclasses
 import datetime
 import enum
 from typing import Any, cast
@@ -29,6 +30,12 @@ class Whole:
     moment: datetime.datetime = field(7)
     by_text: dict[str, str] = field(8)
     texts: list[str] = field(9)
+    by_name: dict[str, Part] = field(10)
+
+
+@dataclasses.dataclass
+class Plain:
+    name: str = ""
 
 
 @pytest.mark.parametrize(
@@ -174,10 +181,17 @@ def test_error_for_an_unencodable_value_names_message_and_field() -> None:
         (Whole(uint64=-1), "Whole.uint64 has the invalid value -1"),
         (Whole(sint32=1 << 40), "Whole.sint32 has the invalid value"),
         (Whole(fixed32=-1), "Whole.fixed32 has the invalid value -1"),
-        (Whole(parts=[Part(), Part(name=cast("Any", b"x"))]), "Whole.parts: Part.name has the invalid value b'x'"),
+        (Whole(parts=[Part(), Part(name=cast("Any", b"x"))]), "Whole.parts[1]: Part.name has the invalid value b'x'"),
+        (Whole(parts=cast("Any", (Part(name=cast("Any", 3)),))), "Whole.parts[0]: Part.name has the invalid value 3"),
+        (Whole(parts=cast("Any", [Part(), Plain()])), "Whole.parts has the invalid value Plain(name='') at [1]"),
+        (Whole(by_name={"k": Part(name=cast("Any", 3))}), "Whole.by_name['k']: Part.name has the invalid value 3"),
+        (Whole(texts=[*"x" * 200, cast("Any", 5)]), "Whole.texts has the invalid value 5 at [200]: expected list[str]"),
         (Whole(moment=datetime.datetime(2020, 1, 1)), "timezone"),  # noqa: DTZ001 - the mistake meant
         (Whole(texts=cast("Any", "ada")), "Whole.texts has the invalid value 'ada': expected list[str]"),
-        (Whole(by_text={"a": cast("Any", None)}), "Whole.by_text has the invalid value {'a': None}"),
+        (
+            Whole(by_text={"b": "c", "a": cast("Any", None)}),
+            "Whole.by_text has the invalid value {'a': None}: expected",
+        ),
     ]
     for value, said in wrong:
         with pytest.raises(PayloadError) as caught:

@@ -11,6 +11,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import ConditionState
+from headway.cache import Cache
+from headway.reconcile._statuses import NewestStatuses
 from headway.testing import ScriptedChannel, one_shot
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -215,8 +217,9 @@ async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(au
 def test_invalid_condition_is_refused_when_it_is_set(type: Any, state: Any, words: dict[str, Any], said: str) -> None:
     """Later the write would fail without naming the condition."""
     staff = Staff()
-    client: Any = None
-    conditions = headway.Conditions(client, staff.team.new("core"), "say", None)
+    nothing: Any = None
+    cache = Cache("say", staff.team, ())
+    conditions = headway.Conditions(nothing, NewestStatuses(cache), staff.team.new("core"), "say", None)
     with pytest.raises(headway.errors.InvalidArgument, match=said):
         conditions.set(type, state, **words)
     assert "Ready" not in conditions
@@ -258,7 +261,7 @@ async def test_status_is_of_the_generation_that_was_passed_and_survives_a_write(
         assert stored.status["look"].observed_generation == first.generation
         assert stored.generation == second.generation
 
-        stored.status.clear()
+        stored.status["look"].conditions.clear()
         stored.finalizers |= {"mine"}
         third = await client.write(stored)
         assert third.status["look"].observed_generation == first.generation
@@ -285,3 +288,40 @@ async def test_failure_is_stored_whatever_the_text_of_its_error(
         await staff.write_team("core")
         await trio.sleep(0.001)
         assert await staff.stored() == [("Ready", FALSE, "PermanentFailure", stored)]
+
+
+TAKEN, FULL = ValueError("port 80 is taken"), OSError("the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "message"),
+    [
+        (ExceptionGroup("of a nursery", [TAKEN]), "ValueError", "port 80 is taken"),
+        (
+            ExceptionGroup("of a nursery", [ExceptionGroup("within", [TAKEN, FULL]), TAKEN]),
+            "ValueError",
+            "port 80 is taken; the disk is full",
+        ),
+        (trio.TooSlowError(), "TooSlowError", "TooSlowError was raised without a message"),
+        (
+            ExceptionGroup("of many", [LookupError(str(number)) for number in range(22)]),
+            "LookupError",
+            "; ".join(map(str, range(20))) + "; … (2 more)",
+        ),
+    ],
+    ids=["one", "several", "no message", "many"],
+)
+async def test_failure_names_the_errors_of_tasks_and_not_their_group(
+    autojump_clock: MockClock,  # noqa: ARG001
+    error: Exception,
+    reason: str,
+    message: str,
+) -> None:
+    def body(_: headway.Conditions[Team], __: headway.Resource[Team]) -> None:
+        raise error
+
+    staff = ConditionsRig(body)
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(0.001)
+        assert await staff.stored() == [("Ready", FALSE, reason, message)]

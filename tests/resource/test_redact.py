@@ -193,6 +193,17 @@ def test_error_about_an_invalid_secret_names_the_field_and_not_the_value(invalid
     assert "token-1" not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [5, Plain(owner=cast("Any", 5))])
+def test_error_about_an_invalid_value_in_a_secret_map_does_not_show_its_key(value: Any) -> None:
+    @headway.message(name="redact.Tokens")
+    class Tokens:
+        by_token: dict[str, str] = field(1, secret=True)
+
+    with pytest.raises(PayloadError, match=r"Tokens\.by_token") as caught:
+        encode(Tokens(by_token={"token-1": value}))
+    assert "token-1" not in str(caught.value)
+
+
 def test_only_texts_and_bytes_can_be_secret() -> None:
     for annotation, made in (("int", field(1, secret=True)), ("Login", field(1, secret=True))):
         with pytest.raises(DeclarationError, match="secret=True is for str and bytes"):

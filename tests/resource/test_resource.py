@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, cast
 
 import pytest
@@ -73,7 +74,7 @@ def test_repeated_access_returns_the_same_objects() -> None:
     assert resource.data is resource.data
     assert resource.data.lines == ["x", "y"]
     assert resource.metadata is resource.metadata
-    assert resource.status is resource.status
+    assert resource.status["mine"] is resource.status["mine"]
 
 
 def test_missing_data_is_the_default_payload() -> None:
@@ -95,7 +96,6 @@ def change_everything(resource: Resource[Note]) -> None:
     assert mine.conditions[0].resource is not None
     mine.conditions[0].resource.name = "changed"
     mine.conditions.append(Condition())
-    resource.status["more"] = Status()
 
 
 def change_message(message: pb.Resource) -> None:
@@ -154,6 +154,14 @@ def test_message_contains_changes_of_data_and_metadata_but_not_of_status() -> No
         stored_message().owner,
         stored_message().version,
     )
+
+
+def test_status_refuses_an_assignment_because_no_write_would_store_it() -> None:
+    resource = NOTE.view(stored_message())
+    status: Any = resource.status
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        status["more"] = Status()
+    assert copy.deepcopy(resource).status == stored_message().status, "a resource can be copied, also once it was read"
 
 
 def test_copy_includes_changes_and_is_independent() -> None:

@@ -174,16 +174,26 @@ async def test_permanent_failure_and_requeue_are_outcomes_of_the_span() -> None:
     async def reconcile(_: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
         if request.id.name == "lost":
             raise headway.PermanentFailure("no such building")
+        if request.id.name == "lost-in-a-task":
+            # A nursery raises such a group.
+            raise ExceptionGroup("of a nursery", [headway.PermanentFailure("no such floor")])
         return headway.requeue_after(3600)
 
     async with headway.open_engine("memory:", app, report=events.ignore, tracing=spans.provider) as engine:
         await engine.wait_idle()
         with spans.root():
-            await engine.client.write(team.new("lost", Team(size=1)))
-            await engine.client.write(team.new("late", Team(size=1)))
+            for name in ("lost", "lost-in-a-task", "late"):
+                await engine.client.write(team.new(name, Team(size=1)))
         await engine.wait_idle()
-    outcomes = {each.attributes["name"]: (each.attributes["outcome"], each.status) for each in spans.named("reconcile")}
-    assert outcomes == {"lost": ("permanent", "ERROR"), "late": ("requeue", "UNSET")}
+    outcomes = {
+        each.attributes["name"]: (each.attributes["outcome"], each.status, each.description)
+        for each in spans.named("reconcile")
+    }
+    assert outcomes == {
+        "lost": ("permanent", "ERROR", "PermanentFailure: no such building"),
+        "lost-in-a-task": ("permanent", "ERROR", "PermanentFailure: no such floor"),
+        "late": ("requeue", "UNSET", ""),
+    }
 
 
 async def test_missed_deadline_is_an_error_of_the_span(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it

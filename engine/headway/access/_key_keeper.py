@@ -11,7 +11,7 @@ from headway.access._content import first_names
 from headway.access._jwks import Keys
 from headway.access._key_ring import KeyRing
 from headway.access._key_sources import KeysUnavailable, KeysWithdrawn, keys_of
-from headway.base import error_text, safe_report
+from headway.base import safe_report, story
 from headway.events import IssuerFailed, IssuerKeysChanged, IssuerKeysRead, Report
 
 
@@ -72,7 +72,7 @@ class _Keeper:
             if withdrawn:
                 self._report(IssuerKeysChanged(ring.issuer.name, (), "all of them are withdrawn", self._apply()))
         except Exception as error:  # noqa: BLE001  # no answer of an issuer may end a running server
-            self._failed(ring, f"{type(error).__name__}: {error_text(error)[:500]}")
+            self._failed(ring, story(error)[:500])
         else:
             self._loaded(ring, keys)
         finally:

@@ -23,6 +23,7 @@ from headway.base._declarations import plain_problem as plain_problem
 from headway.base._groups import guarded as guarded
 from headway.base._groups import leaves as leaves
 from headway.base._groups import leaving as leaving
+from headway.base._groups import messages as messages
 from headway.base._groups import of_controller as of_controller
 from headway.base._groups import only_error as only_error
 from headway.base._groups import ordinary as ordinary

@@ -125,3 +125,19 @@ def story(error: BaseException) -> str:
     if len(lines) > MOST_ERRORS:
         lines[MOST_ERRORS:] = [f"… ({len(lines) - MOST_ERRORS} more)"]
     return lines[0] if len(lines) == 1 else f"{sum(told.values())} errors: " + "; ".join(lines)
+
+
+def messages(error: BaseException) -> str:
+    """Return an exception's message, or the different ones of a group, for a text that names no class.
+
+    Equal messages are not counted: the text is stored, and should be the same after the same failures. The caller
+    bounds it.
+    """
+    texts = list(
+        dict.fromkeys(
+            error_text(each) or f"{type(each).__name__} was raised without a message" for each in leaves(error)
+        )
+    )
+    if len(texts) > MOST_ERRORS:
+        texts[MOST_ERRORS:] = [f"… ({len(texts) - MOST_ERRORS} more)"]
+    return "; ".join(texts)

@@ -15,7 +15,7 @@ from headway.cache._projection import CachedType, Projection, range_of
 from headway.cache._reader import CacheReader, Content, Query, not_a_type
 from headway.cache._view import Pin, View
 from headway.errors import InvalidArgument, NotPrimed, NotWatched
-from headway.resource import ResourceId, ScopedType, TypeName, Within, is_form_of
+from headway.resource import Resource, ResourceId, ScopedType, TypeName, Within, is_form_of, pb
 
 
 class CacheOfTypes(CacheReader):
@@ -55,6 +55,16 @@ class CacheOfTypes(CacheReader):
             view.close()
         # Wake all waiters so that they raise NotPrimed.
         self._moved.unpark_all()
+
+    def find(self, resource: Resource[Any]) -> pb.Resource | None:
+        """Return the cached message of this incarnation, or None if it is not cached as a whole. It is no read."""
+        subscription = self._subscriptions.get(resource.type.name)
+        if subscription is None or isinstance(self._declared.get(resource.type.name), Projection):
+            return None
+        stored = subscription.find(resource.id.key)
+        if stored is None or stored.id is None or resource.uid not in ("", stored.id.uid):
+            return None
+        return stored
 
     @property
     def newest(self) -> int:

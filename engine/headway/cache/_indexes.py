@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, cast
 
 from headway.base import check_keywords, plain_problem, repr_text
@@ -50,7 +50,7 @@ class _NotedResource(Resource[Any]):
         self._reads = reads
 
     @property
-    def status(self) -> dict[str, pb.Status]:
+    def status(self) -> Mapping[str, pb.Status]:
         self._reads.any = True
         return super().status
 

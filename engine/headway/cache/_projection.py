@@ -15,6 +15,7 @@ Rules of projections:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 from headway.base import answer_problem, check_keywords, plain_problem
@@ -125,9 +126,9 @@ class Projected(Stored, Generic[S]):
         return dict(self._message.metadata)
 
     @property
-    def status(self) -> dict[str, pb.Status]:
+    def status(self) -> Mapping[str, pb.Status]:
         """The statuses that the projection keeps, by the name of their writer."""
-        return {key: copy_message(status) for key, status in self._message.status.items()}
+        return MappingProxyType({key: copy_message(status) for key, status in self._message.status.items()})
 
     @property
     def finalizers(self) -> frozenset[str]:

@@ -7,13 +7,12 @@ code generated for the class.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from headway.errors import PayloadError
 from headway.protobuf._compile import ATTRIBUTE, Codec, compile_codecs
-from headway.protobuf._plan import elements, metadata_of
+from headway.protobuf._unwritable import UNWRITABLE, unwritable
 
 
 class Payload(Protocol):
@@ -23,8 +22,6 @@ class Payload(Protocol):
 
 
 P = TypeVar("P", bound=Payload)
-
-_UNWRITABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 
 
 def encode(message: Payload) -> bytes:
@@ -36,8 +33,8 @@ def encode(message: Payload) -> bytes:
     codec = codec_of(message.__class__)
     try:
         return codec.encode(message)
-    except _UNWRITABLE as error:
-        raise _unwritable(message, error) from error
+    except UNWRITABLE as error:
+        raise unwritable(message, error, codec_of) from error
 
 
 def decode(cls: type[P], data: bytes) -> P:
@@ -81,33 +78,6 @@ def equal(left: Payload | None, right: Payload | None) -> bool:
 def has_unknown_fields(message: Payload) -> bool:
     """Return True if a message, or a message in it, has fields that its class does not know."""
     return codec_of(message.__class__).unknown(message)
-
-
-def _unwritable(message: Any, error: Exception) -> PayloadError:
-    """Return the error for the first field that cannot be encoded alone."""
-    cls = type(message)
-    if isinstance(error, RecursionError):
-        return PayloadError(f"a {cls.__qualname__} cannot be encoded: it is nested too deeply, or contains itself")
-    for name in metadata_of(cls).sorted_field_names:
-        value = getattr(message, name)
-        try:
-            for inner in elements(value):
-                if hasattr(inner, "__dataclass_fields__") and not isinstance(inner, type):
-                    encode(inner)
-        except PayloadError as deeper:
-            return PayloadError(f"{cls.__qualname__}.{name}: {deeper}")
-        try:
-            alone = cls()
-            setattr(alone, name, value)
-            codec_of(cls).encode(alone)
-        except _UNWRITABLE as found:
-            wrong_kind = isinstance(found, AttributeError | TypeError) or "required argument" in str(found)
-            wanted = cls.__dataclass_fields__[name].type
-            why = f"expected {wanted.__name__ if isinstance(wanted, type) else wanted}" if wrong_kind else str(found)
-            secret = hasattr(cls, "_declaration") and cls._declaration.fields[name].secret
-            shown = "an invalid value, which is secret" if secret else f"the invalid value {value!r:.120}"
-            return PayloadError(f"{cls.__qualname__}.{name} has {shown}: {why}")
-    return PayloadError(f"a {cls.__qualname__} cannot be encoded: {error}")
 
 
 def codec_of(cls: type[Any]) -> Codec:

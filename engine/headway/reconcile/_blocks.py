@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 
-from headway.base import bounded, error_text
+from headway.base import bounded, leaves, messages
 from headway.cache import Cache
 from headway.client import Client
 from headway.errors import Closed, Conflict, HeadwayError, InvalidArgument, NotFound
 from headway.protobuf import Payload
 from headway.reconcile._request import RECONCILING
 from headway.reconcile._secret_reads import read_secrets
+from headway.reconcile._statuses import NewestStatuses
 from headway.resource import (
     Condition,
     ConditionState,
@@ -237,27 +238,40 @@ _STATES = {True: ConditionState.TRUE, False: ConditionState.FALSE, None: Conditi
 class Conditions(_Block, Generic[T]):
     """A block that updates a writer's conditions on a resource. Created by `Runtime.conditions`.
 
-    The block starts from the stored conditions and writes them back in one call when it ends. It skips the write if
-    nothing has changed and the stored conditions already describe the current generation.
+    When the block ends, it changes the stored conditions in one call, as `set` and `unset` have said. It starts from
+    the newest ones that the run knows, which may be newer than the resource: an earlier block may have written them.
+    It skips the write if nothing has changed and the stored conditions already describe the current generation.
 
     If the block raises, the conditions that it has set are still written. You can name a ``failure`` condition, which
-    then becomes false with the error as its message. If the block raises and has set nothing, or if it is canceled,
+    then becomes false with the message of the error. If the block raises and has set nothing, or if it is canceled,
     nothing is written. If the resource no longer exists, the conditions are discarded without an error.
     """
 
     _usage = "rt.conditions(resource) as conditions"
 
-    def __init__(self, client: Client, resource: Resource[T], key: str, failure: str | None) -> None:
+    def __init__(
+        self, client: Client, statuses: NewestStatuses, resource: Resource[T], key: str, failure: str | None
+    ) -> None:
         self._client = client
+        self._statuses = statuses
         self._resource = resource
         self._key = key
         self._failure = failure
-        self._stored = resource.original().status.get(key)
-        self._conditions = {each.type: each for each in (self._stored.conditions if self._stored else ())}
-        self._is_set = False
+        # What the block changes, by type; None removes the condition.
+        self._changes: dict[str, Condition | None] = {}
 
     def __contains__(self, type: str) -> bool:
-        return type in self._conditions
+        return type in self._wanted(self._statuses.get(self._resource, self._key))
+
+    def _wanted(self, stored: pb.Status | None) -> dict[str, Condition]:
+        """Return the stored conditions with the changes of the block."""
+        wanted = {each.type: each for each in (stored.conditions if stored is not None else ())}
+        for type, condition in self._changes.items():
+            if condition is None:
+                wanted.pop(type, None)
+            else:
+                wanted[type] = condition
+        return wanted
 
     def set(
         self,
@@ -296,8 +310,7 @@ class Conditions(_Block, Generic[T]):
         if other is not None and not isinstance(other, ResourceId):
             raise InvalidArgument(f"condition {type!r}: resource {other!r:.120} must be a resource or its id")
         self._check_open("set()")
-        self._is_set = True
-        self._conditions[type] = Condition(
+        self._changes[type] = Condition(
             type=type,
             state=given,
             reason=reason,
@@ -308,8 +321,7 @@ class Conditions(_Block, Generic[T]):
     def unset(self, type: str) -> None:
         """Remove a condition."""
         self._check_open("unset()")
-        self._is_set = True
-        self._conditions.pop(type, None)
+        self._changes[type] = None
 
     async def __aenter__(self) -> Conditions[T]:
         self._is_open = True
@@ -328,9 +340,11 @@ class Conditions(_Block, Generic[T]):
             await self._write()
         elif isinstance(error, Exception):
             if self._failure is not None:
-                text = redacted_text(error_text(error), [self._resource, *read_secrets()])
-                self.set(self._failure, False, bounded(text, _LONGEST_FAILURE), reason=type(error).__name__)
-            if not self._is_set:
+                text = redacted_text(messages(error), [self._resource, *read_secrets()])
+                # A nursery wraps even a single exception in a group.
+                reason = type(next(leaves(error))).__name__
+                self.set(self._failure, False, bounded(text, _LONGEST_FAILURE), reason=reason)
+            if not self._changes:
                 # A write would say that the old conditions hold for a generation that the block has not handled.
                 return
             try:
@@ -340,8 +354,9 @@ class Conditions(_Block, Generic[T]):
                 error.add_note(f"its conditions could not be written: {unwritten}")
 
     async def _write(self) -> None:
-        wanted = list(self._conditions.values())
-        stored = self._stored
+        # Looked up only now, because another block may have ended within this one.
+        stored = self._statuses.get(self._resource, self._key)
+        wanted = list(self._wanted(stored).values())
         if not wanted and stored is None:
             return
         if (
@@ -354,4 +369,4 @@ class Conditions(_Block, Generic[T]):
             written = await self._client.write_status(self._resource, self._key, wanted)
         except NotFound:
             return
-        self._stored = written.status.get(self._key, pb.Status())
+        self._statuses.note(written, self._key)

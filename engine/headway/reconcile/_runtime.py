@@ -21,6 +21,7 @@ from headway.reconcile._lifetimes import Lifetimes
 from headway.reconcile._log import bound_logger
 from headway.reconcile._pausing import Pausing
 from headway.reconcile._request import Request
+from headway.reconcile._statuses import NewestStatuses
 from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, is_form_of, type_name
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Runtime:
         self.pausing = pausing
         self.record_event = record_event
         self._fence = fence
+        self._statuses = NewestStatuses(cache)
         self._watches = watches
         self._lifetimes = lifetimes
         self._declared = declared
@@ -170,16 +172,7 @@ class Runtime:
             Conflict: other writers keep changing the resource.
             InvalidArgument: the resource is not whole: for example, it belongs to a projection.
         """
-        given: object = resource
-        if isinstance(given, Projected):
-            raise InvalidArgument(
-                f"rt.finalizer() expects a whole resource, got {given!r}: read it with `await rt.strong.read(TYPE, "
-                "request.id)`"
-            )
-        if not isinstance(given, Resource):
-            raise InvalidArgument(
-                f"rt.finalizer() expects a resource, as rt.resource(request) returns it, not {given!r:.120}"
-            )
+        _check_whole("rt.finalizer()", resource)
         return Finalizer(self.client, resource, name or self.controller)
 
     def conditions(self, resource: Resource[T], key: str = "", *, failure: str | None = None) -> Conditions[T]:
@@ -189,8 +182,12 @@ class Runtime:
         block ends, one call writes them, if they differ from the stored ones. If the block raises, the condition named
         by ``failure`` becomes false, with the error as its message. Without one, only conditions that the block has set
         are written.
+
+        Raises:
+            InvalidArgument: the resource is not whole: for example, it belongs to a projection.
         """
-        return Conditions(self.client, resource, key or self.controller, failure)
+        _check_whole("rt.conditions()", resource)
+        return Conditions(self.client, self._statuses, resource, key or self.controller, failure)
 
     def event(self, resource: Resource[Any] | Projected[Any], reason: str, text: str, *, warning: bool = False) -> None:
         """``rt.event(team, "Deployed", "3 accounts were created")``: record what users of a resource should read.
@@ -244,6 +241,16 @@ class Runtime:
             Closed: the run has ended, or is ending and the caller is not one of its tasks.
         """
         await self._add_watches(watches)
+
+
+def _check_whole(call: str, given: object) -> None:
+    """Raise InvalidArgument for anything but a whole resource."""
+    if isinstance(given, Projected):
+        raise InvalidArgument(
+            f"{call} expects a whole resource, got {given!r}: read it with `await rt.strong.read(TYPE, request.id)`"
+        )
+    if not isinstance(given, Resource):
+        raise InvalidArgument(f"{call} expects a resource, as rt.resource(request) returns it, not {given!r:.120}")
 
 
 class StrongReads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
@@ -99,11 +100,11 @@ class Resource(Stored, Generic[T]):
         self._metadata = text_map(self.id, value)
 
     @property
-    def status(self) -> dict[str, pb.Status]:
-        """The statuses, by the name of their writer. Changes made here are not stored: use ``write_status``."""
+    def status(self) -> Mapping[str, pb.Status]:
+        """The statuses, by the name of their writer. They are written with ``write_status`` and never by ``write``."""
         if self._status is None:
             self._status = {key: copy_message(status) for key, status in self._message.status.items()}
-        return self._status
+        return MappingProxyType(self._status)
 
     @property
     def finalizers(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
 
+from headway.base import only_error
 from headway.controller import Definition
 from headway.errors import PermanentFailure
 from headway.reconcile import Request, RequeueAfter, Runtime, TracedReason, redact_reads
@@ -69,7 +70,7 @@ def _note_failure(span: Span, error: BaseException) -> None:
         span.set_attribute("headway.outcome", "canceled")
         span.set_status(Status(StatusCode.ERROR, "canceled: its deadline has passed, or the run has ended"))
         return
-    permanent = isinstance(error, PermanentFailure)
+    permanent = isinstance(only_error(error), PermanentFailure)
     span.set_attribute("headway.outcome", "permanent" if permanent else "failed")
     # The worker redacts the error only when it has left the span.
     redact_reads(error)

@@ -31,7 +31,7 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-from headway.base import all_frames, error_text, wall_time
+from headway.base import all_frames, error_text, story, wall_time
 from headway.resource import Key, TypeName
 from headway.storage import CommitTrace, CommitTraces
 
@@ -113,9 +113,8 @@ def about(type: TypeName, key: Key) -> Mapping[str, str]:
 
 def note_error(span: Span, error: BaseException) -> None:
     """Record an exception that a program's function has raised. Its texts are those of the log, without secrets."""
-    text = error_text(error)
-    span.record_exception(error, {"exception.message": text, "exception.stacktrace": all_frames(error)})
-    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {text}"[:500]))
+    span.record_exception(error, {"exception.message": error_text(error), "exception.stacktrace": all_frames(error)})
+    span.set_status(Status(StatusCode.ERROR, story(error)[:500]))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.base import error_text
+from headway.base import story
 from headway.protobuf import copy_message
 from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata
@@ -312,7 +312,7 @@ def _answer(reply: Any, *, outside: bool) -> str:
 def _failure(error: Exception) -> str:
     if isinstance(error, GRPCError):
         return f"{error.status.name}: {error.message}"
-    return f"{type(error).__name__}: {error_text(error)}"
+    return story(error)
 
 
 def _timed_out() -> WireBroken:
