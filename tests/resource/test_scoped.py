@@ -103,6 +103,8 @@ WRONG: list[tuple[headway.ResourceType[Any], dict[str, Any], str]] = [
     (NOTE, {"metadata": "ti!er=gold"}, "'ti!er=gold' is not key=value"),
     (NOTE, {"metadata": "tier=\ud800"}, "metadata 'tier=\\ud800' must be Unicode text without surrogates"),
     (NOTE, {"metadata": "tier==gold"}, "'tier==gold' is not key=value"),
+    (NOTE, {"metadata": "size>=3"}, "'size>=3' is not key=value"),
+    (NOTE, {"metadata": "tier:=gold"}, "'tier:=gold' is not key=value"),
     (NOTE, {"metadata": "=gold"}, "'=gold' is not key=value"),
     (NOTE, {"metadata": "a=1,,b=2"}, "metadata 'a=1,,b=2' has an empty entry"),
     (NOTE, {"metadata": "a=1,a=2"}, "selects two values of 'a', and a resource has one"),

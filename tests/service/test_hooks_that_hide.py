@@ -26,6 +26,8 @@ HIDDEN: list[tuple[headway.Hooks[Any], str]] = [
     (headway.Hooks(mutate=lambda team: _yields(team)), "nothing iterates"),
     (headway.Hooks(validate=lambda team: team.name == "core"), "raising ValueError"),  # type: ignore[arg-type]
     (headway.Hooks(validate=lambda _: "no such team"), "raising ValueError"),  # type: ignore[arg-type]
+    (headway.Hooks(validate=lambda _: ValueError("no such team")), "raising ValueError"),  # type: ignore[arg-type]
+    (headway.Hooks(mutate=lambda _: Team()), "changes the resource in place"),  # type: ignore[arg-type]
     (headway.Hooks(mutate=copy.deepcopy), "changes the resource in place"),  # type: ignore[arg-type]
     (headway.Hooks(mutate=lambda team: team), "changes the resource in place"),  # type: ignore[arg-type]
 ]
@@ -48,3 +50,18 @@ async def test_hook_that_has_checked_nothing_fails_the_write(hooks: headway.Hook
     assert " of staff.v1.Team: " in str(failed.error)
     if hooks.mutate is not copy.deepcopy:
         assert f"<lambda> ({__file__}, line " in str(failed.error)
+
+
+IN_PLACE: list[headway.Hooks[Any]] = [
+    headway.Hooks(mutate=lambda team: team.metadata.setdefault("tier", "free")),  # type: ignore[arg-type]
+    headway.Hooks(mutate=lambda team: [team.metadata.update(tier="free")]),  # type: ignore[arg-type]
+    headway.Hooks(mutate=lambda team: team.metadata.update(tier="free"), validate=lambda team: team.name == "core"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("hooks", IN_PLACE)
+async def test_result_of_a_hook_that_means_nothing_is_ignored(hooks: headway.Hooks[Any]) -> None:
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team, hooks=hooks)
+    async with headway.open_engine("memory:", app, report=events.ignore) as engine:
+        assert (await engine.client.write(team.new("core"))).metadata == {"tier": "free"}

@@ -22,7 +22,7 @@ METADATA: dict[str, dict[str, str]] = {
     "bare": {},
     "empty": {"colour": ""},
     "red": {"colour": "red", "size": "big"},
-    "small": {"colour": "red", "size": "small"},
+    "small": {"colour": "red", "size": "small", "note": "text/html; charset=utf-8"},
     "blue": {"colour": "blue", "a=b": "c", "note": "x = y"},
 }
 
@@ -42,6 +42,8 @@ FILTERS: list[tuple[str, list[str]]] = [
     ("of:whom=ada", []),
     ("key=YWI7Yw==", []),
     ("first name=ada", []),
+    ("note=text/html; charset=utf-8", ["small"]),
+    ("note!=text/html; charset=utf-8", ["bare", "blue", "empty", "red"]),
 ]
 
 
@@ -59,7 +61,7 @@ async def test_metadata_filter_matches_resources_that_meet_all_its_terms(calls: 
 
 
 FOREIGN = [
-    *("colour==red", "colour!==red", "colour in (red)", "colour notin (red,blue)", "colour:red", "colour=red;size=big"),
+    *("colour==red", "colour!==red", "colour in (red)", "colour notin (red,blue)", "colour:red", "!colour:red"),
     *("colour~=red", "colour:=red", "size>=3", "size>3", "has(colour)"),
 ]
 """Filters as other systems write them. They matched nothing, or everything, without a word."""
@@ -71,6 +73,12 @@ async def test_invalid_filter_is_refused_with_the_term(in_memory: Calls, text: s
     said = f"metadata_filter {text!r}: "
     call = in_memory.list_type(a_type(), EVERYWHERE, metadata_filter=text)
     await refused(call, Status.INVALID_ARGUMENT, said, "use key=value, key!=value, key or !key")
+
+
+@pytest.mark.parametrize("text", ["team:core", "!team:core", "first name"])
+async def test_error_for_a_key_that_needs_its_value_says_so(in_memory: Calls, text: str) -> None:
+    call = in_memory.list_type(a_type(), EVERYWHERE, metadata_filter=text)
+    await refused(call, Status.INVALID_ARGUMENT, "a key with blanks, quotes or any of ():;<>~ needs its value")
 
 
 async def paged(calls: Calls, size: int, **rest: Any) -> list[list[str]]:

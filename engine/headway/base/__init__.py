@@ -58,6 +58,7 @@ from headway.base._tracebacks import message_of as message_of
 from headway.base._tracebacks import own_frames as own_frames
 from headway.base._tracebacks import stack_text as stack_text
 from headway.base._tracebacks import where_of as where_of
+from headway.base._trio import OneRun as OneRun
 from headway.base._trio import check_trio as check_trio
 from headway.base._trio import current_run as current_run
 from headway.base._trio import give_way as give_way

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import trio
 from trio.lowlevel import RunVar, TrioToken
 
@@ -35,6 +37,49 @@ def check_trio(what: str, home: TrioToken | None = None) -> None:
             "own run: trio.from_thread.run(client.apply, resource, trio_token=token), where the run that opened it "
             "has set token = trio.lowlevel.current_trio_token()"
         )
+
+
+class OneRun:
+    """The run of Trio in which an object is open. The object may be open several times, but not in two runs at once.
+
+    A run that has ended holds nothing, even if it crashed and could not close the object.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        # The runs are in different threads.
+        self._lock = threading.Lock()
+        self._home: TrioToken | None = None
+        self._openings = 0
+
+    def enter(self) -> None:
+        """Note that the object is opened once more, in this run. Raises WrongTrioRun if it is open in another."""
+        here = trio.lowlevel.current_trio_token()
+        with self._lock:
+            if self._home is not here:
+                if self._openings and self._home is not None and not _is_over(self._home):
+                    raise WrongTrioRun(
+                        f"{self._what} is open in another trio.run, which would never see what this one writes: give "
+                        "each run a store of its own, or call the client of that run from this thread with "
+                        "trio.from_thread.run(client.apply, resource, trio_token=token), where that run has set "
+                        "token = trio.lowlevel.current_trio_token()"
+                    )
+                self._home, self._openings = here, 0
+            self._openings += 1
+
+    def leave(self) -> None:
+        """Note that the object is closed once."""
+        with self._lock:
+            # The openings of a crashed run are forgotten, and the garbage collector may still close them.
+            self._openings = max(self._openings - 1, 0)
+
+
+def _is_over(run: TrioToken) -> bool:
+    try:
+        run.run_sync_soon(int)  # which does nothing
+    except trio.RunFinishedError:
+        return True
+    return False
 
 
 _LOCK: RunVar[trio.Lock] = RunVar("headway long work")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import linecache
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,7 @@ def names_for_all() -> dict[str, Any]:
         "no_bytes": b"",
         "zero": 0,
         "must_be": _must_be,
-        "must_hold_many": _must_hold_many,
+        "many": _many,
         "Mapping": Mapping,
         "new": object.__new__,
         "pack": struct.pack,
@@ -103,7 +103,7 @@ def names_for_all() -> dict[str, Any]:
     }
     shared = (wire.read_varint, wire.varint, wire.skip, wire.long_head, wire.truncated, wire.too_deep)
     errors = (wire.located, wire.malformed)
-    for function in (*shared, *errors, wire.signed_varint, wire.unsigned_varint):
+    for function in (*shared, *errors, wire.signed_varint, wire.unsigned_varint, wire.zigzag_varint):
         names[function.__name__] = function
     for code in wire.FIXED_FORMATS.values():
         names[f"pack_{code}"] = struct.Struct(f"<{code}").pack
@@ -121,10 +121,14 @@ def _must_be(cls: type, value: object) -> None:
         raise TypeError(f"expected {cls.__name__}")
 
 
-def _must_hold_many(value: object) -> None:
+def _many(value: object) -> list[Any]:
     # A loop would take a text for its letters, bytes for numbers, and a map for its keys.
-    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, bytearray, Mapping)):
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, bytearray, memoryview, Mapping)):
         raise TypeError("expected a list")
+    if isinstance(value, Iterator):
+        # The next use of the message would find it empty.
+        raise wire.WireError("an iterator can be read only once: use list(...)")
+    return list(value)
 
 
 def _uncompiled(cls: MessageClass) -> Codec:

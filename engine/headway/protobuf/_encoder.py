@@ -16,12 +16,14 @@ from headway.protobuf._wire import (
     wire_type,
 )
 
-# The encoders of varints of two bytes or more. A zigzag number is unsigned.
+# The encoders of varints of any length. They are called for those of two bytes or more.
 _LONG_VARINT = {
     **dict.fromkeys(("int64", "enum"), "signed_varint({}, 64)"),
-    **dict.fromkeys(("uint64", "sint64"), "unsigned_varint({}, 64)"),
-    **dict.fromkeys(("uint32", "sint32"), "unsigned_varint({}, 32)"),
     "int32": "signed_varint({}, 32)",
+    "uint64": "unsigned_varint({}, 64)",
+    "uint32": "unsigned_varint({}, 32)",
+    "sint64": "zigzag_varint({}, 64)",
+    "sint32": "zigzag_varint({}, 32)",
 }
 
 
@@ -40,10 +42,10 @@ def _field(field: FieldPlan, own: int, shared: Globals) -> list[str]:
     held = f"v := m.{field.name}"
     if field.key is not None:
         write = _map(field, field.key, shared)
-        return [f"if ({held}):", *indented(write), "elif v.__class__ is not dict: must_be(Mapping, v)"]
+        return [f"if ({held}).__class__ is not dict: must_be(Mapping, v)", "if v:", *indented(write)]
     if field.shape == "repeated":
-        check = "if v.__class__ is not list: must_hold_many(v)"
-        return [f"if ({held}):", f" {check}", *indented(_list(field, shared)), f"el{check}"]
+        # The class comes first: an array that holds one zero is false.
+        return [f"if ({held}).__class__ is not list: v = many(v)", "if v:", *indented(_list(field, shared))]
     write = _write(field.value, field.number, "v", "o += ", shared)
     if field.shape == "single" and field.value.kind != "message":
         return [f"if {_is_set(field)}:", *indented(write), *_else(field, own, shared)]
@@ -73,7 +75,7 @@ def _else(field: FieldPlan, own: int, shared: Globals) -> list[str]:
     kind = field.value.kind
     if kind in ("float", "double"):
         # There is more than one object for zero.
-        return [f"elif v != 0.0: pack_{FIXED_FORMATS[kind]}(v)"]
+        return [f"elif v.__class__ is not float: pack_{FIXED_FORMATS[kind]}(v)"]
     if kind in ("bool", "string", "bytes"):
         return []
     unset = "zero"
@@ -104,13 +106,14 @@ def _write(
     if kind == "bool":
         return [f"if {name} is not True: must_be(bool, {name})", f"{out}heads_{tag}[1 if {name} else 0]"]
     if kind in VARINT_KINDS:
-        zigzag = [f"{name} = {name} << 1 if {name} >= 0 else ~({name} << 1)"] if kind.startswith("s") else []
-        short = f"heads_{tag}[{name}] if 0 <= {name} < {SHORT}"
-        return [*zigzag, f"{out}{short} else tag_{tag} + {_LONG_VARINT[kind].format(name)}"]
+        return [f"{out}{_varint(kind, name, f'heads_{tag}', f'tag_{tag} + ')}"]
     if kind in FIXED_FORMATS:
         return [f"{out}tag_{tag} + pack_{FIXED_FORMATS[kind]}({name})"]
     lines: list[str] = []
-    if kind == "string":
+    if kind == "bytes":
+        # The length of other buffers need not be a number of bytes.
+        lines = [f"if {name}.__class__ is not bytes: {name} = no_bytes + {name}"]
+    elif kind == "string":
         lines = [f"{name} = {name}.encode()"]
     elif value.message is not None:
         own = shared.number[value.message]
@@ -122,6 +125,18 @@ def _write(
             lines = [check, f"{name} = encode_{own}({name})"]
     put = f"{out}{_delimited(tag, name)}"
     return [*lines, put if keep_empty else f"if {name}: {put}"]
+
+
+def _varint(kind: str, name: str, short: str, before: str) -> str:
+    """Return the expression that encodes a number: one of the list ``short``, or ``before`` and a long varint.
+
+    No calculation may overflow, since an integer of a library such as numpy has few bits.
+    """
+    long = f"{before}{_LONG_VARINT[kind].format(name)}"
+    if not kind.startswith("s"):
+        return f"{short}[{name}] if 0 <= {name} < {SHORT} else {long}"
+    zigzag = f"{name} + {name} if {name} >= 0 else ~({name} + {name})"
+    return f"{short}[{zigzag}] if -{SHORT // 2} <= {name} < {SHORT // 2} else {long}"
 
 
 def _delimited(tag: int, name: str) -> str:
@@ -141,10 +156,8 @@ def _list(field: FieldPlan, shared: Globals) -> list[str]:
         return [f"p = pack(f'<{{len(v)}}{FIXED_FORMATS[kind]}', *v)", f"o += {_delimited(tag, 'p')}"]
     if kind == "bool":
         element = "b'\\x01' if v is True else b'\\x00' if v is False else must_be(bool, v)"
-    elif kind.startswith("s"):
-        element = _LONG_VARINT[kind].format("v << 1 if v >= 0 else ~(v << 1)")
     else:
-        element = f"digits[v] if 0 <= v < {SHORT} else {_LONG_VARINT[kind].format('v')}"
+        element = _varint(kind, "v", "digits", "")
     return [f"p = b''.join([{element} for v in v])", f"o += {_delimited(tag, 'p')}"]
 
 

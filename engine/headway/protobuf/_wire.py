@@ -2,6 +2,7 @@
 
 import struct
 from functools import cache
+from operator import index
 
 from headway.errors import PayloadError
 
@@ -74,15 +75,29 @@ def varint(value: int) -> bytes:
 
 def signed_varint(value: int, bits: int) -> bytes:
     """Encode an int32, an int64 or the value of an enum."""
-    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+    if value.__class__ is not int:
+        value = index(value)
+    if not -(half := 1 << bits - 1) <= value < half:
         raise WireError(f"it does not fit into {bits} bits, signed")
     return varint(value & MASK64)
 
 
 def unsigned_varint(value: int, bits: int) -> bytes:
-    """Encode a uint32, a uint64, or after zigzag a sint32 or sint64."""
+    """Encode a uint32 or a uint64."""
+    if value.__class__ is not int:
+        value = index(value)
     if not 0 <= value < 1 << bits:
         raise WireError(f"it does not fit into {bits} bits, unsigned")
+    return varint(value)
+
+
+def zigzag_varint(value: int, bits: int) -> bytes:
+    """Encode a sint32 or a sint64."""
+    if value.__class__ is not int:
+        value = index(value)
+    value = value << 1 if value >= 0 else ~(value << 1)
+    if value >> bits:
+        raise WireError(f"it does not fit into {bits} bits, signed")
     return varint(value)
 
 

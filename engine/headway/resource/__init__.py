@@ -107,6 +107,7 @@ from headway.resource._versions import VersionChain as VersionChain
 from headway.resource._versions import in_version as in_version
 from headway.resource._versions import packed as packed
 from headway.resource._within import Within as Within
+from headway.resource._within import is_foreign_pair as is_foreign_pair
 from headway.resource._within import prefix_problem as prefix_problem
 from headway.resource._within import selected as selected
 from headway.resource._within import selector_problem as selector_problem

@@ -73,12 +73,21 @@ class Hooks(Generic[T]):
 
 
 def check_answer(name: str, hook: object, resource: Resource[Any], answer: object) -> None:
-    """Raise TypeError, which names a mutate or validate hook, if it has returned a value, which nothing would use."""
-    if answer is None or (name == "validate" and answer is True):
+    """Raise TypeError, which names a mutate or validate hook, if its result shows a mistake."""
+    if answer is None:
         return
     # A coroutine or a generator shows that the hook did not run, and so has checked nothing.
-    right = "refuses by raising ValueError(sentence)" if name == "validate" else "changes the resource in place"
-    problem = answer_problem(answer) or f"it returned {repr_text(answer)}: a {name} hook {right}, and returns nothing"
+    problem = answer_problem(answer)
+    if problem is None:
+        if name == "validate":
+            # Any other value may mean that the resource is invalid: False, a text, a list of problems, an exception.
+            mistaken, right = answer is not True, "refuses by raising ValueError(sentence)"
+        else:
+            # The result of the last call in a lambda, such as that of a `setdefault`, means nothing.
+            mistaken, right = isinstance(answer, (Resource, resource.type.payload)), "changes the resource in place"
+        if not mistaken:
+            return
+        problem = f"it returned {repr_text(answer)}: a {name} hook {right}, and returns nothing"
     raise TypeError(f"the {name} hook {function_text(hook)} of {resource.type.name}: {problem}")
 
 

@@ -190,11 +190,16 @@ def selector_problem(field: str, text: object) -> str | None:
         if not part.strip():
             return f"{field} {quoted(text)} has an empty entry: {_FORM}"
         # A key with an exclamation mark would be another term in the filter of a list.
-        if not equals or not key or "!" in key or value.startswith("="):
+        if not equals or not key or "!" in key or is_foreign_pair(key, value):
             return f"{field} {quoted(text)}: {quoted(part.strip())} is not key=value: {_FORM}"
         if taken.setdefault(key, value) != value:
             return f"{field} {quoted(text)} selects two values of {quoted(key)}, and a resource has one: {_FORM}"
     return None
+
+
+def is_foreign_pair(key: str, value: str) -> bool:
+    """Return True if ``key=value`` has an operator of another language: "color==red", "size>=3", "color:=red"."""
+    return value.startswith("=") or key.endswith(("<", ">", "~", "^", "$", "*", ":"))
 
 
 def selected(text: str) -> tuple[tuple[str, str], ...]:

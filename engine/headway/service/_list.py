@@ -12,6 +12,7 @@ from headway.resource import (
     Position,
     Scope,
     SnapshotChunk,
+    is_foreign_pair,
     name_problem,
     pb,
     position,
@@ -205,11 +206,11 @@ def _admit_owner(access: AccessChecks, owner: pb.Id | None) -> None:
 Term = Callable[[Mapping[str, str]], bool]
 
 # Terms of other languages of filters would match nothing, or everything, without a word: "color in (red)", "color:red".
+# Before an equals sign such a key can only be meant as one, and a value may be any text, such as "a; b=c".
 _FOREIGN_KEY = re.compile(r"[\s():;<>~'\"]")
-# "color==red", "color~=red", "size>=3", "color:=red", "color=red;size=3".
-_FOREIGN_PAIR = re.compile(r"^[^=]*[<>~^$*:]=|^[^=]*==|;[^;=]+=")
 
 _FORMS = "use key=value, key!=value, key or !key, with commas between"
+_NEEDS_VALUE = "; a key with blanks, quotes or any of ():;<>~ needs its value, as in 'team:core=x'"
 
 
 def metadata_terms(text: str) -> list[Term]:
@@ -231,8 +232,10 @@ def _term(part: str, text: str) -> Term:
     negated = key.endswith("!") if equals else key.startswith("!")
     if negated:
         key = (key[:-1] if equals else key[1:]).strip()
-    if not key or "!" in key or (_FOREIGN_PAIR.search(f"{key}={value}") if equals else _FOREIGN_KEY.search(key)):
-        raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}")
+    foreign = not equals and _FOREIGN_KEY.search(key) is not None
+    if not key or "!" in key or foreign or (equals and is_foreign_pair(key, value)):
+        hint = _NEEDS_VALUE if foreign else ""
+        raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}{hint}")
     if equals:
         return lambda metadata: (metadata.get(key) == value) is not negated
     return lambda metadata: (key in metadata) is not negated

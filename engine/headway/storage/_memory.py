@@ -9,7 +9,7 @@ from typing import Self
 import trio
 from typing_extensions import override
 
-from headway.base import wall_time
+from headway.base import OneRun, wall_time
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, ReadsAtOnce
@@ -48,7 +48,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         self._checkpoints: dict[tuple[str, str], int] = {}
         self._leases = LeaseTable()
         self._log = CommitLog(max_changes=max_changes, max_age=max_age)
-        self._pulse = Pulse()
+        self._pulse, self._run = Pulse(), OneRun("this MemoryBackend")
         # The attempts to commit since other tasks could last run, whichever tasks made them.
         self._in_a_row = 0
         # The commits that let other tasks run now. While there are any, each commit does so: many writers would
@@ -59,10 +59,12 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
 
     @override
     async def __aenter__(self) -> Self:
+        self._run.enter()
         return self
 
     @override
     async def __aexit__(self, *_: object) -> None:
+        self._run.leave()
         # Open watches fail. A test may keep the object and open it again: its later watches use the new pulse.
         self._pulse.stop(lambda: StoreUnusable("the store in memory is closed"))
         self._pulse = Pulse()
