@@ -46,6 +46,29 @@ async def test_outputs_without_an_open_block_are_refused(autojump_clock: MockClo
     assert rig.store.resources(rig.pools.summary) == {}
 
 
+@pytest.mark.filterwarnings("ignore:coroutine 'Outputs._apply' was never awaited")
+async def test_block_with_an_apply_that_was_not_awaited_prunes_nothing(autojump_clock: MockClock) -> None:
+    """It would delete the resource that the call is about. A call that has raised has ended."""
+    rig, said = Rig(autojump_clock), set[str]()
+
+    async def forget(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            await wanted.apply("b", Summary())
+            wanted.apply("a", Summary())  # type: ignore[unused-coroutine]  # the mistake
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        await rt.client.apply(rig.pools.summary.new("a", owner=pool))
+        with pytest.raises(InvalidArgument) as caught:
+            await forget(rt, pool)
+        said.add(str(caught.value).partition(" of the block")[0])
+
+    await _run(rig, body)
+
+    assert _errors(rig) == []
+    assert said == {"apply('a')"}
+    assert sorted(rig.store.resources(rig.pools.summary)) == ["a", "b"]
+
+
 async def test_second_block_of_one_type_and_owner_is_refused_in_a_reconcile(autojump_clock: MockClock) -> None:
     """The blocks would delete each other's resources for ever. A block that has raised is tried again."""
     rig, said = Rig(autojump_clock), list[str]()

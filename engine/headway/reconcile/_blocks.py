@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -77,6 +77,8 @@ class Outputs(_Block, Generic[T]):
         self._type = type
         self._owner = owner
         self._wanted: set[Key] = set()
+        # The names of the calls of `apply` that have not ended.
+        self._begun: list[str] = []
         self._pruned = type.name, owner.id
 
     async def __aenter__(self) -> Outputs[T]:
@@ -98,7 +100,8 @@ class Outputs(_Block, Generic[T]):
         reconciling = RECONCILING.get()
         return set() if reconciling is None else reconciling.outputs()
 
-    async def apply(
+    # It is no async function, so that the block knows of a call that was never awaited.
+    def apply(
         self,
         name: str,
         data: T,
@@ -106,7 +109,7 @@ class Outputs(_Block, Generic[T]):
         partition: str = "",
         namespace: str = "",
         metadata: Mapping[str, str] | None = None,
-    ) -> Resource[T]:
+    ) -> Coroutine[Any, Any, Resource[T]]:
         """Create or update a resource that belongs to the block's owner. Write nothing if it is already up to date.
 
         If the type has a partition or a namespace, they default to the owner's.
@@ -127,8 +130,15 @@ class Outputs(_Block, Generic[T]):
             owner=id,
             metadata=metadata,
         )
+        self._begun.append(name)
+        return self._apply(wanted)
+
+    async def _apply(self, wanted: Resource[T]) -> Resource[T]:
         self._wanted.add(wanted.id.key)
-        return await apply_over_cache(self._cache, self._client, wanted)
+        try:
+            return await apply_over_cache(self._cache, self._client, wanted)
+        finally:
+            self._begun.remove(wanted.name)
 
     def keep(self, resource: Resource[T]) -> None:
         """Exclude a resource from pruning, although the block did not apply it."""
@@ -146,6 +156,11 @@ class Outputs(_Block, Generic[T]):
         self._opened().discard(self._pruned)
         if error is not None:
             return
+        if self._begun:
+            raise InvalidArgument(
+                f"apply({self._begun[0]!r:.120}) of the block of outputs({self._type.name}, owner={self._owner.id}) "
+                "has not ended: write `await wanted.apply(...)`, or run it in a nursery inside the block"
+            )
         # The cache includes every write of this block (C5), so a resource that was just created is not pruned.
         for resource in self._cache.owned(self._type, self._owner):
             if resource.id.key not in self._wanted and not resource.is_deleting:
