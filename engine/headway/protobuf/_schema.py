@@ -88,24 +88,23 @@ class _Comparison:
                 if number not in reserved:
                     yield from self._missing(place, was, given_up.get(number), now)
                 continue
-            if (name := reserved.get(number)) is not None and field.name != name and name not in field.former_names:
-                yield place.problem(field, f"expected no field, since {name!r} of this number was removed", place.new)
+            if number in reserved and not _named_alike(was, field):
+                yield self._removed(place, reserved[number], field)
                 continue
             yield from self._field(place, was, field)
             yield from _rivals(place, was, before, field, now)
         for number in reserved.keys() & now.keys() - before.keys():
             # The program that reserved this number had not stored any schema with the field.
             if reserved[number] not in (now[number].name, *now[number].former_names):
-                problem = f"expected no field, since {reserved[number]!r} of this number was removed"
-                yield place.problem(now[number], problem, place.new)
+                yield self._removed(place, reserved[number], now[number])
+
+    def _removed(self, place: _Place, name: str, field: types_pb.Field) -> SchemaProblem:
+        right = place.new
         if self._both_ways:
-            for number in given_up.keys() & before.keys() - now.keys():
-                was = before[number]
-                if given_up[number] not in (was.name, *was.former_names):
-                    problem = f"expected {was.name!r}, which the program reserves as {given_up[number]!r}"
-                    yield place.problem(
-                        was, problem, f"declare reserved={{{number}: {was.name!r}}} for {place.message}"
-                    )
+            # The server may have renamed the field before it was removed. Its description does not show that.
+            reserved = f"reserved={{{field.number}: {_oldest_name(field)!r}}}"
+            right = f"if it is the same field under an older name, declare {reserved} on the server; otherwise {right}"
+        return place.problem(field, f"expected no field, since {name!r} of this number was removed", right)
 
     def _missing(
         self, place: _Place, was: types_pb.Field, given_up: str | None, now: dict[int, types_pb.Field]
@@ -116,7 +115,8 @@ class _Comparison:
         if moved is not None:
             right = f"give {was.name} this number again; the program gives it {moved.number}"
         else:
-            right = f"declare @headway.message(reserved={{{was.number}: {was.name!r}}}) for {place.message}"
+            # The oldest name, because programs from before a rename know no other.
+            right = f"declare @headway.message(reserved={{{was.number}: {_oldest_name(was)!r}}}) for {place.message}"
         got = "no such field" if given_up is None else f"reserved={{{was.number}: {given_up!r}}}"
         yield place.problem(was, f"expected {was.name!r} {self._where}, got {got}", right, missing=given_up is None)
 
@@ -125,7 +125,7 @@ class _Comparison:
             problem = f"expected {_words(was)} {self._where}, got {_words(field)}"
             yield place.problem(field, problem, f"keep {_words(was)}, or {place.new}")
             return
-        if field.name != was.name and was.name not in field.former_names and field.name not in was.former_names:
+        if not _named_alike(was, field):
             yield place.problem(
                 field,
                 f"expected the name {was.name!r} {self._where}, got {field.name!r}",
@@ -208,6 +208,14 @@ def _rivals(
         elif apart_before and not apart:
             problem = f"expected it to exclude {other.name} {place.where}, got two fields that can both be set"
             yield place.problem(field, problem, f"keep both in one oneof, or for one of them {place.new}")
+
+
+def _named_alike(was: types_pb.Field, field: types_pb.Field) -> bool:
+    return field.name == was.name or was.name in field.former_names or field.name in was.former_names
+
+
+def _oldest_name(field: types_pb.Field) -> str:
+    return (*field.former_names, field.name)[0]
 
 
 def _exclude(field: types_pb.Field, other: types_pb.Field) -> bool:
