@@ -13,7 +13,7 @@ from grpclib.const import Status
 from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
 from headway.protobuf import compare_schemas
 from headway.queue import Backoff
-from headway.resource import ResourceType, describe, is_builtin, type_name, types_pb
+from headway.resource import ResourceType, described, is_builtin, type_name, types_pb
 from headway.rpc import Channel, ChannelClosed, Limited, Metadata, NotBegun, NotGrpc, NotHttp2
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def differences(found: types_pb.ListResponse, types: Iterable[ResourceType[Any]]
         for type in types:
             if type.name in theirs and not is_builtin(type):
                 their = types_pb.ListResponse(types=[theirs[type.name]], messages=found.messages, enums=found.enums)
-                problems += compare_schemas(their, describe([type]), both_ways=True)
+                problems += compare_schemas(their, described(type), both_ways=True)
     except (LookupError, RecursionError, ValueError) as error:
         raise PayloadError(f"the server's description of its types can't be read: {error}") from error
     return problems

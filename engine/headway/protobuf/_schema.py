@@ -6,7 +6,7 @@ A schema is a description of one type. Messages are matched by the fields that h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headway._gen.headway.resource import v1 as pb
 from headway._gen.headway.types import v1 as types_pb
@@ -17,6 +17,7 @@ Schema = types_pb.ListResponse
 HELD = ("message", "wrapper")
 """The kinds of fields that hold a message of the description."""
 
+_Fields = Mapping[int, types_pb.Field]
 _SHAPE = types_pb.Shape
 _ALSO_READS: dict[str, frozenset[str]] = {
     "int32": frozenset({"bool", "enum"}),
@@ -82,6 +83,7 @@ class _Comparison:
         before = {each.number: each for each in stored.fields}
         free = _free_number(stored, declared)
         place = _Place(self._type, path, declared.full_name.rpartition(".")[2], free, self._where)
+        rivals = _rivals(before, now)
         for number, was in before.items():
             field = now.get(number)
             if field is None:
@@ -92,7 +94,8 @@ class _Comparison:
                 yield self._removed(place, reserved[number], field)
                 continue
             yield from self._field(place, was, field)
-            yield from _rivals(place, was, before, field, now)
+            for other in rivals.get(number, ()):
+                yield place.rival(field, now[other])
         for number in reserved.keys() & now.keys() - before.keys():
             # The program that reserved this number had not stored any schema with the field.
             if reserved[number] not in (now[number].name, *now[number].former_names):
@@ -185,29 +188,37 @@ class _Place:
     def problem(self, field: types_pb.Field, problem: str, right: str, *, missing: bool = False) -> SchemaProblem:
         return SchemaProblem(self._type, f"{self.path}{field.name}", field.number, problem, right, missing)
 
+    def rival(self, field: types_pb.Field, other: types_pb.Field) -> SchemaProblem:
+        """Return the problem of two fields that are in one oneof now and were not before, or the other way round."""
+        if field.oneof and field.oneof == other.oneof:
+            problem = f"expected it to be independent of {other.name} {self.where}, got both in the oneof {field.oneof}"
+            return self.problem(field, problem, "take one of them out of the oneof")
+        problem = f"expected it to exclude {other.name} {self.where}, got two fields that can both be set"
+        return self.problem(field, problem, f"keep both in one oneof, or for one of them {self.new}")
 
-def _rivals(
-    place: _Place,
-    was: types_pb.Field,
-    before: dict[int, types_pb.Field],
-    field: types_pb.Field,
-    now: dict[int, types_pb.Field],
-) -> Iterator[SchemaProblem]:
-    """Find stored fields that exclude each other in only one of the schemas.
 
-    The program with the oneof would read one of the two, and remove the other with its next write.
+def _rivals(before: _Fields, now: _Fields) -> dict[int, list[int]]:
+    """Return, for each number that both schemas have, the higher ones that exclude it in only one of them.
+
+    The program with the oneof would read one of the two fields, and remove the other with its next write.
     """
-    for other in now.values():
-        # Report each pair once.
-        if other.number <= field.number or other.number not in before:
-            continue
-        apart, apart_before = _exclude(field, other), _exclude(was, before[other.number])
-        if apart and not apart_before:
-            problem = f"expected it to be independent of {other.name} {place.where}, got both in the oneof"
-            yield place.problem(field, f"{problem} {field.oneof}", "take one of them out of the oneof")
-        elif apart_before and not apart:
-            problem = f"expected it to exclude {other.name} {place.where}, got two fields that can both be set"
-            yield place.problem(field, problem, f"keep both in one oneof, or for one of them {place.new}")
+    common = before.keys() & now.keys()
+    together: dict[str, set[int]] = {}
+    together_before: dict[str, set[int]] = {}
+    moved: dict[tuple[str, str], list[int]] = {}
+    for number in common:
+        was, field = before[number].oneof, now[number].oneof
+        moved.setdefault((was, field), []).append(number)
+        if was:
+            together_before.setdefault(was, set()).add(number)
+        if field:
+            together.setdefault(field, set()).add(number)
+    rivals: dict[int, list[int]] = {}
+    # By the pair of oneofs, and not by the pair of fields, of which a large message has very many.
+    for (was, field), numbers in moved.items():
+        if changed := sorted(together_before.get(was, set()) ^ together.get(field, set())):
+            rivals |= {number: [each for each in changed if each > number] for number in numbers}
+    return rivals
 
 
 def _named_alike(was: types_pb.Field, field: types_pb.Field) -> bool:
@@ -216,10 +227,6 @@ def _named_alike(was: types_pb.Field, field: types_pb.Field) -> bool:
 
 def _oldest_name(field: types_pb.Field) -> str:
     return (*field.former_names, field.name)[0]
-
-
-def _exclude(field: types_pb.Field, other: types_pb.Field) -> bool:
-    return bool(field.oneof) and field.oneof == other.oneof
 
 
 def _free_number(stored: types_pb.Message, declared: types_pb.Message) -> int:

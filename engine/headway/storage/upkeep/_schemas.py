@@ -19,7 +19,7 @@ from headway.resource import (
     Kind,
     ResourceType,
     Scope,
-    describe,
+    described,
     is_builtin,
     pb,
     resource_key,
@@ -102,7 +102,7 @@ async def _planned(
     for type in sorted(types, key=lambda each: each.name):
         if is_builtin(type):
             continue
-        name, declared = str(type.name), describe([type])
+        name, declared = str(type.name), described(type)
         digest = schema_digest(declared)
         problems = await _scope_problems(backend, type, records)
         record = known = records.get(name)
