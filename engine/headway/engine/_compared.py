@@ -142,7 +142,7 @@ def differences(found: types_pb.ListResponse, types: Iterable[ResourceType[Any]]
             if type.name in theirs and not is_builtin(type):
                 their = types_pb.ListResponse(types=[theirs[type.name]], messages=found.messages, enums=found.enums)
                 problems += compare_schemas(their, described(type), both_ways=True)
-    except (LookupError, RecursionError, ValueError) as error:
+    except (LookupError, ValueError) as error:
         raise PayloadError(f"the server's description of its types can't be read: {error}") from error
     return problems
 

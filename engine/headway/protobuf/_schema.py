@@ -6,6 +6,7 @@ A schema is a description of one type. Messages are matched by the fields that h
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from headway._gen.headway.resource import v1 as pb
@@ -59,7 +60,9 @@ class _Comparison:
         self._where = "as the server has it" if both_ways else "as stored"
         type = declared.types[0].type or pb.Type()
         self._type = f"{type.group}.{type.group_version}.{type.kind}"
-        self._compared: set[tuple[int, int]] = set()
+        # The pairs of messages that were found, and those of them that are still to be compared, with their paths.
+        self._found: set[tuple[int, int]] = set()
+        self._waiting: deque[tuple[str, int, int]] = deque()
 
     def problems(self) -> Iterator[SchemaProblem]:
         stored, declared = self._stored.types[0], self._declared.types[0]
@@ -70,12 +73,17 @@ class _Comparison:
                 yield SchemaProblem(self._type, "", 0, problem, f"declare Scope.{was}, or change the server's program")
             else:
                 yield scope_problem(self._type, was, now)
-        yield from self._message("", stored.message, declared.message)
+        self._find("", stored.message, declared.message)
+        # A queue, because a recursion over messages that contain each other could be as deep as there are pairs.
+        while self._waiting:
+            yield from self._message(*self._waiting.popleft())
+
+    def _find(self, path: str, stored_at: int, declared_at: int) -> None:
+        if (stored_at, declared_at) not in self._found:
+            self._found.add((stored_at, declared_at))
+            self._waiting.append((path, stored_at, declared_at))
 
     def _message(self, path: str, stored_at: int, declared_at: int) -> Iterator[SchemaProblem]:
-        if (stored_at, declared_at) in self._compared:
-            return
-        self._compared.add((stored_at, declared_at))
         stored, declared = self._stored.messages[stored_at], self._declared.messages[declared_at]
         reserved = {each.number: each.name for each in stored.reserved}
         given_up = {each.number: each.name for each in declared.reserved}
@@ -136,8 +144,7 @@ class _Comparison:
                 f"{place.message}; otherwise {place.new}",
             )
         if was.kind in HELD:
-            path = f"{place.path}{field.name}."
-            yield from self._message(path, was.held, field.held)
+            self._find(f"{place.path}{field.name}.", was.held, field.held)
         elif was.kind == field.kind == "enum":
             yield from self._enum(place, was, field)
 

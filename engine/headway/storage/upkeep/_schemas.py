@@ -32,6 +32,8 @@ from headway.storage._operations import MOST_OPERATIONS, Put, StorageError, With
 SCHEMA_KIND: Kind = ("internal", "Schema")
 MOST_SEEN = 100
 """The number of schemas of one type that a store recognizes: those of the latest programs."""
+MOST_BYTES = 1 << 20
+"""The largest record of a type. etcd accepts 1.5 MiB in one request, and a commit can have several records."""
 
 _PAGE = 500
 _ATTEMPTS = 20
@@ -122,15 +124,37 @@ async def _planned(
             else:
                 # No resource of the type is stored, so none can be misread. Forget the schemas of earlier programs.
                 record = None
+        seen = [*(record.seen if record is not None else ()), digest]
+        changed = types_pb.SchemaRecord(schema=schema, seen=seen[-MOST_SEEN:])
+        problems = problems or _size_problems(name, changed)
         if problems:
             plan.problems.extend(problems)
-        else:
-            if record is None and known is not None:
-                # The history has resources of the earlier schema, such as those that were deleted.
-                plan.replaced[name] = await _revision(backend)
-            seen = [*(record.seen if record is not None else ()), digest]
-            plan.changes[name] = types_pb.SchemaRecord(schema=schema, seen=seen[-MOST_SEEN:])
+            continue
+        if record is None and known is not None:
+            # The history has resources of the earlier schema, such as those that were deleted.
+            plan.replaced[name] = await _revision(backend)
+        plan.changes[name] = changed
     return plan
+
+
+def _size_problems(name: str, record: types_pb.SchemaRecord) -> list[SchemaProblem]:
+    """Return a problem if the record is larger than every store accepts.
+
+    It describes each place of the payload. So messages that contain each other multiply, if programs put different
+    cycles of them at one place.
+    """
+    size = len(encode(record))
+    if size <= MOST_BYTES:
+        return []
+    return [
+        SchemaProblem(
+            name,
+            "",
+            0,
+            f"expected a record of at most {MOST_BYTES} bytes of the schemas of all programs, got {size} bytes",
+            "keep the nested messages of the earlier programs, or declare a new version of the type",
+        )
+    ]
 
 
 # --- Stored resources of a type ----------------------------------------------
