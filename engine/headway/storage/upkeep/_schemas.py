@@ -219,18 +219,28 @@ async def _revision(backend: ListsResources) -> int:
 def _replaced_at(stored: pb.Resource) -> int:
     """Return the last revision before the schema of a record replaced another one. 0 if it has not, or not here.
 
-    A copy of the store keeps metadata, but has revisions of its own: there the record may be below its own mark. What
-    the copy has of the earlier schema is in its source's history.
+    A copy of the store that an earlier Headway made has the mark of its source, but revisions of its own. There the
+    record is usually below the mark.
     """
     revision = int(stored.metadata.get(_REPLACED, "0"))
     return revision if revision <= int(stored.version) else 0
+
+
+def without_mark(stored: pb.Resource) -> pb.Resource:
+    """Return a copy of a record without its mark, which counts only in the store that has set it.
+
+    Another store has revisions of its own. What it has of an earlier schema is in the history of the first one.
+    """
+    copied = copy_message(stored)
+    copied.metadata.pop(_REPLACED, None)
+    return copied
 
 
 def _put(name: str, record: types_pb.SchemaRecord, stored: pb.Resource | None, replaced: int | None) -> Put:
     type = pb.Type(group=SCHEMA_KIND[0], group_version="v1", kind=SCHEMA_KIND[1])
     made = pb.Resource(id=pb.Id(uid=uuid.uuid4().hex, name=name, type=type, tenancy=pb.Tenancy()))
     if stored is not None:
-        made = copy_message(stored)
+        made = without_mark(stored) if _replaced_at(stored) == 0 else copy_message(stored)
     made.data = AnyMessage(type_url=_URL, value=encode(record))
     made.version = ""
     if replaced is not None:
