@@ -24,8 +24,12 @@ NEED_MUTANTS = (
     Mutant(
         "one of several needs is enough",
         "access/_guard.py",
-        "return needs is None or all(",
-        "return needs is None or any(",
+        "if not allows(needed, id.type, id.partition, id.namespace, id.name):\n"
+        "                    return False\n"
+        "            return True",
+        "if allows(needed, id.type, id.partition, id.namespace, id.name):\n"
+        "                    return True\n"
+        "            return needs is None",
         _NEEDS,
     ),
     Mutant(

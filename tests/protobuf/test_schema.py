@@ -319,6 +319,7 @@ def test_difference_from_a_server_names_the_server_and_not_the_store(server: Any
             {"renamed": {2: "old"}},
             "renamed={2: 'old'} refers to no field: for a removed field use reserved={2: 'old'}",
         ),
+        ({"renamed": {2: ("oldest", "old")}}, "for a removed field use reserved={2: 'oldest'}"),
         ({"renamed": {1: ()}}, "must map field numbers to names"),
         ({"reserved": [2]}, 'reserved=[2] must map field numbers to names, such as reserved={3: "old_name"}'),
         ({"reserved": {2}}, "reserved={2} must map field numbers to names"),

@@ -145,6 +145,33 @@ def test_recursive_message_is_recorded_by_place() -> None:
     assert problems(stored, of(root=Node | None)) == ["root.size: expected 'size' as stored, got no such field"]
 
 
+def cycle(length: int, last: str = "op") -> Schema:
+    """Return the schema of messages that contain each other in turn. Only the last one has another field."""
+    messages = [
+        types_pb.Message(
+            full_name=f"staff.v1.C{number}",
+            fields=[
+                types_pb.Field(name=last if number == length - 1 else "op", number=1, kind="string"),
+                types_pb.Field(
+                    name="child", number=2, kind="message", held=(number + 1) % length, shape=types_pb.Shape.OPTIONAL
+                ),
+            ],
+        )
+        for number in range(length)
+    ]
+    return Schema(types=[types_pb.ResourceType(scope=types_pb.Scope.NAMESPACE)], messages=messages)
+
+
+def test_cycles_of_messages_with_different_lengths_are_compared_at_each_place() -> None:
+    """The places of the two repeat only after the product of the lengths, deeper than Python's recursion goes."""
+    stored, declared = cycle(23), cycle(24)
+    assert compare_schemas(stored, declared) == []
+    assert len(merge_schemas(stored, declared).messages) == 24
+    found = compare_schemas(cycle(40), cycle(41, "code"))
+    assert len(found) == 40
+    assert found[0].field == "child." * 40 + "code"
+
+
 class Color(enum.IntEnum):
     NONE = 0
     RED = 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from headway import manifest
 from headway.errors import PayloadError
 from headway.protobuf import decode, encode
-from headway.resource import DescribedTopic, Registry, TypeName, describe, rebuild, types_pb
+from headway.resource import DescribedTopic, Registry, TypeName, describe, described, rebuild, types_pb
 from tests.manifest.messages import EVERY, REGISTRY, Every, every
 
 # The description is decoded from bytes, as it arrives from a server.
@@ -88,6 +88,12 @@ def test_rebuilt_topics_have_their_payloads() -> None:
     registry, rebuilt = rebuild(description)
     assert [each[:3] for each in rebuilt] == [each[:3] for each in topics]
     assert [each.payload for each in rebuilt] == [registry.resolve(EVERY.name).payload, None]
+
+
+def test_description_of_a_type_is_made_once() -> None:
+    """A program compares its types with the server's at each new connection."""
+    assert described(EVERY) == describe([EVERY])
+    assert described(EVERY) is described(EVERY)
 
 
 def test_topic_of_an_unknown_message_is_refused() -> None:

@@ -12,9 +12,18 @@ import headway
 from headway.engine import open_engine
 from headway.errors import ConversionFailed, HistoryCompacted, StoreChanged
 from headway.events import DeletionsUnknown, MappingFailed
-from headway.protobuf import field, message
-from headway.resource import ANY_VERSIONS, Position, ResourceType, Scope
-from headway.storage import Backend, MemoryBackend, copy_store, record_schemas
+from headway.protobuf import copy_message, field, message
+from headway.resource import ANY_VERSIONS, Position, ResourceType, Scope, pb
+from headway.storage import (
+    SCHEMA_KIND,
+    Backend,
+    MemoryBackend,
+    Put,
+    Remove,
+    Within,
+    copy_store,
+    record_schemas,
+)
 from headway.subscription import SubscriptionPosition
 from tests.storage.schema_kit import Reopened, program, running, team
 
@@ -192,3 +201,46 @@ async def test_copy_has_no_history_of_a_replaced_schema() -> None:
         await copy_store(source, target)
         assert list(await record_schemas(source, [SIGNED])) == ["staff.v1.Team"]
         assert await record_schemas(target, [SIGNED]) == {}
+
+
+async def later_revisions(backend: Backend) -> None:
+    """Raise the revision of a store by resources of another type, of which none is left."""
+    kind, key = ("staff", "Badge"), ("", "", "any")
+    type = pb.Type(group="staff", group_version="v1", kind="Badge")
+    for number in range(40):
+        badge = pb.Resource(id=pb.Id(uid=str(number), name="any", type=type, tenancy=pb.Tenancy()))
+        version = (await backend.commit([Put(kind, key, badge, "")])).revision
+        await backend.commit([Remove(kind, key, str(number), str(version))])
+
+
+async def test_copy_whose_revisions_are_above_its_source_has_no_history_of_a_replaced_schema() -> None:
+    async with MemoryBackend() as source, MemoryBackend() as target:
+        await deleted_before(source, UNSIGNED)
+        assert list(await record_schemas(source, [SIGNED])) == ["staff.v1.Team"]
+        await later_revisions(target)
+        await copy_store(source, target)
+        assert await record_schemas(target, [SIGNED]) == {}
+
+
+async def test_mark_from_another_store_does_not_count_after_the_record_was_written_again() -> None:
+    """An earlier Headway copied the mark of a replaced schema. A later program then raises the record above it."""
+    async with MemoryBackend() as source, MemoryBackend() as target:
+        await deleted_before(source, UNSIGNED)
+        await record_schemas(source, [SIGNED])
+        ((record,), _) = await source.list(SCHEMA_KIND, Within())
+        copied = copy_message(record)
+        copied.version = ""
+        await target.commit([Put(SCHEMA_KIND, ("", "", "staff.v1.Team"), copied, "")])
+        assert await record_schemas(target, [SIGNED]) == {}
+        await later_revisions(target)
+        for _ in range(2):
+            assert await record_schemas(target, [TALLER]) == {}
+
+
+async def test_mark_stays_when_the_record_is_written_again() -> None:
+    async with MemoryBackend() as source:
+        await deleted_before(source, UNSIGNED)
+        replaced = await record_schemas(source, [SIGNED])
+        await later_revisions(source)
+        for _ in range(2):
+            assert await record_schemas(source, [TALLER]) == replaced != {}

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 import headway
-from headway.protobuf import field, message
+from headway.protobuf import encode, field, message
 from headway.resource import ResourceType, Scope, types_pb
 from headway.storage import (
     SCHEMA_KIND,
@@ -292,6 +292,28 @@ async def test_store_forgets_the_oldest_programs() -> None:
             await record_schemas(backend, [team(message(Growing))])
         (record,) = (await read_schemas(backend)).values()
     assert len(set(record.seen)) == 100
+
+
+@pytest.mark.parametrize("room", [0, -1])
+async def test_record_larger_than_a_store_accepts_is_refused(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Records grow with each program. The error names the type, and nothing is written."""
+    async with MemoryBackend() as backend:
+        await record_schemas(backend, [FIRST])
+        (planned,) = (await plan_schemas(backend, [SECOND])).changes.values()
+        size = len(encode(planned))
+        monkeypatch.setattr("headway.storage.upkeep._schemas.MOST_BYTES", size + room)
+        if room == 0:
+            await record_schemas(backend, [SECOND])
+            return
+        before = backend.position
+        with pytest.raises(headway.errors.SchemaMismatch) as caught:
+            await record_schemas(backend, [SECOND])
+        assert [str(each) for each in caught.value.problems] == [
+            f"staff.v1.Team: expected a record of at most {size - 1} bytes of the schemas of all programs, got {size} "
+            "bytes; keep the nested messages of the earlier programs, or declare a new version of the type"
+        ]
+        assert backend.position == before
+        await record_schemas(backend, [FIRST])
 
 
 async def test_copies_and_backups_have_the_records(tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def declare_changes(cls: type[Any], reserved: object, renamed: object) -> None:
         if number not in names:
             raise DeclarationError(
                 f"{cls.__qualname__}: renamed={{{number}: {given!r}}} refers to no field: "
-                f"for a removed field use reserved={{{number}: {former[number][-1]!r}}}"
+                f"for a removed field use reserved={{{number}: {former[number][0]!r}}}"
             )
     cls._headway_changes = Changes(removed, former)
 

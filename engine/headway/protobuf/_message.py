@@ -90,7 +90,7 @@ def message(
     Args:
         name: the full name in protobuf. By default it is the name of the type whose payload the class is, such as
             ``staff.v1.Team``. A class that is the payload of two types needs a name.
-        reserved: the names of removed fields, by number. No field may use these numbers again.
+        reserved: the oldest names of removed fields, by number. No field may use these numbers again.
         renamed: the earlier name of a field, or a tuple of several, by number.
 
     Raises:

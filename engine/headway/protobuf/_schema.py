@@ -6,7 +6,8 @@ A schema is a description of one type. Messages are matched by the fields that h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 
 from headway._gen.headway.resource import v1 as pb
 from headway._gen.headway.types import v1 as types_pb
@@ -17,6 +18,7 @@ Schema = types_pb.ListResponse
 HELD = ("message", "wrapper")
 """The kinds of fields that hold a message of the description."""
 
+_Fields = Mapping[int, types_pb.Field]
 _SHAPE = types_pb.Shape
 _ALSO_READS: dict[str, frozenset[str]] = {
     "int32": frozenset({"bool", "enum"}),
@@ -62,7 +64,9 @@ class _Comparison:
         self._where = f"as the {other} has it" if other else "as stored"
         type = declared.types[0].type or pb.Type()
         self._type = f"{type.group}.{type.group_version}.{type.kind}"
-        self._compared: set[tuple[int, int]] = set()
+        # The pairs of messages that were found, and those of them that are still to be compared, with their paths.
+        self._found: set[tuple[int, int]] = set()
+        self._waiting: deque[tuple[str, int, int]] = deque()
 
     def problems(self) -> Iterator[SchemaProblem]:
         stored, declared = self._stored.types[0], self._declared.types[0]
@@ -74,12 +78,17 @@ class _Comparison:
                 yield SchemaProblem(self._type, "", 0, problem, right)
             else:
                 yield scope_problem(self._type, was, now)
-        yield from self._message("", stored.message, declared.message)
+        self._find("", stored.message, declared.message)
+        # A queue, because a recursion over messages that contain each other could be as deep as there are pairs.
+        while self._waiting:
+            yield from self._message(*self._waiting.popleft())
+
+    def _find(self, path: str, stored_at: int, declared_at: int) -> None:
+        if (stored_at, declared_at) not in self._found:
+            self._found.add((stored_at, declared_at))
+            self._waiting.append((path, stored_at, declared_at))
 
     def _message(self, path: str, stored_at: int, declared_at: int) -> Iterator[SchemaProblem]:
-        if (stored_at, declared_at) in self._compared:
-            return
-        self._compared.add((stored_at, declared_at))
         stored, declared = self._stored.messages[stored_at], self._declared.messages[declared_at]
         reserved = {each.number: each.name for each in stored.reserved}
         given_up = {each.number: each.name for each in declared.reserved}
@@ -87,30 +96,31 @@ class _Comparison:
         before = {each.number: each for each in stored.fields}
         free = _free_number(stored, declared)
         place = _Place(self._type, path, declared.full_name.rpartition(".")[2], free, self._where)
+        rivals = _rivals(before, now)
         for number, was in before.items():
             field = now.get(number)
             if field is None:
                 if number not in reserved:
                     yield from self._missing(place, was, given_up.get(number), now)
                 continue
-            if (name := reserved.get(number)) is not None and field.name != name and name not in field.former_names:
-                yield place.problem(field, f"expected no field, since {name!r} of this number was removed", place.new)
+            if number in reserved and not _named_alike(was, field):
+                yield self._removed(place, reserved[number], field)
                 continue
             yield from self._field(place, was, field)
-            yield from _rivals(place, was, before, field, now)
+            for other in rivals.get(number, ()):
+                yield place.rival(field, now[other])
         for number in reserved.keys() & now.keys() - before.keys():
             # The program that reserved this number had not stored any schema with the field.
             if reserved[number] not in (now[number].name, *now[number].former_names):
-                problem = f"expected no field, since {reserved[number]!r} of this number was removed"
-                yield place.problem(now[number], problem, place.new)
+                yield self._removed(place, reserved[number], now[number])
+
+    def _removed(self, place: _Place, name: str, field: types_pb.Field) -> SchemaProblem:
+        right = place.new
         if self._both_ways:
-            for number in given_up.keys() & before.keys() - now.keys():
-                was = before[number]
-                if given_up[number] not in (was.name, *was.former_names):
-                    problem = f"expected {was.name!r}, which the program reserves as {given_up[number]!r}"
-                    yield place.problem(
-                        was, problem, f"declare reserved={{{number}: {was.name!r}}} for {place.message}"
-                    )
+            # The server may have renamed the field before it was removed. Its description does not show that.
+            reserved = f"reserved={{{field.number}: {_oldest_name(field)!r}}}"
+            right = f"if it is the same field under an older name, declare {reserved} on the server; otherwise {right}"
+        return place.problem(field, f"expected no field, since {name!r} of this number was removed", right)
 
     def _missing(
         self, place: _Place, was: types_pb.Field, given_up: str | None, now: dict[int, types_pb.Field]
@@ -121,7 +131,8 @@ class _Comparison:
         if moved is not None:
             right = f"give {was.name} this number again; the program gives it {moved.number}"
         else:
-            right = f"declare @headway.message(reserved={{{was.number}: {was.name!r}}}) for {place.message}"
+            # The oldest name, because programs from before a rename know no other.
+            right = f"declare @headway.message(reserved={{{was.number}: {_oldest_name(was)!r}}}) for {place.message}"
         got = "no such field" if given_up is None else f"reserved={{{was.number}: {given_up!r}}}"
         yield place.problem(was, f"expected {was.name!r} {self._where}, got {got}", right, missing=given_up is None)
 
@@ -130,7 +141,7 @@ class _Comparison:
             problem = f"expected {_words(was)} {self._where}, got {_words(field)}"
             yield place.problem(field, problem, f"keep {_words(was)}, or {place.new}")
             return
-        if field.name != was.name and was.name not in field.former_names and field.name not in was.former_names:
+        if not _named_alike(was, field):
             yield place.problem(
                 field,
                 f"expected the name {was.name!r} {self._where}, got {field.name!r}",
@@ -138,8 +149,7 @@ class _Comparison:
                 f"{place.message}; otherwise {place.new}",
             )
         if was.kind in HELD:
-            path = f"{place.path}{field.name}."
-            yield from self._message(path, was.held, field.held)
+            self._find(f"{place.path}{field.name}.", was.held, field.held)
         elif was.kind == field.kind == "enum":
             yield from self._enum(place, was, field)
 
@@ -190,33 +200,45 @@ class _Place:
     def problem(self, field: types_pb.Field, problem: str, right: str, *, missing: bool = False) -> SchemaProblem:
         return SchemaProblem(self._type, f"{self.path}{field.name}", field.number, problem, right, missing)
 
+    def rival(self, field: types_pb.Field, other: types_pb.Field) -> SchemaProblem:
+        """Return the problem of two fields that are in one oneof now and were not before, or the other way round."""
+        if field.oneof and field.oneof == other.oneof:
+            problem = f"expected it to be independent of {other.name} {self.where}, got both in the oneof {field.oneof}"
+            return self.problem(field, problem, "take one of them out of the oneof")
+        problem = f"expected it to exclude {other.name} {self.where}, got two fields that can both be set"
+        return self.problem(field, problem, f"keep both in one oneof, or for one of them {self.new}")
 
-def _rivals(
-    place: _Place,
-    was: types_pb.Field,
-    before: dict[int, types_pb.Field],
-    field: types_pb.Field,
-    now: dict[int, types_pb.Field],
-) -> Iterator[SchemaProblem]:
-    """Find stored fields that exclude each other in only one of the schemas.
 
-    The program with the oneof would read one of the two, and remove the other with its next write.
+def _rivals(before: _Fields, now: _Fields) -> dict[int, list[int]]:
+    """Return, for each number that both schemas have, the higher ones that exclude it in only one of them.
+
+    The program with the oneof would read one of the two fields, and remove the other with its next write.
     """
-    for other in now.values():
-        # Report each pair once.
-        if other.number <= field.number or other.number not in before:
-            continue
-        apart, apart_before = _exclude(field, other), _exclude(was, before[other.number])
-        if apart and not apart_before:
-            problem = f"expected it to be independent of {other.name} {place.where}, got both in the oneof"
-            yield place.problem(field, f"{problem} {field.oneof}", "take one of them out of the oneof")
-        elif apart_before and not apart:
-            problem = f"expected it to exclude {other.name} {place.where}, got two fields that can both be set"
-            yield place.problem(field, problem, f"keep both in one oneof, or for one of them {place.new}")
+    common = before.keys() & now.keys()
+    together: dict[str, set[int]] = {}
+    together_before: dict[str, set[int]] = {}
+    moved: dict[tuple[str, str], list[int]] = {}
+    for number in common:
+        was, field = before[number].oneof, now[number].oneof
+        moved.setdefault((was, field), []).append(number)
+        if was:
+            together_before.setdefault(was, set()).add(number)
+        if field:
+            together.setdefault(field, set()).add(number)
+    rivals: dict[int, list[int]] = {}
+    # By the pair of oneofs, and not by the pair of fields, of which a large message has very many.
+    for (was, field), numbers in moved.items():
+        if changed := sorted(together_before.get(was, set()) ^ together.get(field, set())):
+            rivals |= {number: [each for each in changed if each > number] for number in numbers}
+    return rivals
 
 
-def _exclude(field: types_pb.Field, other: types_pb.Field) -> bool:
-    return bool(field.oneof) and field.oneof == other.oneof
+def _named_alike(was: types_pb.Field, field: types_pb.Field) -> bool:
+    return field.name == was.name or was.name in field.former_names or field.name in was.former_names
+
+
+def _oldest_name(field: types_pb.Field) -> str:
+    return (*field.former_names, field.name)[0]
 
 
 def _free_number(stored: types_pb.Message, declared: types_pb.Message) -> int:

@@ -29,6 +29,7 @@ from headway.resource._decoding import decode_resource as decode_resource
 from headway.resource._decoding import resource_decoder as resource_decoder
 from headway.resource._description import DescribedTopic as DescribedTopic
 from headway.resource._description import describe as describe
+from headway.resource._description import described as described
 from headway.resource._description import rebuild as rebuild
 from headway.resource._differences import differences as differences
 from headway.resource._event import EVENT as EVENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from headway._gen.headway.types import v1 as types_pb
 from headway.errors import PayloadError
@@ -11,6 +12,8 @@ from headway.protobuf import Description, rebuild_messages
 from headway.resource._ids import Scope, type_name
 from headway.resource._registry import Registry
 from headway.resource._types import ResourceType
+
+_DESCRIBED: WeakKeyDictionary[ResourceType[Any], types_pb.ListResponse] = WeakKeyDictionary()
 
 
 class DescribedTopic(NamedTuple):
@@ -46,6 +49,14 @@ def describe(types: Iterable[ResourceType[Any]], topics: Iterable[DescribedTopic
             described_topic.message = description.message(topic.payload)
         description.answer.topics.append(described_topic)
     return description.answer
+
+
+def described(type: ResourceType[Any]) -> types_pb.ListResponse:
+    """Return the description of one type. It is made once and shared, so it must not be changed."""
+    found = _DESCRIBED.get(type)
+    if found is None:
+        found = _DESCRIBED[type] = describe([type])
+    return found
 
 
 def rebuild(description: types_pb.ListResponse) -> tuple[Registry, list[DescribedTopic]]:

@@ -9,7 +9,7 @@ from headway._gen.headway.types import v1 as types_pb
 from headway.errors import PayloadError, SchemaProblem
 from headway.protobuf import compare_schemas
 from headway.resource._builtin_types import is_builtin
-from headway.resource._description import describe
+from headway.resource._description import described
 from headway.resource._ids import type_name
 from headway.resource._types import ResourceType
 
@@ -29,7 +29,7 @@ def differences(
         for type in types:
             if type.name in theirs and not is_builtin(type):
                 their = types_pb.ListResponse(types=[theirs[type.name]], messages=found.messages, enums=found.enums)
-                problems += compare_schemas(their, describe([type]), both_ways=True, other=other)
-    except (LookupError, RecursionError, ValueError) as error:
+                problems += compare_schemas(their, described(type), both_ways=True, other=other)
+    except (LookupError, ValueError) as error:
         raise PayloadError(f"the {other}'s description of its types can't be read: {error}") from error
     return problems

@@ -62,7 +62,7 @@ class ResourceType(Generic[T]):
     """
 
     __slots__ = (
-        *("_scopes", "columns", "default_units", "former_name", "hooks", "kind", "max_fields"),
+        *("__weakref__", "_scopes", "columns", "default_units", "former_name", "hooks", "kind", "max_fields"),
         *("message", "name", "payload", "scope", "tenancy", "type_url"),
     )
 

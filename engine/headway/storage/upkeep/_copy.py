@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
 from headway.protobuf import copy_message
-from headway.resource import Key, Kind, Position, pb, resource_key
+from headway.resource import Key, Kind, Position, pb, resource_key, type_name
 from headway.storage._abilities import keeps_quotas
 from headway.storage._backend import Backend
 from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._operations import MOST_OPERATIONS, Fence, FenceLowered, Operation, Put, Remove, Within
 from headway.storage._quotas import QUOTA_KIND
 from headway.storage.upkeep._progress import OnProgress, Progress
-from headway.storage.upkeep._schemas import SCHEMA_KIND
+from headway.storage.upkeep._schemas import SCHEMA_KIND, without_mark
 from headway.storage.upkeep._verify import follow, named, place_of
 
 PAGE = 500
@@ -271,10 +271,14 @@ async def _owned(backend: Backend, owner: str) -> list[tuple[Kind, Key]]:
 
 
 def _unversioned(resource: pb.Resource) -> pb.Resource:
-    """Return a copy of a resource without its version. Each store assigns its own."""
-    copy = copy_message(resource)
+    """Return a copy of a resource without its version and other revisions. Each store has its own."""
+    copy = without_mark(resource) if _kind(resource) == SCHEMA_KIND else copy_message(resource)
     copy.version = ""
     return copy
+
+
+def _kind(resource: pb.Resource) -> Kind | None:
+    return type_name(resource.id.type).unversioned if resource.id is not None else None
 
 
 def _uid(resource: pb.Resource) -> str:

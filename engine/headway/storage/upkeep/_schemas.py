@@ -19,7 +19,7 @@ from headway.resource import (
     Kind,
     ResourceType,
     Scope,
-    describe,
+    described,
     is_builtin,
     pb,
     resource_key,
@@ -32,6 +32,8 @@ from headway.storage._operations import MOST_OPERATIONS, Put, StorageError, With
 SCHEMA_KIND: Kind = ("internal", "Schema")
 MOST_SEEN = 100
 """The number of schemas of one type that a store recognizes: those of the latest programs."""
+MOST_BYTES = 1 << 20
+"""The largest record of a type. etcd accepts 1.5 MiB in one request, and a commit can have several records."""
 
 _PAGE = 500
 _ATTEMPTS = 20
@@ -102,7 +104,7 @@ async def _planned(
     for type in sorted(types, key=lambda each: each.name):
         if is_builtin(type):
             continue
-        name, declared = str(type.name), describe([type])
+        name, declared = str(type.name), described(type)
         digest = schema_digest(declared)
         problems = await _scope_problems(backend, type, records)
         record = known = records.get(name)
@@ -122,15 +124,37 @@ async def _planned(
             else:
                 # No resource of the type is stored, so none can be misread. Forget the schemas of earlier programs.
                 record = None
+        seen = [*(record.seen if record is not None else ()), digest]
+        changed = types_pb.SchemaRecord(schema=schema, seen=seen[-MOST_SEEN:])
+        problems = problems or _size_problems(name, changed)
         if problems:
             plan.problems.extend(problems)
-        else:
-            if record is None and known is not None:
-                # The history has resources of the earlier schema, such as those that were deleted.
-                plan.replaced[name] = await _revision(backend)
-            seen = [*(record.seen if record is not None else ()), digest]
-            plan.changes[name] = types_pb.SchemaRecord(schema=schema, seen=seen[-MOST_SEEN:])
+            continue
+        if record is None and known is not None:
+            # The history has resources of the earlier schema, such as those that were deleted.
+            plan.replaced[name] = await _revision(backend)
+        plan.changes[name] = changed
     return plan
+
+
+def _size_problems(name: str, record: types_pb.SchemaRecord) -> list[SchemaProblem]:
+    """Return a problem if the record is larger than every store accepts.
+
+    It describes each place of the payload. So messages that contain each other multiply, if programs put different
+    cycles of them at one place.
+    """
+    size = len(encode(record))
+    if size <= MOST_BYTES:
+        return []
+    return [
+        SchemaProblem(
+            name,
+            "",
+            0,
+            f"expected a record of at most {MOST_BYTES} bytes of the schemas of all programs, got {size} bytes",
+            "keep the nested messages of the earlier programs, or declare a new version of the type",
+        )
+    ]
 
 
 # --- Stored resources of a type ----------------------------------------------
@@ -195,18 +219,28 @@ async def _revision(backend: ListsResources) -> int:
 def _replaced_at(stored: pb.Resource) -> int:
     """Return the last revision before the schema of a record replaced another one. 0 if it has not, or not here.
 
-    A copy of the store keeps metadata, but has revisions of its own: there the record may be below its own mark. What
-    the copy has of the earlier schema is in its source's history.
+    A copy of the store that an earlier Headway made has the mark of its source, but revisions of its own. There the
+    record is usually below the mark.
     """
     revision = int(stored.metadata.get(_REPLACED, "0"))
     return revision if revision <= int(stored.version) else 0
+
+
+def without_mark(stored: pb.Resource) -> pb.Resource:
+    """Return a copy of a record without its mark, which counts only in the store that has set it.
+
+    Another store has revisions of its own. What it has of an earlier schema is in the history of the first one.
+    """
+    copied = copy_message(stored)
+    copied.metadata.pop(_REPLACED, None)
+    return copied
 
 
 def _put(name: str, record: types_pb.SchemaRecord, stored: pb.Resource | None, replaced: int | None) -> Put:
     type = pb.Type(group=SCHEMA_KIND[0], group_version="v1", kind=SCHEMA_KIND[1])
     made = pb.Resource(id=pb.Id(uid=uuid.uuid4().hex, name=name, type=type, tenancy=pb.Tenancy()))
     if stored is not None:
-        made = copy_message(stored)
+        made = without_mark(stored) if _replaced_at(stored) == 0 else copy_message(stored)
     made.data = AnyMessage(type_url=_URL, value=encode(record))
     made.version = ""
     if replaced is not None:
