@@ -197,7 +197,7 @@ def test_key_that_triggers_itself_is_logged_with_its_writes() -> None:
 def test_key_that_is_only_requeued_at_once_is_logged_with_what_to_do() -> None:
     lines = Lines()
     log_report(lines)(events.SelfTriggered("teams", ID, (), 1_000, 0.0))
-    assert ["requeue_after(seconds)" in fields["writes"] for _, _, fields in lines.lines] == [True]
+    assert ["requeue_after(seconds)" in str(fields["writes"]) for _, _, fields in lines.lines] == [True]
 
 
 def test_finished_daemon_is_not_a_warning() -> None:
