@@ -1,6 +1,6 @@
-"""Compare the stored schema of a type with a program's schema. Pure.
+"""Compare the stored schema of a type, or the server's schema of a topic, with a program's schema. Pure.
 
-A schema is a description of one type. Messages are matched by the fields that hold them, not by name.
+A schema is a description of one type or one topic. Messages are matched by the fields that hold them, not by name.
 """
 
 from __future__ import annotations
@@ -60,11 +60,17 @@ class _Comparison:
         self._other = other
         self._both_ways = bool(other)
         self._where = f"as the {other} has it" if other else "as stored"
-        type = declared.types[0].type or pb.Type()
-        self._type = f"{type.group}.{type.group_version}.{type.kind}"
+        if declared.topics:
+            self._type = f"topic {declared.topics[0].name}"
+        else:
+            type = declared.types[0].type or pb.Type()
+            self._type = f"{type.group}.{type.group_version}.{type.kind}"
         self._compared: set[tuple[int, int]] = set()
 
     def problems(self) -> Iterator[SchemaProblem]:
+        if self._declared.topics:
+            yield from self._topic(self._stored.topics[0], self._declared.topics[0])
+            return
         stored, declared = self._stored.types[0], self._declared.types[0]
         if stored.scope != declared.scope:
             was, now = (types_pb.Scope(each.scope).name or "" for each in (stored, declared))
@@ -76,6 +82,15 @@ class _Comparison:
                 yield scope_problem(self._type, was, now)
         yield from self._message("", stored.message, declared.message)
 
+    def _topic(self, stored: types_pb.Topic, declared: types_pb.Topic) -> Iterator[SchemaProblem]:
+        if stored.message is not None and declared.message is not None:
+            yield from self._message("", stored.message, declared.message)
+        elif stored.payload != declared.payload:
+            was, now = ("bytes" if each.message is None else "messages" for each in (stored, declared))
+            problem = f"expected events of {was} {self._where}, got {now}"
+            right = f"declare the topic {'without' if stored.message is None else 'with'} a message class"
+            yield SchemaProblem(self._type, "", 0, problem, f"{right}, or change the {self._other}'s program")
+
     def _message(self, path: str, stored_at: int, declared_at: int) -> Iterator[SchemaProblem]:
         if (stored_at, declared_at) in self._compared:
             return
@@ -86,7 +101,11 @@ class _Comparison:
         now = {each.number: each for each in declared.fields}
         before = {each.number: each for each in stored.fields}
         free = _free_number(stored, declared)
-        place = _Place(self._type, path, declared.full_name.rpartition(".")[2], free, self._where)
+        message = declared.full_name.rpartition(".")[2]
+        if any(each.message == declared_at for each in self._declared.topics):
+            # A message that got its full name from the topic is not called after its class.
+            message = "the topic's message class"
+        place = _Place(self._type, path, message, free, self._where)
         for number, was in before.items():
             field = now.get(number)
             if field is None:
