@@ -87,8 +87,8 @@ class SchemaProblem(NamedTuple):
     """A difference between schemas that would make a program misread stored data.
 
     Attributes:
-        type: the name of the resource type, such as "staff.v1.Team".
-        field: the path of the field in the payload, such as "lead.name"; empty for the type itself.
+        type: the name of the resource type, such as "staff.v1.Team", or "topic rates" for a topic.
+        field: the path of the field in the payload, such as "lead.name"; empty for the type or topic itself.
         number: the field's number, or 0.
         problem: what was expected, and what the program has.
         right: what the program should have.

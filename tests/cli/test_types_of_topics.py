@@ -18,6 +18,11 @@ class Rate:
     cents: int = field(1)
 
 
+@headway.message
+class Wrong:
+    cents: str = field(1)
+
+
 @headway.message(name="paid.v1.Team")
 class Team:
     note: str = field(1)
@@ -28,6 +33,8 @@ TEAM = app.type("paid", "v1", "Team", Team)
 RATES = app.topic("rates", Rate, snapshot=lambda _: {"EUR": Rate(cents=108)}, wildcard=True)
 RAW = app.topic("raw", snapshot=lambda _: {})
 app.topic("team", Rate, snapshot=lambda _: {})
+wrong = headway.App("wrong")
+wrong.topic("rates", Wrong, snapshot=lambda _: {})
 TOKEN, ENTRY = new_token(["readers"])
 
 
@@ -98,6 +105,16 @@ async def test_watch_follows_a_topic_beside_a_type(paid: Terminal, engine: headw
     yaml = paid.start("watch", "rates/EUR", "-o", "yaml")
     said = [await yaml.out.line() for _ in range(5)]
     assert said == ["--- # found\n", "topic: rates\n", "subject: EUR\n", "data:\n", "  cents: '108'\n"]
+
+
+async def test_schema_diff_with_a_server_compares_topics(paid: Terminal) -> None:
+    assert (await paid("schema", "diff", f"{__name__}:app")).returncode == 0
+    refused = await paid("schema", "diff", f"{__name__}:wrong")
+    assert (refused.returncode, refused.stdout) == (
+        7,
+        "topic rates.cents (field 1): expected int64 as the server has it, got string; "
+        "keep int64, or use a new number, such as field(2)\n",
+    )
 
 
 @pytest.mark.parametrize(

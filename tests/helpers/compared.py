@@ -1,7 +1,8 @@
-"""Types of which one does not fit a server's, and a channel that compares them with prepared descriptions."""
+"""Types and topics that do not fit a server's, and a channel that compares them with prepared descriptions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import trio
@@ -10,6 +11,7 @@ from grpclib import GRPCError
 from headway.engine import Comparison
 from headway.protobuf import field, message
 from headway.resource import ResourceType, types_pb
+from headway.subscription import Topic
 
 
 @message
@@ -36,6 +38,18 @@ class Wrong:
     color: str = field(2)
 
 
+@message
+class Rate:
+    cents: int = field(1)
+    note: str = field(2)
+
+
+@message
+class Other:
+    count: int = field(1)
+    reason: str = field(2)
+
+
 TEAM: ResourceType[Team] = ResourceType("staff", "v1", "Team", Team)
 NEWER: ResourceType[Newer] = ResourceType("staff", "v1", "Team", Newer)
 WRONG: ResourceType[Wrong] = ResourceType("staff", "v1", "Team", Wrong)
@@ -44,6 +58,19 @@ SAID = (
     "the server has other schemas than this program:\n"
     "staff.v1.Team.members (field 1): expected list of string as the server has it, got string; "
     "keep list of string, or use a new number, such as field(3)"
+)
+
+
+RATES = Topic("rates", Rate, lambda _: {"EUR": Rate(cents=108)}, wildcard=True)
+OTHER: Topic[Other] = Topic("rates", Other, lambda _: {}, wildcard=True)
+SAID_OF_TOPIC = (
+    "the server has other schemas than this program:\n"
+    "topic rates.count (field 1): expected the name 'cents' as the server has it, got 'count'; "
+    "if it is the same field, declare @headway.message(renamed={1: 'cents'}) for the topic's message class; "
+    "otherwise use a new number, such as field(3)\n"
+    "topic rates.reason (field 2): expected the name 'note' as the server has it, got 'reason'; "
+    "if it is the same field, declare @headway.message(renamed={2: 'note'}) for the topic's message class; "
+    "otherwise use a new number, such as field(3)"
 )
 
 
@@ -75,8 +102,8 @@ class Lists:
 class Compared:
     """A channel with one connection to such a service. It is compared before the first call."""
 
-    def __init__(self, lists: Lists, *types: ResourceType[Any]) -> None:
-        self.comparison = Comparison(types)
+    def __init__(self, lists: Lists, *types: ResourceType[Any], topics: Iterable[Topic[Any]] = ()) -> None:
+        self.comparison = Comparison(types, topics)
         self._connection = self.comparison(lists)
         self._lists = lists
         self.knows_outcomes = False

@@ -16,7 +16,7 @@ from headway.cli._connection import Connection, Target, connected, current_targe
 from headway.cli._names import find_type
 from headway.cli._output import Details, Output, details_option, json_text, output_option, show_object, table
 from headway.cli._running import Exit, Usage, run
-from headway.engine import combine_apps
+from headway.engine import combine_apps, combine_topics
 from headway.errors import DeclarationError
 from headway.resource import (
     DescribedTopic,
@@ -126,7 +126,7 @@ def show(app: str | None, store: str | None, output: Details) -> None:
     if app is not None and store is not None:
         raise Usage("--app and --store exclude each other: give one of them")
     if app is not None:
-        _show({str(type.name): describe([type]) for type in _types_of(app)}, output)
+        _show({str(type.name): describe([type]) for type in _declared(app)[0]}, output)
     else:
         run(partial(_show_found, current_target(), store, output))
 
@@ -214,19 +214,24 @@ def diff(app: str, store: str | None, output: Details) -> None:
     With --store, APP is a program that opens the store. Also lists the types whose record in the store would change,
     and the stored versions that APP does not know.
 
-    Without --store, APP is a client or a worker of the server. A server describes only the types of its own program,
-    and not what its store holds. So before a deployment, use --store.
+    Without --store, APP is a client or a worker of the server, and its topics are compared as well. A server describes
+    only the types and topics of its own program, and not what its store holds. So before a deployment, use --store.
     """
-    types = _types_of(app)
-    run(partial(_diff, current_target(), types, store, output))
+    run(partial(_diff, current_target(), *_declared(app), store, output))
 
 
-async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str | None, output: Details) -> None:
+async def _diff(
+    target: Target,
+    types: Sequence[ResourceType[Any]],
+    topics: Sequence[DescribedTopic],
+    store: str | None,
+    output: Details,
+) -> None:
     recorded: list[str] = []
     unknown: list[str] = []
     if store is None:
         async with open_connection(target) as connection:
-            problems = differences(connection.description, types)
+            problems = differences(connection.description, types, topics)
         note = f"compared as a client of {target.server}; to check whether its store would accept the program as a "
         click.echo(plain(f"{note}server, give --store URL"), err=True)
     else:
@@ -273,12 +278,16 @@ async def _unknown(lists: ListsResources, types: Sequence[ResourceType[Any]]) ->
     return sorted(found)
 
 
-def _types_of(reference: str) -> list[ResourceType[Any]]:
+def _declared(reference: str) -> tuple[list[ResourceType[Any]], list[DescribedTopic]]:
+    """Return the types and the topics of a program. Raises Usage."""
+    apps = apps_at(reference)
     try:
-        registry, _ = combine_apps(apps_at(reference))
+        registry, _ = combine_apps(apps)
+        topics = combine_topics(apps)
     except DeclarationError as error:
         raise Usage(f"{reference}: {error}") from error
-    return sorted((type for type in registry if not is_builtin(type)), key=lambda each: each.name)
+    types = sorted((type for type in registry if not is_builtin(type)), key=lambda each: each.name)
+    return types, [topic.described() for topic in topics.values()]
 
 
 @asynccontextmanager

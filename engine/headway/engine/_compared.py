@@ -1,9 +1,9 @@
-"""The comparison of the servers' types with the program's, before the calls on each connection that use them."""
+"""The comparison of the servers' types and topics with the program's, before the calls that use them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -14,6 +14,7 @@ from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
 from headway.queue import Backoff
 from headway.resource import ResourceType, TypeName, differences, is_builtin, pb, type_name, types_pb
 from headway.rpc import Channel, ChannelClosed, Limited, Metadata, NotBegun, NotGrpc, NotHttp2
+from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.rpc import Admits, UnaryCalls
@@ -27,15 +28,16 @@ _PAUSES = Backoff(0.5, 30.0)
 
 
 class Comparison:
-    """The comparison of a program's types with those of the servers of a channel, which are asked for them.
+    """The comparison of a program's types and topics with those of the servers of a channel, which are asked for them.
 
     Each new connection is compared before its first call: since the last one, the server may have been restarted with
     another program, or it may be another server. Later calls on the same connection cost nothing, unless they use a
-    type that was not described to an earlier caller.
+    type or topic that was not described to an earlier caller.
     """
 
-    def __init__(self, types: Iterable[ResourceType[Any]]) -> None:
+    def __init__(self, types: Iterable[ResourceType[Any]], topics: Iterable[Topic[Any]] = ()) -> None:
         self.types = [type for type in types if not is_builtin(type)]
+        self.topics = [topic.described() for topic in topics]
         self._problems: list[SchemaProblem] = []
         self._refused = trio.Event()
 
@@ -53,7 +55,7 @@ class Comparison:
 
         A server that cannot be asked is retried without limit. Return at once if there is nothing to compare.
         """
-        if not self.types:
+        if not self.types and not self.topics:
             return
         failures = 0
         while not self._refused.is_set():
@@ -74,15 +76,15 @@ class Comparison:
 
 
 class ComparedConnection:
-    """A connection that admits calls if its server and the program read each other's resources alike.
+    """A connection that admits calls if its server and the program read each other's resources and events alike.
 
     The first call asks the server for its types, and other calls wait for the answer. They raise SchemaMismatch if the
     two would misread each other, and the next call asks again: behind a proxy, another server may answer on the same
     connection. If the server cannot be asked, the waiting calls fail without having begun, and the next asks again.
 
-    A server does not describe a type to a caller without rights to it. Another token may have such rights, and the
-    rights may change. So a call that uses a type which was not described yet asks again first. The server refuses such
-    calls for as long as it does not describe the type, so only refused calls cost more.
+    A server does not describe a type or topic to a caller without rights to it. Another token may have such rights, and
+    the rights may change. So a call that uses one which was not described yet asks again first. The server refuses such
+    calls for as long as it does not describe it, so only refused calls cost more.
     """
 
     def __init__(self, comparison: Comparison, connection: UnaryCalls) -> None:
@@ -92,17 +94,18 @@ class ComparedConnection:
         self._problems: list[SchemaProblem] = []
         # True once the server was asked. Until then no call is admitted, whatever it uses.
         self._asked = False
-        # The types that were not compared on this connection yet.
-        self._uncompared = {each.name: each for each in comparison.types}
+        # The types and topics that were not compared on this connection yet.
+        self._types = {each.name: each for each in comparison.types}
+        self._topics = {each.name: each for each in comparison.topics}
 
     def admits(self, request: object) -> bool:
-        """Return True if every type that a call with this request may use was compared, and all types fit together."""
-        if not self._uncompared:
+        """Return True if everything that a call with this request may use was compared, and all of it fits together."""
+        if not self._types and not self._topics:
             return True
-        return self._asked and not self._problems and not _uses_any(request, self._uncompared)
+        return self._asked and not self._problems and not _uses_any(request, self._types, self._topics)
 
     async def admit(self, request: object, metadata: Metadata | None) -> None:
-        """Return once the types that this caller may know were compared. Raise SchemaMismatch if they do not fit."""
+        """Return once what this caller may know was compared. Raise SchemaMismatch if it does not fit."""
         answered = False
         while not answered and not self.admits(request):
             attempt = self._attempt
@@ -110,7 +113,7 @@ class ComparedConnection:
                 await attempt.ended.wait()
                 if attempt.error is not None:
                     raise _not_begun(attempt.error)
-                # The answer to another caller may describe other types.
+                # The answer to another caller may describe other types and topics.
                 answered = attempt.answered and attempt.metadata == dict(metadata or {})
                 continue
             # A copy, because the token in it may be another one each time.
@@ -135,27 +138,32 @@ class ComparedConnection:
             if not _says_nothing(error):
                 raise
             if error.status is Status.UNIMPLEMENTED:
-                # This server describes its types to no caller.
-                self._uncompared.clear()
+                # This server describes its types and topics to no caller.
+                self._types.clear()
+                self._topics.clear()
             found = types_pb.ListResponse()
-        self._problems = differences(found, self._uncompared.values())
+        self._problems = differences(found, self._types.values(), self._topics.values())
         if self._problems:
             self._comparison.refuse(self._problems)
             return
         self._asked = True
         for each in found.types:
-            self._uncompared.pop(type_name(each.type), None)
+            self._types.pop(type_name(each.type), None)
+        for topic in found.topics:
+            self._topics.pop(topic.name, None)
 
 
-def _uses_any(request: Any, types: Container[TypeName]) -> bool:
-    """Return True if a request, or the answer to it, may contain resources of any of these types."""
+def _uses_any(request: Any, types: Collection[TypeName], topics: Collection[str]) -> bool:
+    """Return True if a request, or the answer to it, may contain resources of these types or events of these topics."""
     if isinstance(request, pb.ListByOwnerRequest):
         # The owned resources may be of any type.
-        return True
+        return bool(types)
     holder = getattr(request, "resource", None) or request
     about = getattr(holder, "id", None) or request
-    named = [about, *getattr(request, "subjects", ())]
-    return any(type_name(getattr(each, "type", None)) in types for each in named)
+    return any(
+        type_name(getattr(each, "type", None)) in types or getattr(each, "topic", None) in topics
+        for each in (about, *getattr(request, "subjects", ()))
+    )
 
 
 def _says_nothing(error: Exception) -> bool:

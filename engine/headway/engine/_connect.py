@@ -11,7 +11,7 @@ import trio
 from headway.base import check_keywords, check_trio
 from headway.client import Client, LeaseClient
 from headway.controller import App
-from headway.engine._arguments import check_connection, combine_apps
+from headway.engine._arguments import check_connection, combine_apps, combine_topics
 from headway.engine._compared import Comparison
 from headway.engine._tracing import tracing_by
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
@@ -44,13 +44,13 @@ async def connect(
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
 
     Return a client of engines that listen on the network. No connection is made before the first call. That call raises
-    NotHeadway if the server is not an engine. The first call on each connection compares the types, and raises
-    SchemaMismatch if the server and this program would misread each other's resources. So does the first call that uses
-    a type to which the token had no rights before.
+    NotHeadway if the server is not an engine. The first call on each connection compares the types and topics, and
+    raises SchemaMismatch if the server and this program would misread each other's resources or events. So does the
+    first call that uses a type or topic to which the token had no rights before.
 
     Args:
         endpoints: the addresses of engines on one store; any one of them suffices.
-        apps: the apps whose types the client uses. Their controllers do not run here.
+        apps: the apps whose types and topics the client uses. Their controllers do not run here.
         tls: the TLS context for TCP endpoints, from `headway.rpc.client_tls`.
         server_name: the name that the certificates must have. Default: the endpoint's host.
         token: the token for engines that authenticate clients, or a function that returns it, such as
@@ -66,7 +66,7 @@ async def connect(
     check_trio("headway.connect")
     registry, _ = combine_apps(apps)
     check_connection(tls, server_name, token, insecure)
-    comparison = Comparison(registry)
+    comparison = Comparison(registry, combine_topics(apps).values())
     async with open_remote(
         endpoints, tls, server_name, timeout, token, insecure=insecure, comparison=comparison
     ) as channel:

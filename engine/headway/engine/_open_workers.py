@@ -11,7 +11,14 @@ from headway.base import check_keywords, check_trio
 from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App, sealed
-from headway.engine._arguments import RunOptions, check_connection, check_endpoints, combine_apps, refuse_own_name
+from headway.engine._arguments import (
+    RunOptions,
+    check_connection,
+    check_endpoints,
+    combine_apps,
+    combine_topics,
+    refuse_own_name,
+)
 from headway.engine._collector import GcFreeze
 from headway.engine._compared import Comparison
 from headway.engine._connect import find_engine, open_remote
@@ -68,7 +75,7 @@ async def open_workers(
 
     Args:
         endpoints: the addresses of engines on one store; any one of them suffices. For a test, pass a channel; its
-            server's types are not compared.
+            server's types and topics are not compared.
         apps: the apps whose controllers run. The engines must know the types.
         process: the unique name of this process. Keep it over restarts, so that the process takes over at once what it
             held before. Default: the host's name and some random digits.
@@ -90,10 +97,12 @@ async def open_workers(
         InvalidArgument: if an argument of the connection is invalid, or a token would be sent to another host without
             ``tls`` and without ``insecure``.
         NotHeadway: from within the block, if the server at an endpoint is not an engine.
-        SchemaMismatch: from within the block, if the server and this program would misread each other's resources.
+        SchemaMismatch: from within the block, if the server and this program would misread each other's resources or
+            events.
     """
     check_trio("headway.open_workers")
     registry, definitions = combine_apps(apps)
+    topics = combine_topics(apps)
     refuse_own_name(apps)
     options = RunOptions(
         *(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit),
@@ -108,7 +117,7 @@ async def open_workers(
     opened: AbstractAsyncContextManager[Channel]
     # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
-    comparison = Comparison(registry if opens else ())
+    comparison = Comparison(registry, topics.values()) if opens else Comparison(())
     if isinstance(endpoints, str | Sequence):
         opened = open_remote(
             *(endpoints, tls, server_name, timeout, token),

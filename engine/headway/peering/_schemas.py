@@ -56,7 +56,7 @@ class Schemas:
             found = decode(types_pb.ListResponse, description)
             if [type_name(each.type) for each in found.types] != [name]:
                 raise PayloadError(f"expected a description of {name} alone, got {len(found.types)} types")
-            problems = differences(found, [type], "exporting side")
+            problems = differences(found, [type], other="exporting side")
         except PayloadError as error:
             return plain(f"its schema cannot be compared: {error}")[:_LONGEST]
         if not problems:

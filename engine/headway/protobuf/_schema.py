@@ -1,6 +1,6 @@
-"""Compare the stored schema of a type with a program's schema. Pure.
+"""Compare the stored schema of a type, or the server's schema of a topic, with a program's schema. Pure.
 
-A schema is a description of one type. Messages are matched by the fields that hold them, not by name.
+A schema is a description of one type or one topic. Messages are matched by the fields that hold them, not by name.
 """
 
 from __future__ import annotations
@@ -62,14 +62,25 @@ class _Comparison:
         self._other = other
         self._both_ways = bool(other)
         self._where = f"as the {other} has it" if other else "as stored"
-        type = declared.types[0].type or pb.Type()
-        self._type = f"{type.group}.{type.group_version}.{type.kind}"
+        if declared.topics:
+            self._type = f"topic {declared.topics[0].name}"
+        else:
+            type = declared.types[0].type or pb.Type()
+            self._type = f"{type.group}.{type.group_version}.{type.kind}"
         # The pairs of messages that were found, and those of them that are still to be compared, with their paths.
         self._found: set[tuple[int, int]] = set()
         self._waiting: deque[tuple[str, int, int]] = deque()
 
     def problems(self) -> Iterator[SchemaProblem]:
-        stored, declared = self._stored.types[0], self._declared.types[0]
+        if self._declared.topics:
+            yield from self._topic(self._stored.topics[0], self._declared.topics[0])
+        else:
+            yield from self._resource_type(self._stored.types[0], self._declared.types[0])
+        # A queue, because a recursion over messages that contain each other could be as deep as there are pairs.
+        while self._waiting:
+            yield from self._message(*self._waiting.popleft())
+
+    def _resource_type(self, stored: types_pb.ResourceType, declared: types_pb.ResourceType) -> Iterator[SchemaProblem]:
         if stored.scope != declared.scope:
             was, now = (types_pb.Scope(each.scope).name or "" for each in (stored, declared))
             if self._both_ways:
@@ -79,14 +90,20 @@ class _Comparison:
             else:
                 yield scope_problem(self._type, was, now)
         self._find("", stored.message, declared.message)
-        # A queue, because a recursion over messages that contain each other could be as deep as there are pairs.
-        while self._waiting:
-            yield from self._message(*self._waiting.popleft())
 
     def _find(self, path: str, stored_at: int, declared_at: int) -> None:
         if (stored_at, declared_at) not in self._found:
             self._found.add((stored_at, declared_at))
             self._waiting.append((path, stored_at, declared_at))
+
+    def _topic(self, stored: types_pb.Topic, declared: types_pb.Topic) -> Iterator[SchemaProblem]:
+        if stored.message is not None and declared.message is not None:
+            self._find("", stored.message, declared.message)
+        elif stored.payload != declared.payload:
+            was, now = ("bytes" if each.message is None else "messages" for each in (stored, declared))
+            problem = f"expected events of {was} {self._where}, got {now}"
+            right = f"declare the topic {'without' if stored.message is None else 'with'} a message class"
+            yield SchemaProblem(self._type, "", 0, problem, f"{right}, or change the {self._other}'s program")
 
     def _message(self, path: str, stored_at: int, declared_at: int) -> Iterator[SchemaProblem]:
         stored, declared = self._stored.messages[stored_at], self._declared.messages[declared_at]
@@ -95,7 +112,11 @@ class _Comparison:
         now = {each.number: each for each in declared.fields}
         before = {each.number: each for each in stored.fields}
         free = _free_number(stored, declared)
-        place = _Place(self._type, path, declared.full_name.rpartition(".")[2], free, self._where)
+        message = declared.full_name.rpartition(".")[2]
+        if any(each.message == declared_at for each in self._declared.topics):
+            # A message that got its full name from the topic is not called after its class.
+            message = "the topic's message class"
+        place = _Place(self._type, path, message, free, self._where)
         rivals = _rivals(before, now)
         for number, was in before.items():
             field = now.get(number)

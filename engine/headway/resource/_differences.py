@@ -1,4 +1,4 @@
-"""Compare a program's types with a description that another program has sent."""
+"""Compare a program's types and topics with a description that another program has sent."""
 
 from __future__ import annotations
 
@@ -9,27 +9,37 @@ from headway._gen.headway.types import v1 as types_pb
 from headway.errors import PayloadError, SchemaProblem
 from headway.protobuf import compare_schemas
 from headway.resource._builtin_types import is_builtin
-from headway.resource._description import described
+from headway.resource._description import DescribedTopic, describe, described
 from headway.resource._ids import type_name
 from headway.resource._types import ResourceType
 
 
 def differences(
-    found: types_pb.ListResponse, types: Iterable[ResourceType[Any]], other: str = "server"
+    found: types_pb.ListResponse,
+    types: Iterable[ResourceType[Any]],
+    topics: Iterable[DescribedTopic] = (),
+    *,
+    other: str = "server",
 ) -> list[SchemaProblem]:
     """Return the differences through which a program and another with this description would misread each other.
 
-    Types that only one of them has are not compared. ``other`` is what the texts call the other program.
+    Types and topics that only one of them has are not compared. ``other`` is what the texts call the other program.
 
     Raises PayloadError for an invalid description.
     """
-    theirs = {type_name(each.type): each for each in found.types}
+    their_types = {type_name(each.type): each for each in found.types}
+    their_topics = {each.name: each for each in found.topics}
     problems: list[SchemaProblem] = []
+    their = types_pb.ListResponse(messages=found.messages, enums=found.enums)
     try:
         for type in types:
-            if type.name in theirs and not is_builtin(type):
-                their = types_pb.ListResponse(types=[theirs[type.name]], messages=found.messages, enums=found.enums)
+            if type.name in their_types and not is_builtin(type):
+                their.types = [their_types[type.name]]
                 problems += compare_schemas(their, described(type), both_ways=True, other=other)
+        for topic in topics:
+            if topic.name in their_topics:
+                their.topics = [their_topics[topic.name]]
+                problems += compare_schemas(their, describe([], [topic]), both_ways=True, other=other)
     except (LookupError, ValueError) as error:
         raise PayloadError(f"the {other}'s description of its types can't be read: {error}") from error
     return problems
