@@ -45,8 +45,9 @@ test: .venv/ready any-etcd any-go ## the tests, in three minutes on two quiet co
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not deep'
 
 # Chance by a seed: the default run has the same examples each time.
-wide: .venv/ready any-etcd any-go ## the same with more: every store by every way, larger numbers, other examples (SEED=2)
-	$(BIN)/pytest -n 3 --dist worksteal -m wide --timeout 300 -o stacks_after=0
+wide: .venv/ready any-etcd any-go ## the same with more: every store by every way, larger numbers, other examples (SEED=2 PIECES=3)
+	$(BIN)/pytest -n 3 --dist worksteal -m wide --timeout 300 -o stacks_after=0 \
+	  $(if $(PIECES),--piece $(or $(SEED),1)/$(PIECES))
 	HYPOTHESIS_PROFILE=wide $(BIN)/pytest -n 3 --dist worksteal -m 'hypothesis and not deep' \
 	  --timeout 400 -o stacks_after=0 --hypothesis-seed=$(or $(SEED),1)
 

@@ -6,6 +6,7 @@
 import gc
 import os
 import signal
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -73,6 +74,7 @@ gc.disable()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     stacks.add_option(parser)
+    parser.addoption("--piece", metavar="SEED/PIECES", help="run one of so many pieces of the tests, by a seed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,8 +85,14 @@ CLAUSES = [f"C{number}" for number in range(1, 12)]
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep wide tests and those of a browser out of the default run, and refuse a mark that has no effect."""
+    if piece := config.getoption("--piece"):
+        seed, pieces = map(int, piece.split("/"))
+        # By the name, so that each process of a run selects the same tests.
+        left_out = [item for item in items if (zlib.crc32(item.nodeid.encode()) - seed) % pieces]
+        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=left_out)
     for item in items:
         if item.get_closest_marker("wide") or item.get_closest_marker("browser"):
             item.add_marker("deep")
