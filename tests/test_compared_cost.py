@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from headway.engine import Comparison
-from headway.protobuf import Description, compare_schemas, field, message
+from headway.protobuf import MOST_PROBLEMS, Description, Schema, compare_schemas, field, message
 from headway.resource import ResourceType, describe, types_pb
 
 
@@ -45,24 +45,55 @@ async def test_types_are_described_once_for_all_connections(monkeypatch: pytest.
     assert connection.admits(None)
 
 
-def calls_to_compare(fields: int) -> int:
-    """Return the number of Python calls that it takes to compare a message of this many fields with itself."""
-    row = [types_pb.Field(name=f"f{n}", number=n, kind="string", oneof=f"o{n // 3}") for n in range(1, fields + 1)]
-    schema = types_pb.ListResponse(types=[types_pb.ResourceType()], messages=[types_pb.Message(fields=row)])
+def calls_to_compare(stored: Schema, declared: Schema) -> int:
+    """Return the number of calls, also of functions in C, that it takes to compare two schemas."""
     calls = 0
 
     def count(_: object, event: str, __: object) -> None:
         nonlocal calls
-        calls += event == "call"
+        calls += event in ("call", "c_call")
 
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        assert compare_schemas(schema, schema) == []
+        compare_schemas(stored, declared, both_ways=True)
     finally:
         sys.setprofile(before)
     return calls
 
 
+def of_fields(number: int, oneof: str) -> Schema:
+    row = [types_pb.Field(name=f"f{n}", number=n, kind="string", oneof=oneof) for n in range(1, number + 1)]
+    return types_pb.ListResponse(types=[types_pb.ResourceType()], messages=[types_pb.Message(fields=row)])
+
+
+def of_messages(number: int, values: int) -> Schema:
+    """Return a chain of messages, each of which holds the same enum."""
+    enum = types_pb.Enum(name="Color", values=[types_pb.EnumValue(name=f"v{n}", number=n) for n in range(values)])
+    rows = [
+        [
+            types_pb.Field(name="next", number=1, kind="message", held=(place + 1) % number),
+            types_pb.Field(name="color", number=2, kind="enum"),
+        ]
+        for place in range(number)
+    ]
+    messages = [types_pb.Message(fields=row) for row in rows]
+    return types_pb.ListResponse(types=[types_pb.ResourceType()], messages=messages, enums=[enum])
+
+
 def test_comparison_of_a_large_message_takes_a_time_in_proportion_to_its_fields() -> None:
-    assert calls_to_compare(400) < 3 * calls_to_compare(200)
+    small, large = (calls_to_compare(of_fields(n, "one"), of_fields(n, "one")) for n in (200, 400))
+    assert large < 3 * small
+
+
+def test_differences_without_number_are_not_all_looked_for() -> None:
+    """Each two fields of a oneof exclude each other. The other schema has none."""
+    small, large = (calls_to_compare(of_fields(n, ""), of_fields(n, "one")) for n in (200, 400))
+    assert large < 3 * small
+    assert len(compare_schemas(of_fields(400, ""), of_fields(400, "one"))) == MOST_PROBLEMS
+
+
+def test_enum_of_many_messages_is_compared_once() -> None:
+    few, many = (calls_to_compare(of_messages(30, n), of_messages(31, n)) for n in (100, 200))
+    # Each pair of messages would compare every value again.
+    assert many - few < 100 * 30

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from headway._gen.headway.peering import v1 as wire
-from headway.peering import PeerLimits, Role
+from headway.peering import PeerLimits, Role, _schemas
 from headway.peering._receiving import Copying
 from headway.peering._schemas import Schemas
 from headway.protobuf import encode, field, message
@@ -246,6 +246,21 @@ def test_schema_that_is_nested_without_end_is_refused() -> None:
     assert "can't be read" in why
 
 
+def test_schema_that_is_sent_again_is_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer may send its exports very often."""
+    schemas, other = schemas_of(LED), encode(describe([COLORED]))
+    why = schemas.problem(LED.name, other)
+    assert why is not None
+
+    def compared(*_: object, **__: object) -> list[object]:
+        raise AssertionError("it was compared again")
+
+    monkeypatch.setattr(_schemas, "differences", compared)
+    assert schemas.problem(LED.name, other) == why
+    with pytest.raises(AssertionError):
+        schemas.problem(LED.name, encode(describe([NOTED])))
+
+
 @pytest.mark.parametrize("most", ["schema_size", "schemas_size"])
 def test_schema_that_is_too_large_is_refused_and_never_compared(origin: Origin, store: Importing, most: str) -> None:
     size = len(encode(describe([LED])))
@@ -260,7 +275,8 @@ def test_schema_that_is_too_large_is_refused_and_never_compared(origin: Origin, 
         stream.run()
         assert stream.receiver.problems.keys() == refused
         assert len(compared) == 1
-    assert f"its schema has {size} bytes, and {size - 1} are possible" in stream.receiver.problems[TEAMS]
+    limit = f"at most {size - 1} are accepted" if most == "schema_size" else f"have more than {size - 1} bytes"
+    assert limit in stream.receiver.problems[TEAMS]
 
 
 def test_exporting_side_sends_the_schemas_that_a_peer_accepts() -> None:

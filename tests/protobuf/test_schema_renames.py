@@ -56,8 +56,8 @@ def test_client_cannot_use_a_number_that_the_server_reserves_for_another_field()
     (found,) = compare_schemas(schema(RemovedUnderItsNewName), schema(Lead), both_ways=True)
     assert str(found) == (
         "staff.v1.Team.login (field 1): expected no field, since 'name' of this number was removed; if it is the same "
-        "field under an older name, declare reserved={1: 'login'} on the server; otherwise use a new number, such as "
-        "field(3)"
+        "field under an older name, declare reserved={1: 'login'} in the server's program; otherwise use "
+        "a new number, such as field(3)"
     )
 
 

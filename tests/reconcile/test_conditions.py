@@ -299,17 +299,18 @@ TAKEN, FULL = ValueError("port 80 is taken"), OSError("the disk is full")
         (ExceptionGroup("of a nursery", [TAKEN]), "ValueError", "port 80 is taken"),
         (
             ExceptionGroup("of a nursery", [ExceptionGroup("within", [TAKEN, FULL]), TAKEN]),
-            "ValueError",
+            "OSError",
             "port 80 is taken; the disk is full",
         ),
+        (ExceptionGroup("in another order", [FULL, TAKEN]), "OSError", "port 80 is taken; the disk is full"),
         (trio.TooSlowError(), "TooSlowError", "TooSlowError was raised without a message"),
         (
-            ExceptionGroup("of many", [LookupError(str(number)) for number in range(22)]),
+            ExceptionGroup("of many", [LookupError(f"{number:02}") for number in range(22)]),
             "LookupError",
-            "; ".join(map(str, range(20))) + "; … (2 more)",
+            "; ".join(f"{number:02}" for number in range(20)) + "; … (2 more)",
         ),
     ],
-    ids=["one", "several", "no message", "many"],
+    ids=["one", "several", "another order", "no message", "many"],
 )
 async def test_failure_names_the_errors_of_tasks_and_not_their_group(
     autojump_clock: MockClock,  # noqa: ARG001

@@ -173,6 +173,14 @@ def test_error_can_still_be_pickled() -> None:
     assert story(pickle.loads(pickle.dumps(error))) == f"KeyError: b'{REDACTED}'"
 
 
+def test_what_an_error_keeps_shows_no_secret() -> None:
+    """A reporter of the program may show the attributes of an error."""
+    error = KeyError(b"token-1")
+    redact_error(error, [VAULT.new("core", full())])
+    assert CLEANS in vars(error)
+    assert "tok" not in repr(vars(error))
+
+
 def test_error_that_is_raised_again_and_again_does_not_grow() -> None:
     """A program may raise one object each time. Only what could not be removed is kept, and only once."""
     error, other = Own("token-1"), ValueError("token-1")

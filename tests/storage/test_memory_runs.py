@@ -96,5 +96,9 @@ async def test_store_in_memory_is_free_after_a_run_that_never_closed_it() -> Non
         with pytest.raises(WrongTrioRun):
             await written(store, "third")
 
+    async def closes_late() -> None:
+        await store.__aexit__()
+
     async with store:
+        await in_thread(closes_late)
         await in_thread(other)

@@ -130,14 +130,11 @@ def story(error: BaseException) -> str:
 def messages(error: BaseException) -> str:
     """Return an exception's message, or the different ones of a group, for a text that names no class.
 
-    Equal messages are not counted: the text is stored, and should be the same after the same failures. The caller
-    bounds it.
+    The text is stored, and should be the same after the same failures. So equal messages are not counted, and they are
+    sorted: Trio runs tasks that can run in a random order. The caller bounds the text.
     """
-    texts = list(
-        dict.fromkeys(
-            error_text(each) or f"{type(each).__name__} was raised without a message" for each in leaves(error)
-        )
-    )
+    told = ((error_text(each), type(each).__name__) for each in leaves(error))
+    texts = sorted({text or f"{name} was raised without a message" for text, name in told})
     if len(texts) > MOST_ERRORS:
         texts[MOST_ERRORS:] = [f"… ({len(texts) - MOST_ERRORS} more)"]
     return "; ".join(texts)

@@ -8,7 +8,7 @@ from headway.base._text import CLEANS, Clean, error_text, scrubbed
 
 
 def scrub(error: BaseException, clean: Clean) -> None:
-    """Let every text that Headway writes about an exception be what ``clean`` returns for it.
+    """Clean every text that Headway writes about an exception with ``clean``.
 
     Texts in its arguments and notes are replaced in place, so that a program that formats the exception itself does not
     show them either. What an exception keeps elsewhere, as in a message made from attributes, cannot be replaced. Such

@@ -27,7 +27,7 @@ def scrubbed(error: BaseException, text: str) -> str:
 def error_text(error: BaseException) -> str:
     """Return ``str(error)``, or a sentence if that raises, because its class may belong to the program.
 
-    It contains nothing that `scrub` was to remove.
+    The result contains nothing that `scrub` should have removed.
     Half of a surrogate pair, which cannot be sent or stored, is replaced by its escape: see `encodable`.
     """
     try:

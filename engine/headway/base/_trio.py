@@ -68,10 +68,12 @@ class OneRun:
             self._openings += 1
 
     def leave(self) -> None:
-        """Note that the object is closed once."""
+        """Note that the object is closed once in this run."""
+        here = current_run()
         with self._lock:
             # The openings of a crashed run are forgotten, and the garbage collector may still close them.
-            self._openings = max(self._openings - 1, 0)
+            if here is self._home:
+                self._openings = max(self._openings - 1, 0)
 
 
 def _is_over(run: TrioToken) -> bool:

@@ -57,7 +57,10 @@ class CacheOfTypes(CacheReader):
         self._moved.unpark_all()
 
     def find(self, resource: Resource[Any]) -> pb.Resource | None:
-        """Return the cached message of this incarnation, or None if it is not cached as a whole. It is no read."""
+        """Return the cached message of this incarnation, or None if it is not cached as a whole.
+
+        This does not count as a read of the reconcile.
+        """
         subscription = self._subscriptions.get(resource.type.name)
         if subscription is None or isinstance(self._declared.get(resource.type.name), Projection):
             return None

@@ -84,7 +84,8 @@ class ComparedConnection:
 
     A server does not describe a type or topic to a caller without rights to it. Another token may have such rights, and
     the rights may change. So a call that uses one which was not described yet asks again first. The server refuses such
-    calls for as long as it does not describe it, so only refused calls cost more.
+    calls for as long as it does not describe it. So only refused calls cost more, and those of ListByOwner, whose
+    answer may contain any type.
     """
 
     def __init__(self, comparison: Comparison, connection: UnaryCalls) -> None:
@@ -116,7 +117,7 @@ class ComparedConnection:
                 # The answer to another caller may describe other types and topics.
                 answered = attempt.answered and attempt.metadata == dict(metadata or {})
                 continue
-            # A copy, because the token in it may be another one each time.
+            # Copied, because the caller may change the token in it for its next call.
             attempt = self._attempt = _Attempt(dict(metadata or {}))
             try:
                 await self._ask(attempt.metadata)

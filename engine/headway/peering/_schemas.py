@@ -32,6 +32,8 @@ class Schemas:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._described: dict[TypeName, bytes] = {}
+        # The last description that was compared with each type, and the answer. A peer may send it very often.
+        self._compared: dict[TypeName, tuple[bytes, str | None]] = {}
 
     def describe(self, exports: Iterable[Exported], limits: PeerLimits) -> list[wire.TypeSchema]:
         """Return the schemas of the exported types, without those that are too large for a peer."""
@@ -52,6 +54,13 @@ class Schemas:
         type = self._registry.find(name)
         if type is None or description == self._description(type):
             return None
+        compared, answer = self._compared.get(name, (None, None))
+        if compared != description:
+            answer = self._differences(name, type, description)
+            self._compared[name] = description, answer
+        return answer
+
+    def _differences(self, name: TypeName, type: ResourceType[Any], description: bytes) -> str | None:
         try:
             found = decode(types_pb.ListResponse, description)
             if [type_name(each.type) for each in found.types] != [name]:
@@ -61,8 +70,7 @@ class Schemas:
             return plain(f"its schema cannot be compared: {error}")[:_LONGEST]
         if not problems:
             return None
-        more = len(problems) - _SHOWN
-        text = "; ".join(map(str, problems[:_SHOWN])) + (f"; and {more} more differences" if more > 0 else "")
+        text = "; ".join(map(str, problems[:_SHOWN])) + ("; and more differences" if len(problems) > _SHOWN else "")
         return plain(f"its schema differs here: {text}")[:_LONGEST]
 
     def _description(self, type: ResourceType[Any]) -> bytes:
@@ -84,9 +92,12 @@ def schema_problems(
     problems: dict[TypeName, str] = {}
     room = limits.schemas_size
     for type in sorted({each.type for each in exports} & schemas.keys()):
-        size, most = len(schemas[type]), min(room, limits.schema_size)
-        if size > most:
-            problems[type] = f"its schema has {size} bytes, and {most} are possible"
+        size = len(schemas[type])
+        if size > limits.schema_size:
+            problems[type] = f"its schema has {size} bytes, and at most {limits.schema_size} are accepted"
+            continue
+        if size > room:
+            problems[type] = f"the schemas of all exports have more than {limits.schemas_size} bytes"
             continue
         room -= size
         why = compare(type, schemas[type])

@@ -31,6 +31,8 @@ from headway.protobuf._plan import UnsupportedClassError as UnsupportedClassErro
 from headway.protobuf._plan import Value as Value
 from headway.protobuf._plan import plan_class as plan_class
 from headway.protobuf._same_content import same_content as same_content
+from headway.protobuf._schema import MOST_PROBLEMS as MOST_PROBLEMS
+from headway.protobuf._schema import Schema as Schema
 from headway.protobuf._schema import compare_schemas as compare_schemas
 from headway.protobuf._schema import schema_digest as schema_digest
 from headway.protobuf._schema import scope_problem as scope_problem

@@ -6,8 +6,10 @@ A schema is a description of one type or one topic. Messages are matched by the 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from headway._gen.headway.resource import v1 as pb
 from headway._gen.headway.types import v1 as types_pb
@@ -17,6 +19,8 @@ from headway.protobuf._codec import copy_message, encode
 Schema = types_pb.ListResponse
 HELD = ("message", "wrapper")
 """The kinds of fields that hold a message of the description."""
+MOST_PROBLEMS = 100
+"""The number of differences that are looked for. A peer's description may have millions."""
 
 _Fields = Mapping[int, types_pb.Field]
 _SHAPE = types_pb.Shape
@@ -39,9 +43,9 @@ def compare_schemas(
 
     With ``both_ways``, either side may be the newer one, as between a client and a server. Then a difference counts
     only if neither schema could have evolved into the other. ``other`` is what the texts call the side that has the
-    ``stored`` schema then.
+    ``stored`` schema then. At most `MOST_PROBLEMS` are returned.
     """
-    return list(_Comparison(stored, declared, other if both_ways else "").problems())
+    return list(islice(_Comparison(stored, declared, other if both_ways else "").problems(), MOST_PROBLEMS))
 
 
 def scope_problem(type: str, stored: str, declared: str) -> SchemaProblem:
@@ -70,6 +74,8 @@ class _Comparison:
         # The pairs of messages that were found, and those of them that are still to be compared, with their paths.
         self._found: set[tuple[int, int]] = set()
         self._waiting: deque[tuple[str, int, int]] = deque()
+        # The problems of pairs of enums, with what is right. Many messages may hold the same enum.
+        self._enums: dict[tuple[int, int], list[tuple[str, str]]] = {}
 
     def problems(self) -> Iterator[SchemaProblem]:
         if self._declared.topics:
@@ -128,7 +134,8 @@ class _Comparison:
                 yield self._removed(place, reserved[number], field)
                 continue
             yield from self._field(place, was, field)
-            for other in rivals.get(number, ()):
+            others = rivals.get(number, [])
+            for other in others[bisect_right(others, number) :]:
                 yield place.rival(field, now[other])
         for number in reserved.keys() & now.keys() - before.keys():
             # The program that reserved this number had not stored any schema with the field.
@@ -139,8 +146,8 @@ class _Comparison:
         right = place.new
         if self._both_ways:
             # The server may have renamed the field before it was removed. Its description does not show that.
-            reserved = f"reserved={{{field.number}: {_oldest_name(field)!r}}}"
-            right = f"if it is the same field under an older name, declare {reserved} on the server; otherwise {right}"
+            reserved = f"reserved={{{field.number}: {_oldest_name(field)!r}}} in the {self._other}'s program"
+            right = f"if it is the same field under an older name, declare {reserved}; otherwise {right}"
         return place.problem(field, f"expected no field, since {name!r} of this number was removed", right)
 
     def _missing(
@@ -172,10 +179,13 @@ class _Comparison:
         if was.kind in HELD:
             self._find(f"{place.path}{field.name}.", was.held, field.held)
         elif was.kind == field.kind == "enum":
-            yield from self._enum(place, was, field)
+            pair = was.held, field.held
+            if pair not in self._enums:
+                self._enums[pair] = list(self._enum(self._stored.enums[was.held], self._declared.enums[field.held]))
+            for problem, right in self._enums[pair]:
+                yield place.problem(field, problem, right)
 
-    def _enum(self, place: _Place, was: types_pb.Field, field: types_pb.Field) -> Iterator[SchemaProblem]:
-        stored, declared = self._stored.enums[was.held], self._declared.enums[field.held]
+    def _enum(self, stored: types_pb.Enum, declared: types_pb.Enum) -> Iterator[tuple[str, str]]:
         names: dict[int, list[str]] = {}
         for each in declared.values:
             names.setdefault(each.number, []).append(each.name)
@@ -187,15 +197,13 @@ class _Comparison:
             given = names.get(number)
             if given is not None and former.isdisjoint(given):
                 old = sorted(former)[0]
-                yield place.problem(
-                    field,
+                yield (
                     f"expected {old} for {number} of {declared.name} {self._where}, got {given[0]}",
                     f"use a new number for {given[0]}, or keep {old} = {number} as an alias, if they mean the same",
                 )
             for name in sorted(former):
                 if given is None and numbers.get(name, number) != number and numbers[name] not in known:
-                    yield place.problem(
-                        field,
+                    yield (
                         f"expected {number} for {name} of {declared.name} {self._where}, got {numbers[name]}",
                         f"write {name} = {number}",
                     )
@@ -231,7 +239,7 @@ class _Place:
 
 
 def _rivals(before: _Fields, now: _Fields) -> dict[int, list[int]]:
-    """Return, for each number that both schemas have, the higher ones that exclude it in only one of them.
+    """Return, for each number that both schemas have, those that exclude it in only one of them, sorted.
 
     The program with the oneof would read one of the two fields, and remove the other with its next write.
     """
@@ -250,7 +258,7 @@ def _rivals(before: _Fields, now: _Fields) -> dict[int, list[int]]:
     # By the pair of oneofs, and not by the pair of fields, of which a large message has very many.
     for (was, field), numbers in moved.items():
         if changed := sorted(together_before.get(was, set()) ^ together.get(field, set())):
-            rivals |= {number: [each for each in changed if each > number] for number in numbers}
+            rivals |= dict.fromkeys(numbers, changed)
     return rivals
 
 

@@ -357,7 +357,8 @@ class Conditions(_Block, Generic[T]):
             if self._failure is not None:
                 text = redacted_text(messages(error), [self._resource, *read_secrets()])
                 # A nursery wraps even a single exception in a group.
-                reason = type(next(leaves(error))).__name__
+                # The same one each time, although the tasks of a nursery fail in a random order.
+                reason = min(type(each).__name__ for each in leaves(error))
                 self.set(self._failure, False, bounded(text, _LONGEST_FAILURE), reason=reason)
             if not self._changes:
                 # A write would say that the old conditions hold for a generation that the block has not handled.

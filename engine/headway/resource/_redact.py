@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import partial
 from typing import Any, TypeVar
 
 from headway.base import scrub
@@ -69,10 +68,21 @@ def redact_conversion(error: BaseException, payloads: Iterable[Payload]) -> None
     _scrub(error, [value for values in held for value in values])
 
 
+class _Without:
+    """Cleans texts of the values of secrets. An exception that keeps it can be pickled, and its attributes be shown."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Collection[Any]) -> None:
+        self._values = values
+
+    def __call__(self, text: str) -> str:
+        return without_secrets(text, self._values)
+
+
 def _scrub(error: BaseException, values: Collection[Any]) -> None:
     if values:
-        # Unlike a lambda, this can be pickled, as the exception that may keep it.
-        scrub(error, partial(without_secrets, values=values))
+        scrub(error, _Without(values))
 
 
 def _values(resources: Iterable[Any]) -> Iterable[Any]:

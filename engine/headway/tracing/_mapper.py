@@ -66,7 +66,7 @@ class TracedMapper(ChangeMapper):
                 super().map_change(type, applied, backlog=False)
             except BaseException as error:
                 if (secret := self._secret.get(type)) is not None:
-                    # The error is redacted when it is reported as well, but only when it has left the span.
+                    # The report redacts the error too, but only after the span has ended.
                     redact_error(error, [secret.view(each) for each in (applied.old, applied.new) if each is not None])
                 note_error(span, error)
                 if len(self._failed) < MOST_FAILED:

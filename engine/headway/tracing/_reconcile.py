@@ -72,6 +72,6 @@ def _note_failure(span: Span, error: BaseException) -> None:
         return
     permanent = isinstance(only_error(error), PermanentFailure)
     span.set_attribute("headway.outcome", "permanent" if permanent else "failed")
-    # The worker redacts the error only when it has left the span.
+    # The worker redacts the error too, but only after the span has ended.
     redact_reads(error)
     note_error(span, error)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
 from headway.protobuf import copy_message
-from headway.resource import Key, Kind, Position, pb, resource_key, type_name
+from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage._abilities import keeps_quotas
 from headway.storage._backend import Backend
 from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
@@ -272,13 +272,9 @@ async def _owned(backend: Backend, owner: str) -> list[tuple[Kind, Key]]:
 
 def _unversioned(resource: pb.Resource) -> pb.Resource:
     """Return a copy of a resource without its version and other revisions. Each store has its own."""
-    copy = without_mark(resource) if _kind(resource) == SCHEMA_KIND else copy_message(resource)
+    copy = without_mark(resource) if place_of(resource)[0] == SCHEMA_KIND else copy_message(resource)
     copy.version = ""
     return copy
-
-
-def _kind(resource: pb.Resource) -> Kind | None:
-    return type_name(resource.id.type).unversioned if resource.id is not None else None
 
 
 def _uid(resource: pb.Resource) -> str:
