@@ -18,6 +18,14 @@ MAY_NOT_OBSERVE = "permission denied: you may not observe"
 NEXT_SESSION = """fetch("/page/session", {
   method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify({token: %s})
 }).then((response) => response.status)"""
+HELD_QUESTION = """void ((fetches, released) => {
+  window.fetch = async (path, options) => {
+    const asksWho = path === "/page/session" && !options?.method && new Error().stack.includes("live.js");
+    if (asksWho) { window.held = true; await released; }
+    return fetches(path, options);
+  };
+})(fetch, new Promise((resolve) => { window.release = resolve; }))"""
+"""Hold the question of the overview's stream who is signed in."""
 COUNTED = """void ((fetches, streams) => {
   Object.assign(window, { asked: [], timers: [] });
   window.fetch = (path, ...rest) => { asked.push(path); return fetches(path, ...rest); };
@@ -96,6 +104,22 @@ async def test_session_that_another_tab_begins_drops_what_was_shown() -> None:
         assert "no customer" not in await browser.evaluate(TEXT)
         await browser.evaluate("void (location.hash = '#/')")
         await assert_shows_nothing_of_others(browser)
+
+
+async def test_end_of_a_session_is_not_taken_for_a_refusal_of_the_next_one() -> None:
+    """The stream of a resource notices the end first, and shows what the next session may see."""
+    async with opened(rules=RULES, refused="Failed to load resource") as (running, browser):
+        await lost_order(running)
+        await see_everything(browser, running)
+        await browser.evaluate("void (location.hash = '#/resource/shop.v1.Order/default/default/lost-7')")
+        await browser.wait("document.querySelector('.sentences')?.innerText.includes('no customer')")
+        await browser.evaluate(HELD_QUESTION)
+        assert await browser.evaluate(NEXT_SESSION % json.dumps(running.tokens["viewer"])) == 204
+        await browser.wait("window.held")
+        await browser.shows("permission denied: none of your rules")
+        await browser.evaluate("void window.release()")
+        await browser.evaluate("void (location.hash = '#/')")
+        await browser.shows(MAY_NOT_OBSERVE)
 
 
 async def test_caller_who_may_not_observe_is_told_so_once() -> None:

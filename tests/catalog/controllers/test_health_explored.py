@@ -86,4 +86,4 @@ def test_order_and_pace_leave_no_trace() -> None:
     ],
 )
 def test_every_fault_leaves_no_trace(app: simulation.MakeApp, scenario: simulation.Scenario) -> None:
-    simulation.explored(app, processes=2)(scenario)()
+    simulation.explored(app, processes=2, seconds=600)(scenario)()

@@ -71,7 +71,9 @@ async function lost(of, failed) {
   // It may have ended with the session; otherwise the server is stopping, or cannot be reached.
   let reached = true;
   try { await learn(); } catch { reached = false; }
-  const error = reached && session.allowed ? failed || await refusal("/page/live") : null;
+  // A stream that ended with its session says nothing about the session that another tab has begun since.
+  const told = failed?.status === 401 ? null : failed;
+  const error = reached && session.allowed ? told || await refusal("/page/live") : null;
   if (mine !== turn) return;
   if (denied(error)) Object.assign(live, nothing(), { denied: error.message });
   listener();
