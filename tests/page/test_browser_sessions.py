@@ -20,12 +20,12 @@ NEXT_SESSION = """fetch("/page/session", {
 }).then((response) => response.status)"""
 HELD_QUESTION = """void ((fetches, released) => {
   window.fetch = async (path, options) => {
-    const asksWho = path === "/page/session" && !options?.method && new Error().stack.includes("live.js");
+    const asksWho = !window.held && path === "/page/session" && !options?.method && new Error().stack.includes(%s);
     if (asksWho) { window.held = true; await released; }
     return fetches(path, options);
   };
 })(fetch, new Promise((resolve) => { window.release = resolve; }))"""
-"""Hold the question of the overview's stream who is signed in."""
+"""Hold the first question of a script's stream who is signed in."""
 COUNTED = """void ((fetches, streams) => {
   Object.assign(window, { asked: [], timers: [] });
   window.fetch = (path, ...rest) => { asked.push(path); return fetches(path, ...rest); };
@@ -106,18 +106,20 @@ async def test_session_that_another_tab_begins_drops_what_was_shown() -> None:
         await assert_shows_nothing_of_others(browser)
 
 
-async def test_end_of_a_session_is_not_taken_for_a_refusal_of_the_next_one() -> None:
-    """The stream of a resource notices the end first, and shows what the next session may see."""
+@pytest.mark.parametrize("late", ["live.js", "resource.js"])
+async def test_end_of_a_session_is_not_taken_for_a_refusal_of_the_next_one(late: str) -> None:
+    """One of two streams notices the end first. Then the page already shows what the next session may see."""
     async with opened(rules=RULES, refused="Failed to load resource") as (running, browser):
         await lost_order(running)
         await see_everything(browser, running)
         await browser.evaluate("void (location.hash = '#/resource/shop.v1.Order/default/default/lost-7')")
         await browser.wait("document.querySelector('.sentences')?.innerText.includes('no customer')")
-        await browser.evaluate(HELD_QUESTION)
+        await browser.evaluate(HELD_QUESTION % json.dumps(late))
         assert await browser.evaluate(NEXT_SESSION % json.dumps(running.tokens["viewer"])) == 204
         await browser.wait("window.held")
         await browser.shows("permission denied: none of your rules")
         await browser.evaluate("void window.release()")
+        await browser.shows("permission denied: none of your rules")
         await browser.evaluate("void (location.hash = '#/')")
         await browser.shows(MAY_NOT_OBSERVE)
 

@@ -29,7 +29,7 @@ export async function ask(path, query = {}, signal = undefined) {
 }
 
 /** Return why a stream is refused, or null if it is not. A stream of events that fails does not tell. */
-export async function refusal(path) {
+async function refusal(path) {
   const aborter = new AbortController();
   try {
     const response = await fetch(path, { signal: aborter.signal, headers: { accept: "text/event-stream" } });
@@ -56,6 +56,14 @@ export async function change(method, path, body = undefined) {
 /** Learn who is signed in, and what they may do. */
 export async function learn() {
   Object.assign(session, nobody, await ask("/page/session"));
+}
+
+/** Learn who is signed in, and return why a stream of events that has `failed` is refused, or null if it is not. */
+export async function whyLost(path, failed) {
+  await learn();
+  // A stream that ended with its session says nothing about the session that another tab has begun since.
+  const told = failed?.status === 401 && session.allowed ? null : failed;
+  return told || (session.allowed ? refusal(path) : null);
 }
 
 export async function signIn(token) {

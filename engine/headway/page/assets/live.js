@@ -1,6 +1,6 @@
 // The state of the controllers, as the server sends it.
 
-import { denied, learn, refusal, session } from "./api.js";
+import { denied, session, whyLost } from "./api.js";
 
 export const POINTS = 180;
 
@@ -69,13 +69,10 @@ async function lost(of, failed) {
   leave();
   const mine = turn;
   // It may have ended with the session; otherwise the server is stopping, or cannot be reached.
-  let reached = true;
-  try { await learn(); } catch { reached = false; }
-  // A stream that ended with its session says nothing about the session that another tab has begun since.
-  const told = failed?.status === 401 ? null : failed;
-  const error = reached && session.allowed ? told || await refusal("/page/live") : null;
+  let error = null, reached = true;
+  try { error = await whyLost("/page/live", failed); } catch { reached = false; }
   if (mine !== turn) return;
-  if (denied(error)) Object.assign(live, nothing(), { denied: error.message });
+  if (session.allowed && denied(error)) Object.assign(live, nothing(), { denied: error.message });
   listener();
   if (!live.denied && (session.allowed || !reached)) again = setTimeout(connect, 1500);
 }

@@ -1,7 +1,7 @@
 // One resource: its content, why it is or is not done, what happened to it, and its relatives.
 
 import { h } from "./dom.js";
-import { ask, denied, learn, refusal } from "./api.js";
+import { ask, denied, whyLost } from "./api.js";
 import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
 import { badge } from "./resources.js";
 import { deleteButton, editButton, retryButton } from "./actions.js";
@@ -49,7 +49,7 @@ export class Resource {
     if (of !== this.source || this.closed) return;
     of.close();
     let error = failed;
-    try { await learn(); error ||= await refusal(this.address); } catch (unreached) { error ||= unreached; }
+    try { error = await whyLost(this.address, failed); } catch (unreached) { error ||= unreached; }
     if (this.closed) return;
     this.error = error?.message ?? "";
     // What the caller may no longer see goes. An address that names nothing possible stays refused.
