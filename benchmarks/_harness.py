@@ -5,7 +5,8 @@ affects both. Each figure is the median of its rounds, and the ratio is the rati
 collector keeps the settings of the program: the collections that a side causes are part of its cost.
 
 A quick run is for machines with other load. It measures one pair after the other, until a pair is within the bound or
-`PAIRS` pairs are measured. Code that is slower than its bound exceeds it in every pair; noise seldom does.
+`PAIRS` pairs are measured. Code that is slower than its bound exceeds it in every pair; noise seldom does. The pairs
+follow within seconds, so the rows above their bounds are measured again at the end of the run.
 """
 
 from __future__ import annotations
