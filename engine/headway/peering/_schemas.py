@@ -14,7 +14,7 @@ from headway.resource import (
     Registry,
     ResourceType,
     TypeName,
-    describe,
+    described,
     differences,
     is_builtin,
     type_name,
@@ -77,7 +77,7 @@ class Schemas:
         # A program's types stay the same while it runs.
         found = self._described.get(type.name)
         if found is None:
-            found = self._described[type.name] = encode(describe([type]))
+            found = self._described[type.name] = encode(described(type))
         return found
 
 

@@ -356,8 +356,8 @@ class Conditions(_Block, Generic[T]):
         elif isinstance(error, Exception):
             if self._failure is not None:
                 text = redacted_text(messages(error), [self._resource, *read_secrets()])
-                # A nursery wraps even a single exception in a group.
-                # The same one each time, although the tasks of a nursery fail in a random order.
+                # A nursery raises a group, even of one error. The order of its errors is random, and each change of
+                # the stored reason would be a commit.
                 reason = min(type(each).__name__ for each in leaves(error))
                 self.set(self._failure, False, bounded(text, _LONGEST_FAILURE), reason=reason)
             if not self._changes:
