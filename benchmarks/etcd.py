@@ -31,9 +31,9 @@ from headway._gen.etcdserverpb import WatchCreateRequest
 from headway.events import ignore
 from headway.protobuf import encode
 from headway.resource import ResourceType
+from headway.storage.etcd import EtcdClient, open_client
 from headway.storage.etcd._address import etcd_address
-from headway.storage.etcd._client import EtcdClient, open_client
-from headway.storage.etcd._encoded import Transaction, comparison, put
+from headway.storage.etcd.layout import Transaction, comparison, put
 
 WRITERS = 64
 UNDER_WAY = 2

@@ -29,13 +29,11 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, texts
 from benchmarks._primed import filled, one_type, primed_after
 from headway import events, rpc
+from headway.engine import EngineServices
 from headway.engine._collector import GcFreeze
-from headway.engine._services import EngineServices
-from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, PeerStreamService, Role, export
-from headway.peering._dialer import Dialer
-from headway.peering._hub import Entry
-from headway.peering._partition import ensure_partition
-from headway.peering._receiving import Copying
+from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, PeerStreamService, Role, ensure_partition, export
+from headway.peering.links import Dialer
+from headway.peering.stream import Copying, Entry
 from headway.resource import ResourceType
 from headway.storage import MemoryBackend
 

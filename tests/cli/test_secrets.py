@@ -19,7 +19,7 @@ from headway.observe import Metrics, log_report
 from headway.protobuf import REDACTED
 from headway.resource import Resource
 from headway.testing import simulation
-from headway.testing.simulation._contents import contents
+from headway.testing.simulation.oracles import contents
 from tests.cli.terminal import Terminal
 from tests.helpers.why_programs import PATIENCE, eventually
 

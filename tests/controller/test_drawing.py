@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import headway
 from headway import field, mappers
-from headway.controller import Edge, Graph
-from headway.controller._layers import Bend, layered
+from headway.controller import Bend, Edge, Graph, layered
 from tests.cli.circular import app as circular
 
 NODES = [f"n{number}" for number in range(7)]

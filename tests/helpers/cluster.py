@@ -16,7 +16,7 @@ from headway.engine import combine_apps
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.testing import ScriptedChannel
-from headway.testing.simulation import _wire as wire
+from headway.testing.simulation.world import _wire as wire
 from tests.helpers.truth import RecordingBackend
 
 TTL = 15.0

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import headway
 from headway import Engine, events, field
-from headway.peering import PEERING, STATUS_KEY, Peering, PeeringState, condition_of, state_of
-from headway.peering._types import EXCHANGED
+from headway.peering import EXCHANGED, PEERING, STATUS_KEY, Peering, PeeringState, condition_of, state_of
 from headway.resource import ConditionState, Resource
 
 

@@ -27,7 +27,7 @@ from headway.run import shard_of
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Reconcile, Reconciled, Step, faults
 from headway.testing.simulation._trace import named
-from headway.testing.simulation._traced_app import RECONCILE
+from headway.testing.simulation.world import RECONCILE
 from tests.helpers.world_guard import Scope, StoreGuard, content_of
 
 

@@ -92,7 +92,7 @@ LIMIT_MUTANTS = (
         _CALLS,
     ),
     # --- clients ---
-    Mutant("clients do not wait", "rpc/_remote.py", "await waits.wait(refused)", "raise", _CALLS),
+    Mutant("clients do not wait", "rpc/client/_channel.py", "await waits.wait(refused)", "raise", _CALLS),
     Mutant(
         "a write that was canceled between two attempts is in doubt",
         "client/_refusals.py",

@@ -92,7 +92,7 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "the simulation's fault drop does nothing",
-        "testing/simulation/_streams.py",
+        "testing/simulation/world/_streams.py",
         "        elif isinstance(fault, faults.Drop):\n",
         "        elif False:\n",
         "simulation/test_faults.py",
@@ -151,7 +151,7 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "calls that exceed the grace of a stopping server are not ended",
-        "rpc/_server.py",
+        "rpc/server/_server.py",
         "            calls.stop(unary=True)\n",
         "            calls.stop()\n",
         "rpc/test_stopping.py",
@@ -187,7 +187,7 @@ ONCE_SURVIVED = (
     ),
     Mutant(
         "the simulation's fault missed kills no process",
-        "testing/simulation/_streams.py",
+        "testing/simulation/world/_streams.py",
         "                process.history_gone = True\n                process.kill()\n",
         "                process.history_gone = True\n",
         "simulation/test_faults.py",

@@ -139,7 +139,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a resource that is too large to be sent is taken for a deleted one",
-        "peering/_receiver.py",
+        "peering/stream/_receiver.py",
         """                self._copies.see(id)
                 self._remember(""",
         "                self._remember(",
@@ -148,7 +148,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a feed that resumes forgets what is too large to be sent",
-        "peering/_sender.py",
+        "peering/stream/_sender.py",
         """        if not self._complete:
             self._too_large.clear()""",
         "        self._too_large.clear()",
@@ -173,7 +173,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a dialer resets its stream right after Terminated",
-        "peering/_link.py",
+        "peering/links/_link.py",
         "with trio.move_on_after(TOLD):",
         "with trio.move_on_after(0):",
         _ENDINGS,
@@ -181,7 +181,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a stream that opens during a deletion sends no Terminated",
-        "peering/_hub.py",
+        "peering/stream/_hub.py",
         "        if self.leaving:",
         "        if False:",
         _ENDINGS,
@@ -189,7 +189,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a dialing peering is gone before the other side knows",
-        "peering/_stream_controller.py",
+        "peering/links/_controller.py",
         "elif not (entry.notified or entry.terminated):",
         "elif False:",
         _CUT_OFF,
@@ -197,7 +197,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a deletion is confirmed before it is stored",
-        "peering/_stream_service.py",
+        "peering/links/_service.py",
         "await self._store_terminated(entry)",
         "pass",
         _CUT_OFF,
@@ -205,7 +205,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a deletion of a peering waits forever",
-        "peering/_stream_controller.py",
+        "peering/links/_controller.py",
         "if late and not",
         "if False and not",
         _CUT_OFF,
@@ -213,7 +213,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a leader that has lost its lease does not name the next one",
-        "peering/_stream_service.py",
+        "peering/links/_service.py",
         "if ended.reason == NOT_LEADING:",
         "if False:",
         "peering/test_admission.py",
@@ -221,7 +221,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "changed addresses of a peer are not stored",
-        "peering/_dialer.py",
+        "peering/links/_dialer.py",
         "on_server=self._follow_server,",
         "on_server=None,",
         "peering/test_copying.py",
@@ -229,7 +229,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a withdrawn export takes the copies of the others with it",
-        "peering/_receiver.py",
+        "peering/stream/_receiver.py",
         "removals = self._copies.outside(self.exports)",
         "removals = self._copies.outside(())",
         "peering/test_links.py",
@@ -237,7 +237,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a rollback amid a snapshot goes unnoticed",
-        "peering/_receiver.py",
+        "peering/stream/_receiver.py",
         "resume_after=self._resume_after(),",
         "resume_after=self.position,",
         "peering/test_links.py",
@@ -245,7 +245,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a peering that had no exports resumes without a snapshot",
-        "peering/_exporting.py",
+        "peering/links/_exporting.py",
         "selection=after.selection or _NONE",
         "selection=after.selection",
         "peering/test_links.py",

@@ -17,7 +17,7 @@ QUOTA_MUTANTS = (
     ),
     Mutant(
         "engines that need room in one quota do not compare its key",
-        "storage/etcd/_transaction.py",
+        "storage/etcd/layout/_transaction.py",
         "        self._compare_puts(key)\n        self.rooms[key]",
         "        self.rooms[key]",
         _ETCD,

@@ -9,7 +9,7 @@ _PEERS = "simulation/test_peers.py"
 SIMULATED_PEER_MUTANTS = (
     Mutant(
         "the end of a snapshot removes no copy",
-        "peering/_receiver.py",
+        "peering/stream/_receiver.py",
         "work.commits, work.state = commits(removals), self._state()",
         "work.commits, work.state = [], self._state()",
         _PEERS,
@@ -17,7 +17,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "copies are removed before the end of a snapshot",
-        "peering/_receiver.py",
+        "peering/stream/_receiver.py",
         "        work.state, work.replaced = self._state(), replaced\n",
         "        work.state, work.replaced = self._state(), replaced\n"
         "        work.commits = commits(self._copies.outside(()))\n",
@@ -34,7 +34,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "a refused resource is not sent again",
-        "peering/_sender.py",
+        "peering/stream/_sender.py",
         "                self._retry(id, now)\n",
         "",
         _PEERS,
@@ -42,7 +42,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "a response that is refused as a whole is not sent again",
-        "peering/_sender.py",
+        "peering/stream/_sender.py",
         "                self._failed(nack, now)\n",
         "",
         _PEERS,
@@ -50,7 +50,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "copies are exported",
-        "peering/_stream_rules.py",
+        "peering/stream/_rules.py",
         "            and not peering_of(key[0])\n",
         "",
         _PEERS,
@@ -58,7 +58,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "resources outside the exports are sent",
-        "peering/_sender.py",
+        "peering/stream/_sender.py",
         "if self._coverage.covered(id.type, key[0], key[1]) is None:",
         "if False:",
         _PEERS,
@@ -66,7 +66,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "a store that was rolled back replaces the copies at once",
-        "peering/_receiver.py",
+        "peering/stream/_receiver.py",
         "if replaced and here.session != self._accepted:",
         "if False:",
         _PEERS,
@@ -74,7 +74,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "an accepted older store overrides no newer copy",
-        "peering/_receiver.py",
+        "peering/stream/_receiver.py",
         "replaced = begins.cause == Cause.LOST or here.revision < last.revision\n",
         "replaced = False\n",
         _PEERS,
@@ -82,7 +82,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "a dialer does not follow the lease of the accepting side",
-        "peering/_dialer.py",
+        "peering/links/_dialer.py",
         "            self._target = leader_in(error.details) or self._next_address()\n",
         "            self._target = None\n",
         _PEERS,
@@ -90,7 +90,7 @@ SIMULATED_PEER_MUTANTS = (
     ),
     Mutant(
         "the copies of a deleted peering stay on the other side",
-        "peering/_stream_controller.py",
+        "peering/links/_controller.py",
         "    await importer.clear()\n",
         "",
         _PEERS,

@@ -115,14 +115,14 @@ WHY_MUTANTS = (
     ),
     Mutant(
         "the last success is not kept",
-        "why/_past.py",
+        "why/answers/_past.py",
         "if len(found) < most or (success and not succeeded):",
         "if len(found) < most:",
         _PAST,
     ),
     Mutant(
         "failures are one although they wrote something else",
-        "why/_past.py",
+        "why/answers/_past.py",
         "(each.type, each.key, each.what, each.status_key) for each",
         "() for each",
         _PAST,

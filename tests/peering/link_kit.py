@@ -10,12 +10,10 @@ from typing import Any
 import trio
 
 from headway._gen.headway.peering import v1 as wire
-from headway.engine._services import EngineServices
-from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, Role
-from headway.peering._hub import Entry, StreamEnded
-from headway.peering._importing import open_importer
-from headway.peering._link import Link
-from headway.peering._partition import ensure_partition
+from headway.engine import EngineServices
+from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, Role, ensure_partition
+from headway.peering.links import Link, open_importer
+from headway.peering.stream import Entry, StreamEnded
 from headway.resource import Registry, Resource, ResourceType, copies_partition, pb
 from headway.storage import MemoryBackend
 from tests.helpers.resources import ACCOUNT, TEAM, Team

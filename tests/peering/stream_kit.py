@@ -8,11 +8,7 @@ from collections.abc import Callable, Sequence
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway.peering import PeerLimits
-from headway.peering._copies import Copies
-from headway.peering._receiver import Receiver
-from headway.peering._receiving import Copying
-from headway.peering._sender import Sender
-from headway.peering._stream_rules import Exported
+from headway.peering.stream import Copies, Copying, Exported, Receiver, Sender
 from headway.protobuf import decode, encode
 from headway.resource import (
     AnyMessage,

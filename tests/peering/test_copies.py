@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from headway.peering._copies import Change, Copies
+from headway.peering.stream import Change, Copies
 from headway.resource import pb, resource_id
 from headway.storage import Operation, Put, Remove
 from tests.peering.stream_kit import PARTITION, team

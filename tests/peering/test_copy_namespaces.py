@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headway.peering import PeerLimits, Role
-from headway.peering._importing import Importer, open_importer
-from headway.peering._receiving import Work
-from headway.peering._stream_rules import Breach
+from headway.peering.links import Importer, open_importer
+from headway.peering.stream import Breach, Work
 from headway.resource import NAMESPACE
 from headway.storage import Put, Remove
 from tests.helpers.resources import TEAM

@@ -144,7 +144,7 @@ async def test_deletion_gives_up_after_a_bound_and_reports_it(tmp_path: Path, mo
                 await peer(accepts, dials)
             await dials.client.delete(PEERING.id("east"))
             await waiting(dials)
-            monkeypatch.setattr("headway.peering._stream_controller.TERMINATED_FOR", datetime.timedelta(0))
+            monkeypatch.setattr("headway.peering.links._controller.TERMINATED_FOR", datetime.timedelta(0))
             await headway.until_gone(dials.client, PEERING, "east")
     (event,) = (each for each in found if isinstance(each, events.PeerNotNotified))
     assert (event.peering, "no server can be reached" in event.why) == ("east", True)

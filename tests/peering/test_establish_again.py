@@ -10,6 +10,7 @@ import headway
 from headway import events
 from headway.errors import FailedPrecondition
 from headway.peering import (
+    EXCHANGED,
     PEERING,
     STATUS_KEY,
     PeeringState,
@@ -19,7 +20,6 @@ from headway.peering import (
     export,
     generate_token,
 )
-from headway.peering._types import EXCHANGED
 from headway.resource import ConditionState
 from headway.storage import MemoryBackend
 from tests.helpers.peers import ROOM, TEAM, app, exchanged, open_accepting, reached

@@ -23,7 +23,7 @@ from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Subject
 from headway.peering import EXCHANGE, PEER_STREAM, PEERING, STREAM_KEY, export, generate_token, read_token
-from headway.peering._dialer import decoder
+from headway.peering.links import decoder
 from headway.protobuf import encode
 from headway.resource import AnyMessage, ResourceType, TypeName, pb, resource_id
 from headway.rpc import RemoteChannel, open_channel
@@ -46,7 +46,7 @@ class Dialer(NamedTuple):
 @asynccontextmanager
 async def exchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Dialer]:
     """Open an engine that exports teams of the partition default, and exchange its token by hand."""
-    monkeypatch.setattr("headway.peering._hub._OPENED", 1000)
+    monkeypatch.setattr("headway.peering.stream._hub._OPENED", 1000)
     found: list[object] = []
     with trio.fail_after(45):
         async with open_accepting(path, report=found.append) as engine:

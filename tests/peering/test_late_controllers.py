@@ -13,10 +13,18 @@ import trio
 import headway
 from headway import events
 from headway.errors import StoreUnusable
-from headway.peering import PEERING, STATUS_KEY, Peering, PeeringState, Role, establish, generate_token
+from headway.peering import (
+    PEERING,
+    STATUS_KEY,
+    Peering,
+    PeeringState,
+    Role,
+    ensure_partition,
+    establish,
+    exchange,
+    generate_token,
+)
 from headway.peering import _lifecycle as lifecycle
-from headway.peering._dial import exchange
-from headway.peering._partition import ensure_partition
 from headway.storage import MemoryBackend
 from tests.helpers.peers import TEAM, Team, app, open_peers, reached
 from tests.peering.test_admission import SharedMemory

@@ -21,12 +21,12 @@ from headway.peering import (
     SecretStore,
     condition_of,
     establish,
+    exchange,
     generate_token,
     read_token,
     state_of,
 )
 from headway.peering import _lifecycle as lifecycle
-from headway.peering._dial import exchange
 from headway.resource import PARTITION, ConditionState
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService

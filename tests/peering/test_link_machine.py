@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from headway._gen.headway.peering import v1 as wire
 from headway.peering import STATE_KIND, PeerLimits, Role
-from headway.peering._receiving import Copying
+from headway.peering.stream import Copying
 from headway.protobuf import copy_message, decode
 from headway.resource import copies_partition, pb, resource_key
 from headway.storage import MemoryBackend, Put, Within

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import headway
 from headway.peering import establish, generate_token
-from headway.peering._receiving import COMMIT, commits
+from headway.peering.stream import COMMIT, commits
 from headway.storage import MOST_OPERATIONS, Remove
 from tests.helpers.peers import TEAM, Team, open_peers
 

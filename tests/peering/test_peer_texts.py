@@ -10,7 +10,7 @@ from headway._gen.headway.peering import v1 as wire
 from headway.errors import InvalidArgument
 from headway.events import PeerRefused
 from headway.peering import PEER_STREAM, PEERING, Peering, PeerLimits, Role, open_peer_channel
-from headway.peering._dialer import Dialer
+from headway.peering.links import Dialer
 from headway.protobuf import copy_message
 from tests.helpers.resources import TEAM
 from tests.peering.link_kit import open_side

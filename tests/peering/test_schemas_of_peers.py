@@ -11,9 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from headway._gen.headway.peering import v1 as wire
-from headway.peering import PeerLimits, Role, _schemas
-from headway.peering._receiving import Copying
-from headway.peering._schemas import Schemas
+from headway.peering import PeerLimits, Role
+from headway.peering.stream import Copying, Schemas, _schemas
 from headway.protobuf import encode, field, message
 from headway.resource import Registry, ResourceType, describe, types_pb
 from headway.storage import MemoryBackend

@@ -10,7 +10,7 @@ from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Operation, Subject
 from headway.peering import PeerLimits
-from headway.peering._stream_rules import Breach, Exported
+from headway.peering.stream import Breach, Exported
 from headway.resource import TypeName, pb
 from tests.peering.stream_kit import TEAM, TEAMS, Importing, Origin, Stream, team
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.peering._copies import Change, Copies
-from headway.peering._receiving import Copying
-from headway.peering._stream_rules import copy_of
+from headway.peering.stream import Change, Copies, Copying, copy_of
 from headway.resource import pb, resource_id
 from tests.peering.stream_kit import OTHERS, PARTITION, TEAMS, Importing, Origin, Stream, copied, originals, team
 

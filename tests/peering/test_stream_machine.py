@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headway.peering import PeerLimits
-from headway.peering._receiving import Copying
+from headway.peering.stream import Copying
 from headway.resource import pb
 from tests.peering.stream_kit import Importing, Origin, Stream, originals
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from headway._gen.headway.peering import v1 as wire
 from headway.peering import PeerLimits
-from headway.peering._copies import Copies
-from headway.peering._receiving import Copying
-from headway.peering._sending import cut, sized
-from headway.peering._stream_rules import Exported
+from headway.peering.stream import Copies, Copying, Exported, cut, sized
 from tests.peering.stream_kit import OTHERS, PARTITION, TEAMS, Importing, Origin, Stream, copied, originals, team
 
 

@@ -10,7 +10,8 @@ import pytest
 
 import headway
 from headway import Condition, ConditionState
-from headway.reconcile._statuses import KEPT, NewestStatuses
+from headway.reconcile import NewestStatuses
+from headway.reconcile._statuses import KEPT
 from headway.resource import pb
 from headway.testing import OneShot, one_shot
 from tests.helpers.resources import Account, Team

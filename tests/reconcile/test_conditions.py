@@ -12,7 +12,7 @@ from trio.testing import MockClock
 import headway
 from headway import ConditionState
 from headway.cache import Cache
-from headway.reconcile._statuses import NewestStatuses
+from headway.reconcile import NewestStatuses
 from headway.testing import ScriptedChannel, one_shot
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff

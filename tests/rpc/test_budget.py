@@ -16,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import rpc
-from headway.rpc import Limits, MessageParser
-from headway.rpc._flow import Inbox
-from headway.rpc._limits import Budget
-from headway.rpc._protocol import _CALLS_AT_ONCE
-from headway.rpc._server_stream import CALL_SIZE, ServerStream
+from headway.rpc import Budget, Limits, MessageParser
+from headway.rpc.http2 import Inbox
+from headway.rpc.http2._protocol import _CALLS_AT_ONCE
+from headway.rpc.server import CALL_SIZE, ServerStream
 from tests.rpc.freed_kit import no_collector
 from tests.rpc.hostile_kit import resident
 from tests.rpc.raw_kit import HEADERS, Raw, connected

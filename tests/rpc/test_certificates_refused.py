@@ -15,7 +15,7 @@ import trustme
 
 import headway
 from headway import events, rpc
-from headway.rpc._foreign import certificate_refused
+from headway.rpc.client import certificate_refused
 from tests.helpers.secret_files import write_secret
 from tests.test_wrong_server import app, types
 

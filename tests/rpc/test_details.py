@@ -6,7 +6,7 @@ import pytest
 from grpclib.const import Status
 
 from headway.resource import AnyMessage
-from headway.rpc._details import StatusDetails, details_in
+from headway.rpc import StatusDetails, details_in
 
 DETAIL = AnyMessage(type_url="a/b.C", value=b"\x08\x01")
 # google.rpc.Status, as every protobuf library writes it: code 9, the message, and one Any.

@@ -23,11 +23,18 @@ from hyperframe.frame import (
 )
 
 from headway.rpc import Limits, framed
-from headway.rpc._direct import DirectFrames, content_frames, send_end, send_reply
-from headway.rpc._frames import FrameAccount
-from headway.rpc._h2 import CountingH2, h2_configuration
-from headway.rpc._hpack import BoundedDecoder, RepeatingEncoder
-from headway.rpc._requests import Requests
+from headway.rpc.http2 import (
+    BoundedDecoder,
+    CountingH2,
+    DirectFrames,
+    FrameAccount,
+    RepeatingEncoder,
+    Requests,
+    content_frames,
+    h2_configuration,
+    send_end,
+    send_reply,
+)
 from tests.rpc.hostile_bytes import PREFACE, REQUEST
 
 REPLY = ((":status", "200"), ("content-type", "application/grpc+proto"))

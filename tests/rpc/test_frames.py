@@ -17,8 +17,8 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from headway.rpc import Limits, Rate
-from headway.rpc._frames import (
+from headway.rpc import Flooded, Limits, Rate
+from headway.rpc.http2 import (
     FrameAccount,
     FrameCutter,
     FrameTooLarge,
@@ -26,7 +26,6 @@ from headway.rpc._frames import (
     malformed_response,
     malformed_trailers,
 )
-from headway.rpc._limits import Flooded
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame
 
 LIMITS = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(40, 1))

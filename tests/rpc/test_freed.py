@@ -23,15 +23,8 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame, WindowUpdateFrame
 from headway import rpc
 from headway.client import Client
 from headway.errors import NotFound
-from headway.rpc._calls import Calls
-from headway.rpc._frames import FrameCutter
-from headway.rpc._h2 import CountingH2
-from headway.rpc._http2 import Http2Connection
-from headway.rpc._http2_stream import Http2Stream
-from headway.rpc._protocol import Http2Protocol
-from headway.rpc._server_stream import ServerStream
-from headway.rpc._tls_protocol import TlsProtocol
-from headway.rpc._transport import Outbox, SocketTransport
+from headway.rpc.http2 import CountingH2, FrameCutter, Http2Connection, Http2Protocol, Http2Stream, TlsProtocol
+from headway.rpc.server import Calls, Outbox, ServerStream, SocketTransport
 from tests.rpc.freed_kit import no_collector
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame, request
 from tests.rpc.raw_kit import HEADERS, connected, tcp

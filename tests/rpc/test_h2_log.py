@@ -9,8 +9,7 @@ from h2.connection import H2Connection
 from h2.events import DataReceived
 
 from headway.rpc import Limits
-from headway.rpc._frames import FrameAccount
-from headway.rpc._h2 import CountingH2, h2_configuration
+from headway.rpc.http2 import CountingH2, FrameAccount, h2_configuration
 
 
 class Noted:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from headway.rpc import Limited, LimitedWaits, spread
-from headway.rpc._limited import PUSHBACK, limited_in
+from headway.rpc import PUSHBACK, Limited, LimitedWaits, limited_in, spread
 
 
 @given(st.floats(0.001, 100), st.integers(0, 1000), st.floats(0.001, 1000))

@@ -18,7 +18,7 @@ from headway import rpc
 from headway.client import Client
 from headway.errors import OutcomeUnknown, TooLarge, Unavailable
 from headway.rpc import CHANNEL_LIMITS, Limits
-from headway.rpc._h2 import CountingH2
+from headway.rpc.http2 import CountingH2
 from tests.helpers.counted_writes import CountedWrites
 from tests.rpc.rpc_kit import ECHO, META, THING, WAIT, Served, Text, app, served
 

@@ -10,8 +10,8 @@ import trio.testing
 from h2.errors import ErrorCodes
 from h2.events import PingAckReceived, ResponseReceived, StreamEnded, StreamReset
 
-from headway.rpc import Limits, Rate, _calls
-from headway.rpc._server_stream import CALL_SIZE
+from headway.rpc import Limits, Rate
+from headway.rpc.server import CALL_SIZE, _calls
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import served
 

@@ -22,7 +22,7 @@ from headway import rpc
 from headway.events import ConnectionEnded
 from headway.protobuf import encode
 from headway.rpc import HealthCheckRequest, Limits, Rate
-from headway.rpc._flow import Signal, WindowQueue
+from headway.rpc.http2 import Signal, WindowQueue
 from tests.rpc.hostile_bytes import PREFACE
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import ECHO, FLOOD, Text, served

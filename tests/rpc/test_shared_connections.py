@@ -10,7 +10,9 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import rpc
-from headway.rpc import Limits, _frames, _pool
+from headway.rpc import Limits
+from headway.rpc.client import _pool
+from headway.rpc.http2 import _frames
 from tests.rpc.forward_kit import forwarded
 from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import ECHO, WAIT, Text, served

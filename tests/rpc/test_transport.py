@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from headway.rpc._transport import Outbox, SocketTransport
+from headway.rpc.server import Outbox, SocketTransport
 
 PATIENCE = 20
 

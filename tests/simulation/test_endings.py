@@ -7,8 +7,7 @@ from typing import Any
 import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
-from headway.testing.simulation import Committed, Result, Setting, Trace, run
-from headway.testing.simulation import _oracles as oracles
+from headway.testing.simulation import Committed, Result, Setting, Trace, oracles, run
 from tests.helpers.corpus.staff import Account, Cloud, Team, come_and_go, one_team
 
 

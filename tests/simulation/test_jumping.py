@@ -10,7 +10,7 @@ import headway
 from headway import field
 from headway.testing import simulation
 from headway.testing.simulation import Setting
-from headway.testing.simulation._jumping import Clock, JumpingClock
+from headway.testing.simulation.world import Clock, JumpingClock
 
 
 async def _wakes() -> list[tuple[str, float]]:

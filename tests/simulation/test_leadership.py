@@ -11,8 +11,8 @@ import headway
 from headway import field
 from headway.testing import simulation
 from headway.testing.simulation import Result, Setting, run
-from headway.testing.simulation._plans import handovers, interims, single_faults
 from headway.testing.simulation.faults import HandOver
+from headway.testing.simulation.plans import handovers, interims, single_faults
 
 
 @headway.message

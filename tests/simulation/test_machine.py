@@ -11,8 +11,7 @@ import trio
 import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
-from headway.testing.simulation import Committed, Reconcile, Reconciled, faults
-from headway.testing.simulation._trace import Seen
+from headway.testing.simulation import Committed, Reconcile, Reconciled, Seen, faults
 from tests.helpers.corpus.staff import Account, Cloud, Team
 
 TEAM: Kind = ("staff", "Team")

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headway.testing import simulation
-from headway.testing.simulation._allowed import Allowed
-from headway.testing.simulation._made_again import made_again, things_in
+from headway.testing.simulation.oracles import Allowed, made_again, things_in
 
 
 def _result(*states: dict[str, Any]) -> simulation.Result:

@@ -9,8 +9,7 @@ import pytest
 
 import headway
 from headway.testing import simulation
-from headway.testing.simulation import faults
-from headway.testing.simulation._explore import ExploreSettings
+from headway.testing.simulation import ExploreSettings, faults
 from tests.helpers.corpus.staff import Account, one_team
 from tests.simulation.test_races import Mail, leaves_the_old_account, program, two_notes, two_teams
 

@@ -10,8 +10,8 @@ import headway
 from headway import field
 from headway.testing import simulation
 from headway.testing.simulation import Setting, run
-from headway.testing.simulation._plans import single_faults
 from headway.testing.simulation.faults import NewRun
+from headway.testing.simulation.plans import single_faults
 
 
 @headway.message

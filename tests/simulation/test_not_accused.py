@@ -5,11 +5,11 @@ from __future__ import annotations
 import headway
 from headway import field
 from headway.resource import DELETION_TIMESTAMP, pb
-from headway.run._outcomes import MOST_AT_ONCE
+from headway.run import MOST_AT_ONCE
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Setting, run
-from headway.testing.simulation._oracles import counted
-from headway.testing.simulation._plans import merges
+from headway.testing.simulation.oracles import counted
+from headway.testing.simulation.plans import merges
 
 TEAM = ("staff", "Team")
 CORE = ("default", "default", "core")

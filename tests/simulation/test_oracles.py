@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.resource import Key, Kind, Within, pb
-from headway.testing.simulation import Committed, Happened, Reconcile, Reconciled, Result, Trace
-from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._compared import compared, differing, random_parts
+from headway.testing.simulation import Committed, Happened, Reconcile, Reconciled, Result, Trace, oracles
+from headway.testing.simulation.oracles import compared, differing, random_parts
 
 TEAM, ACCOUNT = ("staff", "Team"), ("staff", "Account")
 CORE, ADA, GRACE = (("default", "default", name) for name in ("core", "ada", "grace"))

@@ -10,7 +10,7 @@ import trio
 import headway
 from headway import field
 from headway.testing import simulation
-from headway.testing.simulation._blind import overwrites
+from headway.testing.simulation.oracles import overwrites
 
 
 @headway.message(name="people.Profile")

@@ -9,7 +9,7 @@ import pytest
 from headway.errors import DeclarationError
 from headway.testing import simulation
 from headway.testing.simulation import Finding, Peer, Plan, Setting, World, explore, run
-from headway.testing.simulation._peer_oracles import ExportRule, Feed, PeerWatch, difference
+from headway.testing.simulation.oracles import ExportRule, Feed, PeerWatch, difference
 from tests.helpers.peered_worlds import BOTH_WAYS, PEERS, SHARED, TEAM, Team, conflicting, home, teams, west
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import headway
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Happened, Reconcile, Step, Trace, faults
-from headway.testing.simulation._order import in_fair_turns
-from headway.testing.simulation._plans import merges, pairs, single_faults
+from headway.testing.simulation.plans import in_fair_turns, merges, pairs, single_faults
 
 _VALUES = {
     "int": st.integers(1, 99),

@@ -13,8 +13,7 @@ import trio
 
 import headway
 from headway.testing import simulation
-from headway.testing.simulation._allowed import Allowed
-from headway.testing.simulation._compared import differences
+from headway.testing.simulation.oracles import Allowed, differences
 from tests.helpers.corpus.staff import Account, Team, come_and_go, one_team
 
 Reconcile = Callable[[Any, Any, Any, simulation.Process], Any]

@@ -16,7 +16,7 @@ from headway.rpc import InProcessChannel
 from headway.service import ResourceService, _storage_version, migrate
 from headway.testing import simulation
 from headway.testing.simulation import Setting, run
-from headway.testing.simulation._always import shown_as
+from headway.testing.simulation.oracles import shown_as
 from tests.helpers.versions import V1, V2, Crew, Member, Roster, down, up
 
 

@@ -11,9 +11,7 @@ import trio
 import headway
 from headway.resource import pb
 from headway.testing import simulation
-from headway.testing.simulation import Committed, Reconcile, Reconciled, Setting, _run, run
-from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._trace import Seen
+from headway.testing.simulation import Committed, Reconcile, Reconciled, Seen, Setting, _run, oracles, run
 from tests.helpers.corpus.programs import ACCOUNT, CORE, TEAM, found, program, result_of, right
 from tests.helpers.corpus.staff import Account, Team, one_team
 

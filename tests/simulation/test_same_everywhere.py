@@ -13,8 +13,8 @@ import headway
 from headway import field
 from headway.testing import simulation
 from headway.testing.simulation import Setting, run
-from headway.testing.simulation._oracles import shown
-from headway.testing.simulation._report import timeline
+from headway.testing.simulation.oracles import shown
+from headway.testing.simulation.stories import timeline
 
 
 @headway.message

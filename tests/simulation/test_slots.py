@@ -11,8 +11,7 @@ import pytest
 import headway
 from headway import field
 from headway.testing import simulation
-from headway.testing.simulation._slots import without_slots
-from headway.testing.simulation._times import masked
+from headway.testing.simulation.oracles import masked, without_slots
 
 SPAN = (1_772_619_630.0, 1_772_619_630.0 + 3600)
 """From 10:20:30 to 11:20:30 on 2026-03-04."""

@@ -12,10 +12,9 @@ import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Finding, Plan, Result, Setting, Trace, run
-from headway.testing.simulation._causes import located
-from headway.testing.simulation._report import is_timing_alone, timeline, when
-from headway.testing.simulation._shrink import MOST_RUNS, Judge, simplest
 from headway.testing.simulation.faults import SCHEDULES, CrashAfter, Fault, StepFault
+from headway.testing.simulation.plans import MOST_RUNS, Judge, simplest
+from headway.testing.simulation.stories import is_timing_alone, located, timeline, when
 from tests.helpers.corpus.programs import ACCOUNT, program, puts, result_of
 from tests.helpers.corpus.staff import Account, Cloud, Team, one_team
 

@@ -14,8 +14,7 @@ import pytest
 import headway
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Finding, Plan, Result, Setting, Trace, run
-from headway.testing.simulation._page import page
-from headway.testing.simulation._story_file import told
+from headway.testing.simulation.stories import page, told
 from tests.helpers.corpus.programs import CORE, TEAM, program, result_of
 from tests.helpers.corpus.staff import Account, Cloud, Team, one_team
 from tests.simulation.test_stories import fighting, makes

@@ -10,7 +10,7 @@ import headway
 from headway import field
 from headway.testing import simulation
 from headway.testing.simulation import Setting, run
-from headway.testing.simulation._tick_plans import changes_in_ticks, does_by_the_clock, ticks_during_calls
+from headway.testing.simulation.plans import changes_in_ticks, does_by_the_clock, ticks_during_calls
 
 
 @headway.message

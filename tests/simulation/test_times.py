@@ -10,12 +10,12 @@ import pytest
 
 import headway
 from headway.testing import simulation
-from headway.testing.simulation import _times as times
+from headway.testing.simulation.oracles import Aligner
 from tests.helpers.corpus.programs import program
 from tests.helpers.corpus.staff import Account, Cloud, Team
 
 START = 1_772_619_630.0
-RUN = times.Aligner((START, START + 120), (START, START + 160))
+RUN = Aligner((START, START + 120), (START, START + 160))
 
 
 def moment(seconds: float) -> datetime.datetime:

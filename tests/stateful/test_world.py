@@ -23,7 +23,7 @@ from headway.protobuf import decode
 from headway.resource import Key, ResourceType, pb, resource_id, resource_key
 from headway.testing import simulation
 from headway.testing.simulation import Finding, faults
-from headway.testing.simulation._oracles import reads_rolled_back, twice_at_once, two_writers
+from headway.testing.simulation.oracles import reads_rolled_back, twice_at_once, two_writers
 from tests.helpers.world_judge import WorldJudge, judge_of
 
 NAMES = st.sampled_from(["a", "b"])

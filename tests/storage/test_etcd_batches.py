@@ -20,11 +20,8 @@ from headway.storage.etcd._batcher import (
     Batcher,
     Committed,
 )
-from headway.storage.etcd._encoded import TransactionReply
-from headway.storage.etcd._layout import Head, Layout, Timeline, revision_of
-from headway.storage.etcd._mirror import Mirror
-from headway.storage.etcd._transaction import Draft
-from headway.storage.etcd._transaction import putting as putting_key
+from headway.storage.etcd.layout import Draft, Head, Layout, Mirror, Timeline, TransactionReply, revision_of
+from headway.storage.etcd.layout import putting as putting_key
 from headway.testing.conformance import kind_of, putting, thing
 
 LAYOUT = Layout("/p")

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from headway._gen.etcdserverpb import PutResponse, RangeResponse, ResponseHeader, ResponseOp, TxnRequest, TxnResponse
 from headway._gen.mvccpb import KeyValue
 from headway.protobuf import decode, encode
-from headway.storage.etcd._encoded import Transaction, TransactionReply, comparison, put
-from headway.storage.etcd._transaction import putting, unchanged
+from headway.storage.etcd.layout import Transaction, TransactionReply, comparison, put, putting, unchanged
 
 REVISIONS = st.sampled_from([0, 1, 127, 128, 16_383, 16_384, 2**32, 2**63 - 1]) | st.integers(0, 2**63 - 1)
 KEYS = st.binary(min_size=1, max_size=300)

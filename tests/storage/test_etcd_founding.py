@@ -13,10 +13,9 @@ from headway._gen.etcdserverpb import PutRequest, PutResponse, RangeRequest, Txn
 from headway.errors import StoreUnusable
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend, etcd_address
-from headway.storage.etcd._client import EtcdClient, open_client
-from headway.storage.etcd._encoded import Transaction, TransactionReply
+from headway.storage.etcd import EtcdClient, open_client
 from headway.storage.etcd._founding import begin_session
-from headway.storage.etcd._layout import Layout
+from headway.storage.etcd.layout import Layout, Transaction, TransactionReply
 from headway.testing.conformance import names, put, thing
 from tests.helpers.etcd_server import EtcdServer
 

@@ -7,7 +7,7 @@ from grpclib.const import Status
 from headway.errors import StoreUnusable, Unavailable
 from headway.resource import Bookmark, Changes
 from headway.storage import EtcdBackend, StoreMismatch
-from headway.storage.etcd._layout import head_value
+from headway.storage.etcd.layout import head_value
 from headway.testing.conformance import Reader, names, put, reading, refused, thing, uid_of
 from tests.storage.etcd_kit import PREFIX, Rig, failing, followed, primed, rigged, until
 

@@ -7,11 +7,14 @@ import pytest
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.protobuf import encode
 from headway.resource import Position
-from headway.storage.etcd import _layout
-from headway.storage.etcd._layout import (
+from headway.storage.etcd._snapshot import check_same_history, check_standing
+from headway.storage.etcd.layout import (
     PLACES,
     Head,
     Layout,
+    Lost,
+    Mirror,
+    OtherHistory,
     StoredFence,
     Timeline,
     anchor_value,
@@ -26,8 +29,7 @@ from headway.storage.etcd._layout import (
     scope_from,
     timeline_from,
 )
-from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
-from headway.storage.etcd._snapshot import check_same_history, check_standing
+from headway.storage.etcd.layout import _keys as _layout
 from headway.testing.conformance import KIND, thing
 
 LAYOUT = Layout("/p")

@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import StoreRolledBack
 from headway.storage import EtcdBackend
-from headway.storage.etcd import _layout
+from headway.storage.etcd.layout import _keys as _layout
 from tests.helpers.fake_etcd import serving_etcd
 from tests.helpers.worker_rig import Rig
 from tests.storage.etcd_kit import PREFIX

@@ -10,10 +10,19 @@ import trio
 
 from headway.protobuf import copy_message
 from headway.resource import Key, Within, pb, resource_key
-from headway.storage import CutSnapshot, MemoryBackend, Put, Remove, Snapshot, _metadata_index, _metadata_indexes
+from headway.storage import (
+    CutSnapshot,
+    ListedSnapshot,
+    MemoryBackend,
+    Put,
+    Remove,
+    Snapshot,
+    _metadata_index,
+    _metadata_indexes,
+    read_snapshot,
+)
 from headway.storage._metadata_index import _SLACK, MOST_AT_ONCE, MOST_VALUES
 from headway.storage._metadata_indexes import MOST_INDEXES, MOST_KEPT
-from headway.storage._reads import ListedSnapshot, read_snapshot
 from headway.testing.conformance import KIND, thing
 
 TIERS = ("gold", "gold", "gold", "free", "silver", "")

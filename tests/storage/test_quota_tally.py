@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, pb, resource_key
-from headway.storage import QUOTA_KIND, Effect, Limit, Place, QuotaExceeded, ResourceTables, Use, stored_size
-from headway.storage._quotas import is_exempt
+from headway.storage import QUOTA_KIND, Effect, Limit, Place, QuotaExceeded, ResourceTables, Use, is_exempt, stored_size
 from headway.testing.conformance import KIND, OTHER_KIND, kind_of, thing
 from headway.testing.conformance.quotas import quota
 

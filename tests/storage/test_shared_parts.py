@@ -10,8 +10,7 @@ from headway.resource import SnapshotChunk, pb
 from headway.rpc import MessageParser
 from headway.service import ResourceEncodings, SubscribeDecoder, SubscribeEncoder, WatchDecoder, WatchEncoder
 from headway.storage import open_sqlite
-from headway.storage.etcd._layout import Head, Layout, Timeline, head_value, revision_of
-from headway.storage.etcd._mirror import Mirror
+from headway.storage.etcd.layout import Head, Layout, Mirror, Timeline, head_value, revision_of
 from headway.testing.conformance import EVERYTHING, KIND, put, thing
 
 SENT = SnapshotChunk([thing("one"), thing("two")])

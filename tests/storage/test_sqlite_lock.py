@@ -12,7 +12,7 @@ import pytest
 
 from headway.errors import StoreUnusable
 from headway.storage import open_sqlite
-from headway.storage.sqlite._lock import FileLock
+from headway.storage.sqlite import FileLock
 from tests.storage.sqlite_kit import filled
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the lock is flock's")

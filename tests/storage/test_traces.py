@@ -8,8 +8,16 @@ import pytest
 import trio
 
 from headway.resource import Changes
-from headway.storage import COMMITTING, Committing, CommitTrace, CommitTraces, Within, open_store, sampled_trace
-from headway.storage._traces import LONGEST_TRACESTATE
+from headway.storage import (
+    COMMITTING,
+    LONGEST_TRACESTATE,
+    Committing,
+    CommitTrace,
+    CommitTraces,
+    Within,
+    open_store,
+    sampled_trace,
+)
 from headway.testing.conformance import KIND, name_of, putting, thing
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -12,7 +12,7 @@ import headway
 from headway import events
 from headway._gen.mvccpb import KeyValue
 from headway.storage import COMMITTING, Committing, CommitTrace, CommitTraces, EtcdBackend, Put
-from headway.storage.etcd._layout import PLACES, Layout, head_from, traces_from, traces_value
+from headway.storage.etcd.layout import PLACES, Layout, head_from, traces_from, traces_value
 from headway.testing.conformance import names, putting, thing
 from tests.helpers.etcd_server import EtcdServer
 from tests.storage.etcd_kit import PREFIX, rigged, until

@@ -11,7 +11,7 @@ from headway import events
 from headway.builtin import builtin_app
 from headway.resource import NAMESPACE, PARTITION, PEERING
 from headway.why import Finalizer, Ref, Stored, Why
-from headway.why._finalizers import OWN_FINALIZERS
+from headway.why.answers import OWN_FINALIZERS
 from tests.helpers.why_programs import Account, Team, eventually
 
 NOW = 1_700_000_000.0

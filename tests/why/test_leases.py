@@ -21,15 +21,15 @@ from headway.why import (
     OBSERVE_SERVICE,
     ControllerWhy,
     LeaseNow,
+    Leases,
     ObserveHost,
     Ref,
     Standby,
     StuckList,
     _leases,
     _local,
-    _stuck,
 )
-from headway.why._leases import Leases
+from headway.why.answers import _stuck
 from tests.helpers.why_programs import Account, Parts, Team, part, told
 from tests.why.test_workers import ATTEND, attend, channel_to, fail, guarded, nothing, rule, stuck
 

@@ -12,9 +12,7 @@ from headway.journal import Ran
 from headway.resource import TypeName
 from headway.run import OwnWrite
 from headway.why import Cause, PastReconcile
-from headway.why._answer import RECONCILES
-from headway.why._past import past_reconciles
-from headway.why._runs import reconcile_sentences
+from headway.why.answers import RECONCILES, past_reconciles, reconcile_sentences
 from tests.cli.broken import write_that_conflicts
 from tests.helpers.why_programs import PATIENCE, Account, Parts, Team, part, told
 

@@ -24,8 +24,8 @@ from headway.why import (
     StuckList,
     Touched,
     Why,
+    redacted,
 )
-from headway.why._service import redacted
 from tests.helpers.why_programs import broken_app
 from tests.why.test_workers import CORE, nothing, rule, stuck
 

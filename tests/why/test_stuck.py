@@ -21,12 +21,11 @@ from headway.why import (
     _host,
     _local,
     _now,
-    _stuck,
     failing_of,
+    stuck_here,
     to_wall,
 )
-from headway.why._local import stuck_here
-from headway.why._stuck import joined, said_by, shortened
+from headway.why.answers import _stuck, joined, said_by, shortened
 from tests.helpers.why_programs import PATIENCE, Team, told
 from tests.why.test_leases import beside_holder
 from tests.why.test_workers import ATTEND, attend, channel_to, nothing

@@ -10,8 +10,8 @@ import pytest
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.protobuf import decode, encode
-from headway.why import _answer, _lists, from_message
-from headway.why._wire import to_message
+from headway.why import from_message
+from headway.why.answers import _answer, _lists, to_message
 
 CLASSES = [
     each

@@ -213,7 +213,7 @@ async def guarded(
 ) -> AsyncIterator[tuple[headway.Engine, InProcessChannel, dict[str, str]]]:
     """Run an engine with a team, and yield a channel for a caller with these rules."""
     from headway.access import Audit
-    from headway.engine._services import EngineServices
+    from headway.engine import EngineServices
 
     parts = Parts()
     parts.reconcile = reconcile

@@ -33,9 +33,13 @@ from headway.controller._sources import process_exits as process_exits
 from headway.controller._write_limit import WriteLimit as WriteLimit
 
 if TYPE_CHECKING:
+    from headway.controller._layers import Bend as Bend
+    from headway.controller._layers import layered as layered
     from headway.controller._placed import Placed as Placed
     from headway.controller._placed import Sizes as Sizes
     from headway.controller._placed import placed as placed
 
 # Imported on first use: only a drawing of the graph needs them.
-__getattr__ = imported_later(__name__, {"Placed": "_placed", "Sizes": "_placed", "placed": "_placed"})
+__getattr__ = imported_later(
+    __name__, {"Bend": "_layers", "layered": "_layers", "Placed": "_placed", "Sizes": "_placed", "placed": "_placed"}
+)

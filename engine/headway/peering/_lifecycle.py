@@ -17,9 +17,9 @@ from headway.errors import FailedPrecondition, HeadwayError
 from headway.mapper import watch
 from headway.peering._dial import ExchangeRefused, exchange
 from headway.peering._host import PeeringHost
-from headway.peering._importing import forget_imports
 from headway.peering._partition import OWNER_KEY, belongs_to, ensure_partition
 from headway.peering._types import EXCHANGED, PREPARED, STATUS_KEY, STREAM_KEY
+from headway.peering.links import forget_imports
 from headway.queue import Backoff
 from headway.reconcile import Request, RequeueAfter, Runtime, requeue_after
 from headway.resource import (

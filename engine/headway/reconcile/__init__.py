@@ -32,5 +32,6 @@ from headway.reconcile._runtime import StrongReads as StrongReads
 from headway.reconcile._secret_reads import Find as Find
 from headway.reconcile._secret_reads import SecretReads as SecretReads
 from headway.reconcile._secret_reads import redact_reads as redact_reads
+from headway.reconcile._statuses import NewestStatuses as NewestStatuses
 from headway.reconcile._traced_reason import TracedReason as TracedReason
 from headway.reconcile._traced_reason import trace_id_of as trace_id_of

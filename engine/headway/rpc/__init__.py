@@ -1,8 +1,8 @@
 """gRPC on Trio: channels and servers, inside a process and over a network.
 
 This package knows nothing about resources. Each service brings the encoders and decoders of its streams. grpclib needs
-asyncio's interfaces; they are not visible outside this package. To read the code, start with `_channel.py`, then
-`_server.py` and `_remote.py`.
+asyncio's interfaces; they are not visible outside this package. To read the code, start with `_channel.py` and
+`_in_process.py`, then read the rooms `server`, `client` and `http2`.
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ from headway.rpc._addresses import addresses as addresses
 from headway.rpc._addresses import is_loopback as is_loopback
 from headway.rpc._addresses import plain_text_host as plain_text_host
 from headway.rpc._addresses import readable as readable
+from headway.rpc._admission import Admission as Admission
+from headway.rpc._admission import Visitor as Visitor
 from headway.rpc._admission import peer_of as peer_of
 from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import ChannelClosed as ChannelClosed
@@ -33,10 +35,14 @@ from headway.rpc._channel import WithMetadata as WithMetadata
 from headway.rpc._channel import timeout_of as timeout_of
 from headway.rpc._in_process import ANSWER as ANSWER
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
+from headway.rpc._limited import PUSHBACK as PUSHBACK
 from headway.rpc._limited import Limited as Limited
 from headway.rpc._limited import LimitedWaits as LimitedWaits
 from headway.rpc._limited import ended_a_wait as ended_a_wait
+from headway.rpc._limited import limited_in as limited_in
 from headway.rpc._limited import spread as spread
+from headway.rpc._limits import Budget as Budget
+from headway.rpc._limits import Flooded as Flooded
 from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate
@@ -55,8 +61,8 @@ from headway.rpc._wire import StreamEncoder as StreamEncoder
 from headway.rpc._wire import framed as framed
 
 if TYPE_CHECKING:
-    from headway.rpc._admitted import Admits as Admits
-    from headway.rpc._admitted import UnaryCalls as UnaryCalls
+    from headway.rpc._details import StatusDetails as StatusDetails
+    from headway.rpc._details import details_in as details_in
     from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
     from headway.rpc._health import HealthCheckRequest as HealthCheckRequest
@@ -65,43 +71,47 @@ if TYPE_CHECKING:
     from headway.rpc._reflection import Reflection as Reflection
     from headway.rpc._reflection import ServerReflectionRequest as ServerReflectionRequest
     from headway.rpc._reflection import ServerReflectionResponse as ServerReflectionResponse
-    from headway.rpc._remote import CHANNEL_LIMITS as CHANNEL_LIMITS
-    from headway.rpc._remote import Duplex as Duplex
-    from headway.rpc._remote import RemoteChannel as RemoteChannel
-    from headway.rpc._remote import open_channel as open_channel
-    from headway.rpc._server import Server as Server
-    from headway.rpc._server import open_server as open_server
-    from headway.rpc._system import free_descriptors as free_descriptors
-    from headway.rpc._system import reserve as reserve
     from headway.rpc._tls import ServerTls as ServerTls
     from headway.rpc._tls import client_tls as client_tls
     from headway.rpc._tls import client_tls_of_text as client_tls_of_text
     from headway.rpc._tls import server_tls as server_tls
+    from headway.rpc.client import CHANNEL_LIMITS as CHANNEL_LIMITS
+    from headway.rpc.client import Admits as Admits
+    from headway.rpc.client import Duplex as Duplex
+    from headway.rpc.client import RemoteChannel as RemoteChannel
+    from headway.rpc.client import UnaryCalls as UnaryCalls
+    from headway.rpc.client import open_channel as open_channel
+    from headway.rpc.server import Server as Server
+    from headway.rpc.server import free_descriptors as free_descriptors
+    from headway.rpc.server import open_server as open_server
+    from headway.rpc.server import reserve as reserve
 
 # Modules that need asyncio, h2 and ssl are imported on first use. An engine that uses no network never loads them, and
 # `import headway` stays fast.
 _LATER = {
-    "Admits": "_admitted",
-    "CHANNEL_LIMITS": "_remote",
+    "StatusDetails": "_details",
+    "details_in": "_details",
+    "Admits": "client",
+    "CHANNEL_LIMITS": "client",
     "DescribedFiles": "_reflection",
-    "Duplex": "_remote",
+    "Duplex": "client",
     "Health": "_health",
     "HealthCheckRequest": "_health",
     "HealthCheckResponse": "_health",
-    "UnaryCalls": "_admitted",
+    "UnaryCalls": "client",
     "Reflection": "_reflection",
-    "RemoteChannel": "_remote",
-    "Server": "_server",
+    "RemoteChannel": "client",
+    "Server": "server",
     "ServerReflectionRequest": "_reflection",
     "ServerReflectionResponse": "_reflection",
     "ServerTls": "_tls",
     "client_tls": "_tls",
     "client_tls_of_text": "_tls",
-    "free_descriptors": "_system",
-    "open_channel": "_remote",
+    "free_descriptors": "server",
+    "open_channel": "client",
     "open_forwarder": "_forward",
-    "open_server": "_server",
-    "reserve": "_system",
+    "open_server": "server",
+    "reserve": "server",
     "server_tls": "_tls",
 }
 

@@ -22,15 +22,12 @@ from h2.exceptions import ProtocolError
 from headway import events
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
 from headway.rpc._channel import NotBegun, Report
-from headway.rpc._frames import LITTLE
 from headway.rpc._limits import KIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
-from headway.rpc._pool import Pool
-from headway.rpc._remote import CHANNEL_LIMITS
-from headway.rpc._remote_call import ATTEMPTS, RemoteCall, Unsent
-from headway.rpc._server import Server, open_server
-from headway.rpc._server_stream import ServerStream
 from headway.rpc._services import Services
+from headway.rpc.client import ATTEMPTS, CHANNEL_LIMITS, Pool, RemoteCall, Unsent
+from headway.rpc.http2 import LITTLE
+from headway.rpc.server import Server, ServerStream, open_server
 
 Headers = list[tuple[str, str]]
 

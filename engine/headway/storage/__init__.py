@@ -66,12 +66,15 @@ from headway.storage._quotas import Place as Place
 from headway.storage._quotas import QuotaExceeded as QuotaExceeded
 from headway.storage._quotas import QuotaUse as QuotaUse
 from headway.storage._quotas import Use as Use
+from headway.storage._quotas import is_exempt as is_exempt
 from headway.storage._quotas import stored_size as stored_size
 from headway.storage._reads import SNAPSHOT_CHUNK as SNAPSHOT_CHUNK
 from headway.storage._reads import CutSnapshot as CutSnapshot
+from headway.storage._reads import ListedSnapshot as ListedSnapshot
 from headway.storage._reads import Snapshot as Snapshot
 from headway.storage._reads import in_order as in_order
 from headway.storage._reads import list_within as list_within
+from headway.storage._reads import read_snapshot as read_snapshot
 from headway.storage._resuming import check_resumable as check_resumable
 from headway.storage._scoped import open_watch as open_watch
 from headway.storage._skipping_watch import SkippingWatch as SkippingWatch
@@ -82,6 +85,7 @@ from headway.storage._tables import ResourceTables as ResourceTables
 from headway.storage._tables import decide as decide
 from headway.storage._tables import version_of as version_of
 from headway.storage._traces import COMMITTING as COMMITTING
+from headway.storage._traces import LONGEST_TRACESTATE as LONGEST_TRACESTATE
 from headway.storage._traces import Committing as Committing
 from headway.storage._traces import CommitTrace as CommitTrace
 from headway.storage._traces import CommitTraces as CommitTraces

@@ -17,13 +17,12 @@ from headway.events import CallDelayed, Report, ignore
 from headway.resource import TypeName, resource_id
 from headway.rpc import Channel
 from headway.run import Supervisor
-from headway.why._answer import PastWrite
 from headway.why._attending import Attending
 from headway.why._host import ObserveHost
 from headway.why._local import controllers_why, stuck_here
 from headway.why._now import controllers_now
 from headway.why._service import ATTEND, OBSERVE_SERVICE
-from headway.why._wire import to_message
+from headway.why.answers import PastWrite, to_message
 
 _ANSWER = f"/{OBSERVE_SERVICE}/Answer"
 _OLD_SERVER = 300.0

@@ -21,15 +21,12 @@ from headway.builtin import NAME as BUILTIN_APP
 from headway.journal import Journal, Written
 from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
-from headway.why._answer import Cause, Condition, ControllerWhy, Finalizer, Gone, PastEvent, PastWrite, Ref, Stored, Why
+from headway.why import answers
 from headway.why._attending import Attending, Busy, Sort
-from headway.why._finalizers import OWN_FINALIZERS
 from headway.why._leases import Leases, ReadLeases
-from headway.why._lists import ControllerNow, StuckList
 from headway.why._local import controllers_why, stuck_here, to_wall
 from headway.why._rights import AttendingRights, ReadStored
-from headway.why._stuck import joined, said_by
-from headway.why._wire import from_message
+from headway.why.answers import ControllerNow, ControllerWhy, StuckList, from_message, joined, said_by
 
 MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
@@ -92,11 +89,11 @@ class ObserveHost:
         self._followers: list[Callable[[Attending], None]] = []
         self._ended = False
 
-    async def why(self, id: ResourceId) -> Why:
+    async def why(self, id: ResourceId) -> answers.Why:
         """Return why a resource is, or is not, done."""
         stored = await self.read(id)
         controllers = controllers_why(self.supervisors, id)
-        answers = await self._ask_all(
+        replies = await self._ask_all(
             lambda: observe_pb.Question(
                 why=pb.Id(
                     name=id.name,
@@ -106,12 +103,12 @@ class ObserveHost:
             )
         )
         unreachable, writes = self._away(), self.writes_of(id)
-        for attending, answer in answers:
+        for attending, answer in replies:
             if answer is None:
                 unreachable.append(attending.process)
                 continue
             if attending.sort is Sort.SIBLING:
-                writes += [from_message(PastWrite, each) for each in answer.writes]
+                writes += [from_message(answers.PastWrite, each) for each in answer.writes]
             # Accept answers of a process only about the controllers that it attends for, and one about each.
             parts = {each.name: each for each in answer.controllers}
             own = [
@@ -124,9 +121,9 @@ class ObserveHost:
         if self.siblings:
             # Every process of the server must give the same answer.
             controllers.sort(key=lambda each: each.process)
-        return Why(
+        return answers.Why(
             at=wall_time(),
-            resource=Ref.of(id.type, id.key),
+            resource=answers.Ref.of(id.type, id.key),
             stored=None if stored is None else self._stored(stored),
             controllers=tuple(await self._with_writers(await self._leases().of_parts(controllers))),
             writes=tuple(sorted(writes, key=lambda each: -each.revision)[:WRITES]),
@@ -166,13 +163,13 @@ class ObserveHost:
         ]
         shown = every[:most]
         asked = {id(attending): attending for attending, _ in shown}
-        answers: dict[tuple[int, str], ControllerNow] = {}
+        now_of: dict[tuple[int, str], ControllerNow] = {}
         for attending, answer in await self._ask(list(asked.values()), lambda: observe_pb.Question(now=True)):
             for each in [] if answer is None else answer.now:
-                answers[id(attending), each.name] = from_message(ControllerNow, each)
+                now_of[id(attending), each.name] = from_message(ControllerNow, each)
         # A process speaks for its own controllers only: other names are never asked for here.
         found = [
-            each._replace(now=answers.get((id(attending), each.name)))
+            each._replace(now=now_of.get((id(attending), each.name)))
             for attending, each in shown
             # It may have disconnected in the meantime.
             if (each.caller, each.process) in self._attending
@@ -278,29 +275,31 @@ class ObserveHost:
     async def _ask(
         self, processes: Sequence[Attending], question: Callable[[], observe_pb.Question]
     ) -> list[tuple[Attending, observe_pb.AnswerRequest | None]]:
-        answers: list[tuple[Attending, observe_pb.AnswerRequest | None]] = []
+        asked: list[tuple[Attending, observe_pb.AnswerRequest | None]] = []
 
         async def ask(attending: Attending) -> None:
-            answers.append((attending, await attending.ask(question())))
+            asked.append((attending, await attending.ask(question())))
 
         async with trio.open_nursery() as nursery:
             for each in processes:
                 nursery.start_soon(ask, each)
-        return sorted(answers, key=lambda each: each[0].process)
+        return sorted(asked, key=lambda each: each[0].process)
 
     # --- what the server knows itself ---
 
-    def _stored(self, stored: pb.Resource) -> Stored:
+    def _stored(self, stored: pb.Resource) -> answers.Stored:
         kind = resource_id(stored.id).type.unversioned
         named = self._finalizing(kind)
         owner = None if stored.owner is None else resource_id(stored.owner)
-        return Stored(
+        return answers.Stored(
             version=stored.version,
             generation=stored.generation,
-            owner=None if owner is None else Ref.of(owner.type, owner.key),
+            owner=None if owner is None else answers.Ref.of(owner.type, owner.key),
             deleting=is_marked(stored.metadata),
             conditions=tuple(_conditions(stored)),
-            finalizers=tuple(Finalizer(name, named.get(name, "")) for name in sorted(finalizers(stored.metadata))),
+            finalizers=tuple(
+                answers.Finalizer(name, named.get(name, "")) for name in sorted(finalizers(stored.metadata))
+            ),
         )
 
     def _finalizing(self, kind: Kind) -> dict[str, str]:
@@ -315,13 +314,13 @@ class ObserveHost:
         named |= {each.name: each.fence_name for each in programs}
         attending = (each.controllers for each in self._attending.values())
         named |= {name.rpartition("/")[2]: name for of in attending for name in of if of[name] == kind}
-        return named | {each.name: each.controller for each in OWN_FINALIZERS if each.kind == kind}
+        return named | {each.name: each.controller for each in answers.OWN_FINALIZERS if each.kind == kind}
 
-    async def _events(self, id: ResourceId) -> tuple[PastEvent, ...]:
+    async def _events(self, id: ResourceId) -> tuple[answers.PastEvent, ...]:
         found = await self.read(event_id(id))
         entries = [] if found is None else EVENT.view(found).data.entries
         return tuple(
-            PastEvent(
+            answers.PastEvent(
                 first=0.0 if each.first is None else each.first.timestamp(),
                 last=0.0 if each.last is None else each.last.timestamp(),
                 count=each.count,
@@ -333,13 +332,13 @@ class ObserveHost:
             for each in reversed(entries)
         )
 
-    def writes_of(self, id: ResourceId) -> list[PastWrite]:
+    def writes_of(self, id: ResourceId) -> list[answers.PastWrite]:
         """Return the last writes of a resource that this process has committed, the newest first."""
         if self._journal is None:
             return []
         wall = to_wall()
         found = islice(self._journal.writes.of(id.type.unversioned, id.key), WRITES)
-        return [PastWrite(wall(each.at), each.revision, each.verb, self._writer(each)) for each in found]
+        return [answers.PastWrite(wall(each.at), each.revision, each.verb, self._writer(each)) for each in found]
 
     def writers_of(self, revisions: set[int]) -> dict[int, str]:
         """Return the writers of these revisions that this process has committed."""
@@ -358,7 +357,7 @@ class ObserveHost:
             for _, answer in await self._ask(self._siblings(), lambda: observe_pb.Question(revisions=unknown)):
                 writers |= {} if answer is None else {each.revision: each.writer for each in answer.writes}
 
-        def known(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+        def known(causes: tuple[answers.Cause, ...]) -> tuple[answers.Cause, ...]:
             return tuple(replace(each, writer=writers.get(each.revision, "")) for each in causes)
 
         return [
@@ -370,22 +369,22 @@ class ObserveHost:
             for part in controllers
         ]
 
-    def _gone_of(self, kind: Kind) -> tuple[Gone, ...]:
+    def _gone_of(self, kind: Kind) -> tuple[answers.Gone, ...]:
         since = wall_time() - _GONE_SECONDS
         return tuple(
-            Gone(process, at, tuple(sorted(name for name, of in controllers.items() if of == kind)))
+            answers.Gone(process, at, tuple(sorted(name for name, of in controllers.items() if of == kind)))
             for (_, process), (at, controllers) in self._gone.items()
             if at > since and kind in controllers.values()
         )
 
 
-def _past_causes(part: ControllerWhy) -> Iterable[Cause]:
+def _past_causes(part: ControllerWhy) -> Iterable[answers.Cause]:
     return (cause for each in part.reconciles for cause in each.causes)
 
 
-def _conditions(stored: pb.Resource) -> Iterable[Condition]:
+def _conditions(stored: pb.Resource) -> Iterable[answers.Condition]:
     for by, status in sorted(stored.status.items()):
         for each in status.conditions:
             state: Any = each.state
             current = status.observed_generation == stored.generation
-            yield Condition(by, each.type, state.name or str(int(state)), current, each.reason, each.message)
+            yield answers.Condition(by, each.type, state.name or str(int(state)), current, each.reason, each.message)

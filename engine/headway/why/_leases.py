@@ -12,8 +12,7 @@ import trio
 from headway.base import by_turns, wall_time
 from headway.errors import HeadwayError
 from headway.storage import CurrentLease
-from headway.why._answer import ControllerWhy, LeaseNow
-from headway.why._lists import Standby
+from headway.why.answers import ControllerWhy, LeaseNow, Standby
 
 PATIENCE = 2.0
 """The time that all reads of an answer may take together, in seconds. An answer without its leases is better than

@@ -14,20 +14,25 @@ from headway.mapper import mapper_name
 from headway.reconcile import Reason
 from headway.resource import Key, ResourceId
 from headway.run import ControllerStatus, KeyStatus, LostEvents, Supervisor, Unmapped
-from headway.why._answer import (
+from headway.why.answers import (
+    LONGEST,
+    STUCK,
     Cause,
     ControllerWhy,
     LeftOut,
     PastReconcile,
     PrimingType,
     Ref,
+    Standby,
+    StuckItem,
+    StuckList,
     TurnedAwayChange,
     UnmappedChange,
+    Wall,
+    past_reconciles,
     short_name,
+    shortened,
 )
-from headway.why._lists import Standby, StuckItem, StuckList
-from headway.why._past import LONGEST, Wall, past_reconciles
-from headway.why._stuck import STUCK, shortened
 
 UNMAPPED = 10
 TURNED_AWAY = 3

@@ -9,10 +9,8 @@ from itertools import islice
 
 from headway.base import bounded, by_turns
 from headway.run import ControllerStatus, Supervisor
-from headway.why._answer import FAILURES, Ref, short_name
-from headway.why._lists import ControllerNow, Failing
 from headway.why._local import to_wall
-from headway.why._past import Wall
+from headway.why.answers import FAILURES, ControllerNow, Failing, Ref, Wall, short_name
 
 _LONGEST = 500
 """The number of characters of a text."""

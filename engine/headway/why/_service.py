@@ -15,11 +15,10 @@ from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
 from headway.resource import Registry, ResourceId, TypeName, event_id, quoted, type_name
 from headway.service import AccessChecks, Decision, Permissions, admit_id, check_text, denied, invalid, unary_handlers
-from headway.why._answer import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
 from headway.why._rights import AttendingRights
-from headway.why._wire import to_message
+from headway.why.answers import Cause, ControllerWhy, PastReconcile, Ref, Touched, Why, to_message
 
 OBSERVE_SERVICE = "headway.observe.v1.ObserveService"
 ATTEND = f"/{OBSERVE_SERVICE}/Attend"

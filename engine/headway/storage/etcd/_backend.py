@@ -28,8 +28,8 @@ from headway.storage.etcd._address import EtcdAddress, etcd_address
 from headway.storage.etcd._client import open_client
 from headway.storage.etcd._follow import Follower
 from headway.storage.etcd._founding import begin_session
-from headway.storage.etcd._layout import Layout
 from headway.storage.etcd._session import Session, closed
+from headway.storage.etcd.layout import Layout
 
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
 MAX_TXN_OPS = 128

@@ -34,9 +34,7 @@ import trio
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
 from headway.storage._quotas import Use
 from headway.storage.etcd._client import CALL_TIMEOUT
-from headway.storage.etcd._encoded import TransactionReply
-from headway.storage.etcd._layout import PLACES, revision_of
-from headway.storage.etcd._transaction import Draft
+from headway.storage.etcd.layout import PLACES, Draft, TransactionReply, revision_of
 
 MOST_UNDER_WAY = 2
 """The number of transactions at a time. While one is being made durable, the next one is prepared."""

@@ -42,7 +42,7 @@ from headway.rpc import (
     readable,
 )
 from headway.storage.etcd._address import EtcdAddress
-from headway.storage.etcd._encoded import Transaction, TransactionReply
+from headway.storage.etcd.layout import Transaction, TransactionReply
 
 # With these statuses a write was certainly not applied. etcd returns them before it begins, or when it has decided
 # against the write. Any other error may hide that the write was applied. A member that has applied a write can even

@@ -22,10 +22,8 @@ from headway.storage._quotas import QUOTA_KIND
 from headway.storage._tables import Effect, decide
 from headway.storage._traces import COMMITTING
 from headway.storage.etcd._client import CALL_TIMEOUT
-from headway.storage.etcd._encoded import TransactionReply
-from headway.storage.etcd._layout import checkpoint_from, checkpoint_value, fence_value
 from headway.storage.etcd._session import Session
-from headway.storage.etcd._transaction import Draft, putting
+from headway.storage.etcd.layout import Draft, TransactionReply, checkpoint_from, checkpoint_value, fence_value, putting
 
 HIGHEST = 2**63 - 1
 """The highest revision, term or number that can be stored."""

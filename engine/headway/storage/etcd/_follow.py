@@ -15,8 +15,6 @@ from headway.rpc import Duplex, Lagging
 from headway.storage._operations import StoreMismatch
 from headway.storage.etcd._client import EtcdClient, Unreadable, understood
 from headway.storage.etcd._founding import begin_session
-from headway.storage.etcd._layout import LEASE, Layout, etcd_revision
-from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage.etcd._session import Session
 from headway.storage.etcd._snapshot import (
     check_same_history,
@@ -26,6 +24,7 @@ from headway.storage.etcd._snapshot import (
     read_pages,
     read_standing,
 )
+from headway.storage.etcd.layout import LEASE, Layout, Lost, Mirror, OtherHistory, etcd_revision
 
 SILENCE = 5.0
 """The seconds to wait for a response before the task asks the watch for progress and the store for its revision."""

@@ -11,9 +11,17 @@ from headway._gen.etcdserverpb import RangeRequest, RequestOp, TxnRequest
 from headway.errors import OutcomeUnknown, StoreUnusable, Unavailable
 from headway.storage.etcd._address import EtcdAddress
 from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient, open_client
-from headway.storage.etcd._layout import ANCHOR, Layout, anchor_value, etcd_revision, head_value
 from headway.storage.etcd._snapshot import read_standing
-from headway.storage.etcd._transaction import empty, putting, unchanged
+from headway.storage.etcd.layout import (
+    ANCHOR,
+    Layout,
+    anchor_value,
+    empty,
+    etcd_revision,
+    head_value,
+    putting,
+    unchanged,
+)
 
 
 async def is_founded(address: EtcdAddress) -> bool:

@@ -15,10 +15,8 @@ import trio
 from headway.resource import Position
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded, is_late, not_held, scope_of
 from headway.storage.etcd._commit import decided, whole
-from headway.storage.etcd._encoded import TransactionReply
-from headway.storage.etcd._layout import StoredLease, fence_value, lease_value
 from headway.storage.etcd._session import Kept, Session
-from headway.storage.etcd._transaction import Draft, putting
+from headway.storage.etcd.layout import Draft, StoredLease, TransactionReply, fence_value, lease_value, putting
 
 
 async def acquire(session: Session, name: str, holder: str, ttl: float, attempt: str) -> Acquired:

@@ -16,10 +16,17 @@ from headway.storage._tables import Effect
 from headway.storage._watch import Pulse
 from headway.storage.etcd._batcher import Batcher, Committed
 from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient, too_many_operations
-from headway.storage.etcd._encoded import TransactionReply
-from headway.storage.etcd._layout import Layout, etcd_revision, revision_of
-from headway.storage.etcd._mirror import Mirror
-from headway.storage.etcd._transaction import Draft, putting, transaction, unchanged
+from headway.storage.etcd.layout import (
+    Draft,
+    Layout,
+    Mirror,
+    TransactionReply,
+    etcd_revision,
+    putting,
+    revision_of,
+    transaction,
+    unchanged,
+)
 
 
 class _Batch:

@@ -12,7 +12,7 @@ from headway._gen.mvccpb import KeyValue
 from headway.errors import HistoryCompacted, StoreUnusable
 from headway.resource import Position
 from headway.storage.etcd._client import EtcdClient, understood
-from headway.storage.etcd._layout import (
+from headway.storage.etcd.layout import (
     FENCE,
     LEASE,
     QUOTA,
@@ -20,12 +20,13 @@ from headway.storage.etcd._layout import (
     Head,
     KeyRange,
     Layout,
+    Mirror,
+    OtherHistory,
     Timeline,
     etcd_revision,
     head_from,
     timeline_from,
 )
-from headway.storage.etcd._mirror import Mirror, OtherHistory
 
 
 def check_same_history(seen: Position, store_id: str | None, timeline: Timeline | None, head: Head | None) -> None:

@@ -19,32 +19,10 @@ from headway.base import async_problem
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
-from headway.testing.simulation._always import RESERVED_KINDS, Always
-from headway.testing.simulation._causes import located
 from headway.testing.simulation._measure import Measure
-from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._order import in_fair_turns
-from headway.testing.simulation._peer import Peer
-from headway.testing.simulation._peer_plans import peer_faults
-from headway.testing.simulation._plans import (
-    LeftOut,
-    at_another_pace,
-    handovers,
-    interims,
-    merges,
-    single_faults,
-)
-from headway.testing.simulation._plans import pairs as pairs_of
-from headway.testing.simulation._process import Beside, MakeApp
 from headway.testing.simulation._reference import Refuted, noted, reference
-from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
-from headway.testing.simulation._schedules import calls_before_a_change, slow_calls
-from headway.testing.simulation._setting import Setting
-from headway.testing.simulation._shrink import Refutation, simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
-from headway.testing.simulation._tick_plans import changes_in_ticks, does_by_the_clock, ticks_during_calls
-from headway.testing.simulation._world import Invariant, Scenario
 from headway.testing.simulation.faults import (
     FAULTS,
     ChangeDuring,
@@ -61,6 +39,27 @@ from headway.testing.simulation.faults import (
     Restore,
     TickDuring,
 )
+from headway.testing.simulation.oracles import RESERVED_KINDS, Always, Finding, Result
+from headway.testing.simulation.plans import (
+    LeftOut,
+    Refutation,
+    at_another_pace,
+    calls_before_a_change,
+    changes_in_ticks,
+    does_by_the_clock,
+    handovers,
+    in_fair_turns,
+    interims,
+    merges,
+    peer_faults,
+    simplest,
+    single_faults,
+    slow_calls,
+    ticks_during_calls,
+)
+from headway.testing.simulation.plans import pairs as pairs_of
+from headway.testing.simulation.stories import Explored, located
+from headway.testing.simulation.world import Beside, Invariant, MakeApp, Peer, Scenario, Setting
 
 
 class ExploreSettings(TypedDict, total=False):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headway.testing.simulation._oracles import Result
 from headway.testing.simulation._run import run
-from headway.testing.simulation._setting import Setting
 from headway.testing.simulation.faults import Plan
+from headway.testing.simulation.oracles import Result
+from headway.testing.simulation.world import Setting
 
 _SLOW_LOOK = 1_700_000_000
 

@@ -28,15 +28,10 @@ from headway.resource import ResourceType
 from headway.testing._live_run import LiveRun
 from headway.testing._payloads import FEW_VALUES, payloads
 from headway.testing.simulation import faults
-from headway.testing.simulation._always import RESERVED_KINDS, Always
-from headway.testing.simulation._oracles import Finding
-from headway.testing.simulation._own_modules import own_clocks
-from headway.testing.simulation._process import Beside
-from headway.testing.simulation._report import timeline
 from headway.testing.simulation._run import end, judged
-from headway.testing.simulation._setting import Setting
-from headway.testing.simulation._story_file import save_page
-from headway.testing.simulation._world import GivenUp, Invariant, World
+from headway.testing.simulation.oracles import RESERVED_KINDS, Always, Finding
+from headway.testing.simulation.stories import save_page, timeline
+from headway.testing.simulation.world import Beside, GivenUp, Invariant, Setting, World, own_clocks
 
 T = TypeVar("T", bound=Payload)
 

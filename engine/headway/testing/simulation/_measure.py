@@ -11,23 +11,23 @@ from collections.abc import Callable, Sequence
 
 from headway.resource import Kind
 from headway.testing.simulation import _twins as twins
-from headway.testing.simulation import faults
-from headway.testing.simulation._allowed import Allowed, check_declared, check_names
-from headway.testing.simulation._always import name_of
-from headway.testing.simulation._blind import overwrites
-from headway.testing.simulation._causes import located
-from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
+from headway.testing.simulation import faults, oracles
 from headway.testing.simulation._late import Late
-from headway.testing.simulation._made_again import made_again
-from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._pace import DELETED
 from headway.testing.simulation._reference import Refuted, long_enough, patient, reference
 from headway.testing.simulation._run import run
-from headway.testing.simulation._setting import Setting
-from headway.testing.simulation._slots import without_slots
-from headway.testing.simulation._steady import unsteady
 from headway.testing.simulation._trace import Committed, Step
 from headway.testing.simulation.faults import Plan
+from headway.testing.simulation.oracles import (
+    Allowed,
+    Difference,
+    Finding,
+    Result,
+    compared,
+    differences,
+    without_slots,
+)
+from headway.testing.simulation.stories import located
+from headway.testing.simulation.world import DELETED, Setting
 
 _SEEDS = 3
 """The number of runs without faults in which users are as fast as the scenario, each with another order of tasks."""
@@ -76,7 +76,7 @@ class Measure:
         self.setting, self.first = long_enough(setting, plans[0])
         setting, self.settled = self.setting, self.first
         self.references = [self.first, *(reference(setting, plan) for plan in plans[1:])]
-        check_declared(may_differ, self.first.types, self.first.outside)
+        oracles.check_declared(may_differ, self.first.types, self.first.outside)
         self._patient = patient(setting)
         self._late = Late(setting, self.first)
         self._seen = {(each.kind, each.key) for of in self.references for each in of.trace.commits}
@@ -157,7 +157,7 @@ class Measure:
         """
         if finding.oracle in _AT_ANY_PACE:
             return True
-        always = {name_of(each) for each in self.setting.always}
+        always = {oracles.name_of(each) for each in self.setting.always}
         return finding.oracle in always and not any(
             isinstance(each, Committed) and not each.by for each in finding.entries
         )
@@ -232,7 +232,7 @@ class Measure:
         """A second run with the schedule of the first one. The program draws other random values."""
         if self._twin is None:
             self._twin = run(self.setting, Plan(), draw=1)
-            random = random_parts(self.first, self._twin)
+            random = oracles.random_parts(self.first, self._twin)
             self._allowed = dataclasses.replace(random, declared=self._allowed.declared)
         return self._twin
 
@@ -250,13 +250,13 @@ class Measure:
         if not len(plan) or any(isinstance(each, faults.Restore | faults.WallJump | faults.ClockJump) for each in plan):
             return []
         paces = [of for _, of in self.paces]
-        if unsteady(result, self.references):
-            return unsteady(result, [*self.references, *self._patient, *paces, self.twin])
+        if oracles.unsteady(result, self.references):
+            return oracles.unsteady(result, [*self.references, *self._patient, *paces, self.twin])
         # If nothing but the timing is to blame.
         only_timing = all(isinstance(each, _ONLY_TIMING) for each in plan)
-        if not only_timing or not made_again(result, self.references, self._allowed):
+        if not only_timing or not oracles.made_again(result, self.references, self._allowed):
             return []
-        return made_again(result, [*self.references, *self._patient, *paces, self.twin], self._allowed)
+        return oracles.made_again(result, [*self.references, *self._patient, *paces, self.twin], self._allowed)
 
     def _changes_what_is_deleted(self, result: Result) -> bool:
         """Return True if users have changed a resource that is being deleted, and did not do so in the first run."""
@@ -267,7 +267,7 @@ class Measure:
         """Return findings about changes that controllers destroyed without having read them, and would have kept."""
         if any(isinstance(each, faults.Restore) for each in plan):
             return []
-        for each in overwrites(result):
+        for each in oracles.overwrites(result):
             if each.owner in self._owned:
                 continue
             if twins.is_kept_if_read(self.setting, plan, result, each):
@@ -366,12 +366,12 @@ class Measure:
 
     def check_names(self) -> None:
         """Check that each resource that is declared by its name existed in a run without faults."""
-        check_names(self._allowed.declared, self._seen)
+        oracles.check_names(self._allowed.declared, self._seen)
 
     def differing(self) -> tuple[str, ...]:
         """Return sentences about what is not compared: what differs without faults, and the ends under some plans."""
         lost = [f"{each}, because users change a resource that is being deleted" for each in self._deleted]
-        return (*differing([*self.references, *([self._twin] if self._twin else [])], self._allowed), *lost)
+        return (*oracles.differing([*self.references, *([self._twin] if self._twin else [])], self._allowed), *lost)
 
 
 def _struck(result: Result, fault: faults.Fault) -> list[Step]:

@@ -6,12 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from headway.errors import DeclarationError
-from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._report import replay_line
 from headway.testing.simulation._run import run
-from headway.testing.simulation._setting import Setting
-from headway.testing.simulation._story_file import told
 from headway.testing.simulation.faults import Plan
+from headway.testing.simulation.oracles import Finding, Result
+from headway.testing.simulation.stories import replay_line, told
+from headway.testing.simulation.world import Setting
 
 
 class Refuted(AssertionError):

@@ -17,21 +17,29 @@ from headway import events
 from headway.base import error_text
 from headway.errors import DeclarationError
 from headway.resource import Kind, pb
-from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._always import RESERVED_KINDS, always_held, viewed
-from headway.testing.simulation._clocks import LOOK
-from headway.testing.simulation._contents import contents
-from headway.testing.simulation._injector import Injector
-from headway.testing.simulation._late_writes import late_writes
-from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._own_modules import own_clocks
-from headway.testing.simulation._process import outside_state
-from headway.testing.simulation._rival import Rival
-from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._trace import OVER, Trace
-from headway.testing.simulation._waits import longest_wait
-from headway.testing.simulation._world import GivenUp, World
 from headway.testing.simulation.faults import HOME, AtPeer, PeerRestored, PeerRolledBack, Plan, Restore
+from headway.testing.simulation.oracles import (
+    RESERVED_KINDS,
+    Finding,
+    Result,
+    always_held,
+    contents,
+    late_writes,
+    viewed,
+)
+from headway.testing.simulation.oracles import _oracles as oracles
+from headway.testing.simulation.world import (
+    LOOK,
+    GivenUp,
+    Injector,
+    Rival,
+    Setting,
+    World,
+    longest_wait,
+    outside_state,
+    own_clocks,
+)
 
 _STEPS_ALLOWED = 2000
 _STORE_GOES_BACK = (Restore, PeerRestored, PeerRolledBack)
@@ -69,7 +77,7 @@ def run(
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
     findings: list[Finding] = []
-    with _deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
+    with deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
         world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look)
         run_it = partial(_live, world, setting, findings, rival, more)
         trio.run(run_it, clock=world.clock, instruments=[_Spinning(world.injector)])
@@ -324,7 +332,7 @@ def _rarely_collected() -> Iterator[None]:
 
 
 @contextmanager
-def _deterministic(seed: int, draw: int = 0) -> Iterator[None]:
+def deterministic(seed: int, draw: int = 0) -> Iterator[None]:
     """Seed Trio's scheduler and `random` while the block runs."""
     runner: Any = trio._core._run  # what Trio's own Hypothesis plugin does
     before, state, chosen = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), runner._r.getstate()

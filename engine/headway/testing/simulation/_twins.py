@@ -17,16 +17,11 @@ import trio
 
 from headway.resource import Key, Kind, Registry
 from headway.testing.simulation import faults
-from headway.testing.simulation._blind import Overwrite
-from headway.testing.simulation._compared import Difference
-from headway.testing.simulation._contents import CURRENT, OUTDATED
-from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._run import run
-from headway.testing.simulation._server import ANOTHER_WRITER
-from headway.testing.simulation._setting import Setting
 from headway.testing.simulation._trace import Committed, Step, named
-from headway.testing.simulation._world import World
 from headway.testing.simulation.faults import Plan
+from headway.testing.simulation.oracles import CURRENT, OUTDATED, Difference, Finding, Overwrite, Result
+from headway.testing.simulation.world import ANOTHER_WRITER, Setting, World
 
 _DELIVERED = 1.0
 """A number of virtual seconds in which every cache receives a change."""

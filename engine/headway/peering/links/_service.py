@@ -1,0 +1,173 @@
+"""The accepting side of peer streams: it admits a dialer by its secret, and runs the stream."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Cardinality, Handler, Status
+
+from headway._gen.headway.peering import v1 as wire
+from headway.errors import FailedPrecondition, HeadwayError, NotFound, PermissionDenied
+from headway.events import PeerRefused
+from headway.peering._exchange import is_local
+from headway.peering._host import PeeringHost
+from headway.peering._types import STREAM_KEY
+from headway.peering.links._conditions import conditions_of
+from headway.peering.links._importing import open_importer
+from headway.peering.links._leader import LEADER_URL, known_leader
+from headway.peering.links._link import Link
+from headway.peering.stream import (
+    BREACH,
+    DELETED,
+    NOT_LEADING,
+    REPLACED,
+    STORE,
+    TERMINATED,
+    Breach,
+    Entry,
+    PeerLimits,
+    StreamEnded,
+)
+from headway.protobuf import encode
+from headway.resource import AnyMessage
+from headway.rpc import peer_of
+
+PEER_STREAM = "/headway.peering.v1.PeerStreamService/StreamResources"
+
+OPEN_TIMEOUT = 10.0
+"""The time, in seconds, within which a dialer has to send Open."""
+
+MOST_UNKNOWN = 100
+"""The number of streams that may wait for their Open."""
+
+_MAX_TEXT = 255
+# Terminated was received, or sent. After any other end, a dialer that was deleted must notify this side again.
+_NORMAL = (TERMINATED, DELETED)
+_STATUS = {BREACH: Status.INVALID_ARGUMENT, REPLACED: Status.ABORTED}
+
+
+class PeerStreamService:
+    """The streams of the dialing engines. A stream needs only the secret of its peering."""
+
+    def __init__(self, host: PeeringHost, limits: PeerLimits | None = None) -> None:
+        self._host = host
+        self._limits = limits or PeerLimits()
+        self._unknown = 0
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """Return the handler by its path."""
+        make = partial(Handler, self.stream_resources, Cardinality.STREAM_STREAM, wire.PeerMessage, wire.PeerMessage)
+        return {PEER_STREAM: make()}
+
+    async def stream_resources(self, stream: Any) -> None:
+        """Serve one stream."""
+        admitted = await self._admit(stream)
+        if admitted is None:
+            await stream.send_message(wire.PeerMessage(terminated=wire.Terminated()))
+            return
+        host = self._host
+        entry = host.streams.entries.get(admitted)
+        if not host.streams.leading:
+            raise await self._not_leading()
+        if entry is None:
+            raise GRPCError(Status.UNAVAILABLE, "the peering is not ready yet, or is being deleted: try again")
+        try:
+            entry.opening.spend(trio.current_time(), "streams")
+        except Breach as breach:
+            host.report(PeerRefused, why=str(breach), peer=entry.peering.name)
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, str(breach)) from breach
+        if _in_plain_text(stream) and not entry.peering.data.plain_text:
+            raise GRPCError(Status.PERMISSION_DENIED, "the peering's stream must be over TLS")
+        ended = await self._run(stream, entry)
+        if ended.reason == NOT_LEADING:
+            raise await self._not_leading()
+        if ended.reason not in _NORMAL:
+            raise GRPCError(_STATUS.get(ended.reason, Status.UNAVAILABLE), str(ended))
+
+    async def _run(self, stream: Any, entry: Entry) -> StreamEnded:
+        # It would fail at its next commit, once the copies are read for the new one.
+        entry.end(StreamEnded(REPLACED, "a newer stream of this peering was opened"))
+        try:
+            importer = await open_importer(self._host, entry.peering, self._limits)
+        except FailedPrecondition as error:
+            return StreamEnded(STORE, str(error))
+        except HeadwayError as error:
+            return StreamEnded(STORE, f"the store of the accepting side failed: {type(error).__name__}")
+        link = Link(
+            self._host,
+            entry,
+            importer,
+            stream.send_message,
+            stream.recv_message,
+            limits=self._limits,
+            dialing=False,
+        )
+        ended = await link.run()
+        if ended.reason == TERMINATED:
+            await self._store_terminated(entry)
+        return ended
+
+    async def _store_terminated(self, entry: Entry) -> None:
+        """Store that the dialing side was deleted.
+
+        It notifies this side again unless the stream ends without an error.
+        """
+        try:
+            await self._host.client.write_status(entry.peering, STREAM_KEY, conditions_of(entry))
+        except NotFound:
+            # The peering was deleted here as well.
+            return
+        except HeadwayError as error:
+            raise GRPCError(Status.UNAVAILABLE, "the deletion could not be stored: try again") from error
+
+    async def _admit(self, stream: Any) -> str | None:
+        """Return the uid of the Peering that a stream belongs to, or None if it was deleted."""
+        host, peer = self._host, getattr(stream, "peer", None)
+        caller = "" if peer is None else peer_of(peer.addr())
+        if host.failures.refuses(caller, trio.current_time()):
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many failed attempts from this host: try again in a minute")
+        if self._unknown >= MOST_UNKNOWN:
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many streams have not sent open yet: try again")
+        self._unknown += 1
+        try:
+            first: wire.PeerMessage | None = None
+            with trio.move_on_after(OPEN_TIMEOUT):
+                first = await stream.recv_message()
+        finally:
+            self._unknown -= 1
+        if first is None or first.open is None:
+            raise GRPCError(Status.INVALID_ARGUMENT, f"open must be the first message, within {OPEN_TIMEOUT:g} s")
+        given = first.open
+        if max(len(given.peer_id), len(given.secret)) > _MAX_TEXT:
+            raise GRPCError(Status.INVALID_ARGUMENT, f"open has a field of more than {_MAX_TEXT} characters")
+        if _in_plain_text(stream) and not is_local(peer):
+            raise GRPCError(Status.PERMISSION_DENIED, "a peer stream from another host must be over TLS")
+        try:
+            admitted = await host.secrets.authenticate(given.peer_id, given.secret)
+        except PermissionDenied as error:
+            host.failures.add(caller, trio.current_time())
+            host.report(PeerRefused, why=str(error), peer=caller)
+            raise GRPCError(Status.PERMISSION_DENIED, str(error)) from error
+        except HeadwayError as error:
+            raise GRPCError(Status.UNAVAILABLE, str(error)) from error
+        return None if admitted.terminated else admitted.uid
+
+    async def _not_leading(self) -> GRPCError:
+        host = self._host
+        leader = wire.Leader()
+        try:
+            if not host.streams.leading:
+                leader = await known_leader(host)
+        except HeadwayError:
+            leader = wire.Leader()
+        details = (AnyMessage(type_url=LEADER_URL, value=encode(leader)),)
+        text = f"another process serves peers: {', '.join(leader.addresses) or 'its addresses are not known yet'}"
+        return GRPCError(Status.FAILED_PRECONDITION, text, details)
+
+
+def _in_plain_text(stream: Any) -> bool:
+    # A stream within the process has no peer.
+    return getattr(stream, "peer", None) is not None and not stream.encrypted

@@ -1,0 +1,44 @@
+"""A peer stream as two state machines, one for each side. They are pure: no Trio, no I/O, no clock.
+
+Read `_rules.py` first, then `_sender.py` with `_sending.py`, and `_receiver.py` with `_receiving.py`. `_copies.py`
+keeps the copies equal to their originals, and `_schemas.py` compares the types of both sides. `_hub.py` has the streams
+of a process, which wait for each other.
+"""
+
+from headway.peering.stream._copies import Change as Change
+from headway.peering.stream._copies import Copies as Copies
+from headway.peering.stream._hub import ACCEPT_KEY as ACCEPT_KEY
+from headway.peering.stream._hub import BREACH as BREACH
+from headway.peering.stream._hub import CLOSED as CLOSED
+from headway.peering.stream._hub import DELETED as DELETED
+from headway.peering.stream._hub import INVALID_EXPORTS as INVALID_EXPORTS
+from headway.peering.stream._hub import NOT_LEADING as NOT_LEADING
+from headway.peering.stream._hub import REFUSED as REFUSED
+from headway.peering.stream._hub import REPLACED as REPLACED
+from headway.peering.stream._hub import SILENT as SILENT
+from headway.peering.stream._hub import STORE as STORE
+from headway.peering.stream._hub import TERMINATED as TERMINATED
+from headway.peering.stream._hub import UNREACHABLE as UNREACHABLE
+from headway.peering.stream._hub import Entry as Entry
+from headway.peering.stream._hub import PeerStreams as PeerStreams
+from headway.peering.stream._hub import Progress as Progress
+from headway.peering.stream._hub import StreamEnded as StreamEnded
+from headway.peering.stream._receiver import Receiver as Receiver
+from headway.peering.stream._receiving import COMMIT as COMMIT
+from headway.peering.stream._receiving import Copying as Copying
+from headway.peering.stream._receiving import Work as Work
+from headway.peering.stream._receiving import commits as commits
+from headway.peering.stream._rules import HEARTBEAT as HEARTBEAT
+from headway.peering.stream._rules import SILENCE as SILENCE
+from headway.peering.stream._rules import Breach as Breach
+from headway.peering.stream._rules import Bucket as Bucket
+from headway.peering.stream._rules import Exported as Exported
+from headway.peering.stream._rules import PeerLimits as PeerLimits
+from headway.peering.stream._rules import copy_of as copy_of
+from headway.peering.stream._rules import doubling as doubling
+from headway.peering.stream._rules import exports_of as exports_of
+from headway.peering.stream._schemas import Schemas as Schemas
+from headway.peering.stream._sender import Sender as Sender
+from headway.peering.stream._sending import Feed as Feed
+from headway.peering.stream._sending import cut as cut
+from headway.peering.stream._sending import sized as sized

@@ -1,0 +1,318 @@
+"""The stream that a handler receives for a call over the network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Handler, Status
+from grpclib.encoding.base import CodecBase
+from grpclib.events import _DispatchServerEvents
+from grpclib.metadata import Deadline, encode_bin_value, encode_grpc_message
+from grpclib.server import Stream
+from h2.errors import ErrorCodes
+
+from headway.base import encodable, give_way
+from headway.resource import AnyMessage
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
+from headway.rpc._details import TRAILER, StatusDetails
+from headway.rpc._limited import Limited
+from headway.rpc._limits import Budget, Limits
+from headway.rpc._services import Services
+from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, framed
+from headway.rpc.http2 import Http2Stream, Request
+
+
+class _Subtype(CodecBase):
+    """A codec that only gives grpclib's stream its content type. `ServerStream` does the encoding."""
+
+    __content_subtype__ = "proto"
+
+    def encode(self, message: Any, message_type: Any) -> bytes:  # pragma: no cover
+        """Raise NotImplementedError. It is never called."""
+        raise NotImplementedError
+
+    def decode(self, data: bytes, message_type: Any) -> Any:  # pragma: no cover
+        """Raise NotImplementedError. It is never called."""
+        raise NotImplementedError
+
+
+_SUBTYPE = _Subtype()
+_DETAILS = StatusDetails()
+_DISPATCH = _DispatchServerEvents()
+# The maximum length of a status's message, in characters. It is sent in a header, where each character takes up to
+# twelve bytes, and in the details, where it takes up to six. The peer limits the size of both (`Limits.header_size`).
+# The message often quotes the client's input.
+_MESSAGE_LIMIT = 900
+# A request of at least this many bytes is decoded in a turn of its own. A reply of that size is charged to the budget
+# while it waits.
+_LARGE = 4 << 10
+CALL_SIZE = 12 << 10
+"""The memory in bytes of a call before its request arrives, as measured."""
+
+_HEADERS = ((":status", "200"), ("content-type", "application/grpc+proto"))
+_OK = (("grpc-status", "0"),)
+
+
+class ServerStream(Stream[Any, Any]):
+    """grpclib's server stream in a Trio task, with our codec and limits.
+
+    Attributes:
+        encodes: True, because messages are encoded. The stream of an in-process channel passes them as they are.
+    """
+
+    encodes = True
+
+    def __init__(
+        self,
+        stream: Http2Stream,
+        request: Request,
+        handler: Handler,
+        services: Services,
+        limits: Limits,
+        deadline: Deadline | None,
+        end: Callable[[GRPCError, float], None],
+        *,
+        turn: trio.Lock,
+        replies: Budget,
+    ) -> None:
+        path = request.head.path
+        super().__init__(
+            stream,
+            path,
+            handler.cardinality,
+            handler.request_type,
+            handler.reply_type,
+            codec=_SUBTYPE,
+            status_details_codec=_DETAILS,
+            dispatch=_DISPATCH,
+            deadline=deadline,
+        )
+        self._request = request
+        # True if the call may go on for as long as the client likes. A stopping server doesn't wait for such calls.
+        self.streaming = handler.cardinality.server_streaming
+        self._end = end
+        self._turn = turn
+        self._replies = replies
+        # The bytes of replies that wait for the client to read, as charged to the budget.
+        self._waiting = 0
+        self._dropped = False
+        self._inbox = stream
+        self._limits = limits
+        self._parser = MessageParser(limits.message_size)
+        self._bodies: list[bytes] = []
+        # True if the handler has received a message, so that the call may have an effect.
+        self.begun = False
+        self._message_codec: Codec = services.codec
+        self._encoder: StreamEncoder | None = services.encoders.get(path)
+        stream.buffer.refused = self._refused
+        if not stream.buffer.ended:
+            stream.buffer.count(CALL_SIZE)
+
+    def end_after(self, seconds: float, error: GRPCError) -> None:
+        """End the call with this error after ``seconds``, whatever its handler is doing then."""
+        self._end(error, trio.current_time() + seconds)
+
+    def limit_message(self, size: int) -> None:
+        """Reject messages over this size, in addition to the limit. Call it before the first message is received."""
+        self._parser = MessageParser(min(size, self._limits.message_size))
+
+    def _refused(self, error: GRPCError) -> None:
+        """Free the parts of the request and end the handler, which may hold some of them while it waits."""
+        self._parser = MessageParser(self._limits.message_size)
+        self._end(error, -math.inf)
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers of the request."""
+        return self._request.headers
+
+    @property
+    def http2(self) -> Http2Stream:
+        """The underlying HTTP/2 stream, for a handler that forwards bytes."""
+        return self._inbox
+
+    async def send_headers(self, headers: list[tuple[str, str]], *, end: bool = False) -> None:
+        """Send raw headers: the response's headers or, with ``end``, its trailers or a trailers-only response."""
+        await self._inbox.send_headers(headers, end_stream=end)
+        self._send_initial_metadata_done = True
+        self._send_trailing_metadata_done = end
+
+    @property
+    def encrypted(self) -> bool:
+        """True if the call came over TLS."""
+        return self._inbox.connection.encrypted
+
+    @property
+    def path(self) -> str:
+        """The path of the called method."""
+        return self._method_name
+
+    async def recv_message(self) -> Any:
+        """Wait for the client's next message and return it, or None at the end.
+
+        A unary request must arrive within the ``request_timeout``. A client that streams may take its time.
+
+        Raises:
+            GRPCError: the request is invalid, too large, or did not arrive in time.
+        """
+        inbox, streaming = self._inbox.buffer, self._cardinality.client_streaming
+        # Usually the request has arrived with the headers.
+        while not self._bodies and inbox.ready:
+            if not await self._take_some():
+                return None
+        if not self._bodies:
+            patience = math.inf if streaming else self._limits.request_timeout
+            with trio.move_on_after(patience) as scope:
+                while not self._bodies:
+                    if not await self._take_some():
+                        return None
+            if scope.cancelled_caught:
+                raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request did not arrive within {patience} s")
+        if not streaming:
+            # Discard anything after the only request.
+            inbox.close()
+        body = self._bodies.pop(0)
+        if len(body) < _LARGE:
+            message = self._decoded(body)
+        else:
+            # Decode at most one large request per turn of the loop, even if many connections send them.
+            async with self._turn:
+                message = self._decoded(body)
+        self.begun = True
+        return message
+
+    async def _take_some(self) -> bool:
+        """Take data from the inbox. Return False at the end of the client's stream."""
+        data = await self._inbox.buffer.take()
+        held = self._parser.held
+        if not data:
+            if held:
+                raise GRPCError(Status.INTERNAL, "the request ended in the middle of a message")
+            if not self._cardinality.client_streaming:
+                raise GRPCError(Status.INTERNAL, "the client sent no request")
+            return False
+        self._bodies = self._parser.feed(data)
+        self._inbox.buffer.done(held + len(data) - self._parser.held)
+        return True
+
+    def _decoded(self, body: bytes) -> Any:
+        try:
+            return self._message_codec.decode(self._recv_type, body)
+        except ValueError as error:
+            raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
+
+    def hold(self, size: int) -> None:
+        """Charge ``size`` bytes of waiting replies to the budget. That may end this call or another one."""
+        if size != self._waiting and not self._dropped:
+            before, self._waiting = self._waiting, size
+            self._replies.held(self, before, size)
+
+    def refuse(self) -> None:
+        """End the call, because the replies that wait for clients to read take too much memory."""
+        self.hold(0)
+        self._dropped = True
+        status = Status.UNAVAILABLE if self.streaming else Status.RESOURCE_EXHAUSTED
+        self._end(
+            GRPCError(status, "unread replies take too much memory, and this reply is among the largest"), -math.inf
+        )
+
+    async def send_message(self, message: Any) -> None:
+        """Send a message, or an item that the method's encoder accepts. Wait while the client doesn't read."""
+        parts: Iterable[bytes] | None = message.pieces if isinstance(message, Encoded) else None
+        if parts is None and self._encoder is not None:
+            parts = self._encoder(message)
+        data = framed(self._message_codec.encode(message)) if parts is None else b""
+        # The reply of a unary call is sent with its headers and trailers, in one write instead of three. It is the end
+        # of the call, which therefore needs no checkpoint.
+        only = parts is None and not self._cardinality.server_streaming
+        if only and not self._send_initial_metadata_done and self._inbox.hold(_HEADERS, data):
+            self._send_initial_metadata_done = self._send_message_done = True
+            return
+        await trio.lowlevel.checkpoint()
+        if not self._send_initial_metadata_done:
+            await self.send_initial_metadata()
+        self._send_message_done = True
+        if parts is None:
+            await self.send_data(data)
+        else:
+            for piece in parts:
+                await self.send_data(piece)
+                await give_way()
+
+    async def send_data(self, data: bytes) -> None:
+        """Send data of the response's body. Wait while the client doesn't read."""
+        counted = len(data) >= _LARGE and not self._waiting
+        if counted:
+            self.hold(len(data))
+        with trio.move_on_after(self._limits.stall_timeout) as scope:
+            await self._stream.send_data(data)
+        if counted:
+            self.hold(0)
+        if scope.cancelled_caught:
+            raise GRPCError(Status.UNAVAILABLE, "the client does not read")
+
+    async def conclude(self, error: GRPCError | None) -> None:
+        """Send the trailers, if they have not been sent and the stream is still open."""
+        stream = self._inbox
+        if error is None and self._send_message_done and not self._send_trailing_metadata_done:
+            self._send_trailing_metadata_done = stream.finish(_OK)
+        if self._send_trailing_metadata_done or not stream.writable:
+            return
+        if error is None and not self._cardinality.server_streaming and not self._send_message_done:
+            error = GRPCError(Status.UNKNOWN, "Internal Server Error")
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.keepalive_timeout):
+            if error is None:
+                await self.send_trailing_metadata()
+            elif isinstance(error, Limited):
+                await self._send_limited(error)
+            else:
+                await self.send_trailing_metadata(
+                    status=error.status,
+                    status_message=_sendable(error.message),
+                    status_details=error.details if _are_messages(error.details) else None,
+                    metadata=None if self.begun else _not_begun(error),
+                )
+        # Anything that the client still sends is useless.
+        stream.abandon(ErrorCodes.NO_ERROR)
+
+    async def _send_limited(self, error: Limited) -> None:
+        """Send the trailers of a call that a limit refuses. grpclib sends none whose names begin with ``grpc-``.
+
+        The handler has not received the request. It may have been read, because some limits depend on it.
+        """
+        message = _sendable(error.message) or ""
+        details = encode_bin_value(_DETAILS.encode(error.status, message, error.details or ())).decode("ascii")
+        trailers = {
+            "grpc-status": str(error.status.value),
+            "grpc-message": encode_grpc_message(message),
+            TRAILER: details,
+            **error.trailers(),
+        }
+        await self.send_headers([*([] if self._send_initial_metadata_done else _HEADERS), *trailers.items()], end=True)
+
+
+def _are_messages(details: object) -> bool:
+    """Return True for details that can be sent. A handler may raise an error with other objects as its details."""
+    return isinstance(details, Sequence) and all(isinstance(each, AnyMessage) for each in details)
+
+
+def _not_begun(error: GRPCError) -> dict[str, str]:
+    """Return the trailers that say that no handler received the request."""
+    if isinstance(error, Oversized):
+        return {NOT_BEGUN: "1", MESSAGE_LIMIT: str(error.limit)}
+    return {NOT_BEGUN: "1"}
+
+
+def _sendable(message: str | None) -> str | None:
+    """Return a status's message as a header can hold it: encodable, and with its middle cut out if it is too long."""
+    if message is None:
+        return None
+    message = encodable(message)
+    if len(message) <= _MESSAGE_LIMIT:
+        return message
+    half = _MESSAGE_LIMIT // 2
+    return f"{message[:half]}…{message[1 - half :]}"

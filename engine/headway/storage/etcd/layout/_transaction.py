@@ -1,0 +1,301 @@
+"""etcd transactions of one or several commits: their comparisons and their writes. Pure.
+
+A transaction compares all state that its commits were based on: every resource that they name, the fence and its lease,
+the absence of resources of an owner, and the anchor. If it succeeds, that state was current. If it fails, nothing was
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from headway._gen.etcdserverpb import (
+    Compare,
+    CompareCompareResult,
+    CompareCompareTarget,
+    DeleteRangeRequest,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    TxnRequest,
+)
+from headway.protobuf import encode
+from headway.resource import pb
+from headway.storage._leases import lease_of
+from headway.storage._operations import Operation, RequireOwnsNothing
+from headway.storage._quotas import Limit, Use
+from headway.storage._tables import Effect
+from headway.storage._traces import CommitTrace
+from headway.storage.etcd.layout._encoded import Transaction, comparison, put
+from headway.storage.etcd.layout._keys import (
+    KeyRange,
+    Layout,
+    StoredFence,
+    etcd_revision,
+    head_value,
+    resource_value,
+    traces_value,
+)
+from headway.storage.etcd.layout._mirror import Mirror
+
+_EQUAL, _MOD, _CREATE = CompareCompareResult.EQUAL, CompareCompareTarget.MOD, CompareCompareTarget.CREATE
+
+
+def unchanged(key: bytes, revision: int) -> Compare:
+    """Return the comparison that a key was last changed at this revision of etcd. With 0, it must not exist."""
+    return Compare(result=_EQUAL, target=_MOD, key=key, mod_revision=revision)
+
+
+def empty(keys: KeyRange) -> Compare:
+    """Return the comparison that a range has no keys."""
+    return Compare(result=_EQUAL, target=_CREATE, key=keys.key, range_end=keys.end, create_revision=0)
+
+
+def putting(key: bytes, value: bytes = b"", lease: int = 0) -> RequestOp:
+    """Return the operation that puts a key. With a lease, etcd deletes the key when the lease ends."""
+    return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
+
+
+def deleting(key: bytes) -> RequestOp:
+    """Return the operation that deletes a key."""
+    return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
+
+
+class Room(NamedTuple):
+    """The room in a quota that a commit needs.
+
+    Attributes:
+        adds: what the commit adds to the quota.
+        free: what can be added before the limit is reached.
+    """
+
+    adds: Use
+    free: Use
+
+
+_MOST = 2**63
+_NOTHING = Use()
+
+
+class Draft:
+    """A commit that is being built.
+
+    Args:
+        layout: the keys of the store.
+        mirror: the state that the commit is based on.
+
+    Attributes:
+        compared: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
+        given: the changes of resources, by their keys. Invariant: each key is also in `compared`.
+        rooms: the quotas that the commit needs room in, by their keys. Each key is also in `compared`.
+        alone: True if the commit cannot share a transaction with others.
+        size: the number of bytes of the written resources.
+        trace: the context of its span, if it is traced.
+    """
+
+    __slots__ = (
+        "_empty",
+        "_layout",
+        "_mirror",
+        "_notes",
+        "_read",
+        "_uncounted",
+        "_written",
+        "alone",
+        "compared",
+        "given",
+        "rooms",
+        "size",
+        "trace",
+    )
+
+    def __init__(self, layout: Layout, mirror: Mirror) -> None:
+        self._layout = layout
+        self._mirror = mirror
+        # Every commit compares the anchor, so that its position has the session that was current when it was made.
+        self.compared = {layout.anchor: etcd_revision(mirror.timeline.eras[-1][0])}
+        self.given: dict[bytes, Effect] = {}
+        self.rooms: dict[bytes, Room] = {}
+        self.alone = False
+        self.size = 0
+        self.trace: CommitTrace | None = None
+        self._empty: tuple[KeyRange, ...] = ()
+        # Encoded operations. A resource is a pair of its key and its body, because its value depends on its place in
+        # the transaction.
+        self._written: list[bytes | tuple[bytes, bytes]] = []
+        self._uncounted = 0
+        self._read: tuple[bytes, ...] = ()
+        self._notes: tuple[bytes, ...] = ()
+
+    @property
+    def operations(self) -> int:
+        """The number of write operations."""
+        return len(self._written) + len(self.rooms)
+
+    @property
+    def needs(self) -> int:
+        """The size of a transaction with only this commit, as etcd counts: its writes or its comparisons."""
+        written = self.operations + len(self._read) + 1  # one for the head
+        return max(written, len(self.compared) + len(self._empty))
+
+    def write(self, *written: RequestOp) -> None:
+        """Add writes. Watches see them, and other commits may compare their keys."""
+        self.alone = True
+        self._written += [encode(each) for each in written]
+
+    def end_lease(self, name: str) -> None:
+        """Delete a lease's key."""
+        self.write(deleting(self._layout.lease(name)))
+        self._uncounted += 1
+
+    def compare_fence(self, controller: str, member: str, stored: StoredFence) -> None:
+        """Compare a fence and the lease that governs it."""
+        self.compared[self._layout.fence(controller, member)] = etcd_revision(stored.revision)
+        self.compare_lease(lease_of(controller, member))
+
+    def compare_lease(self, name: str) -> None:
+        """Compare the holder of a lease."""
+        held = self._mirror.leases.get(name)
+        self.compared[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
+
+    def compare_quotas(self) -> None:
+        """Compare the declared quotas."""
+        self._compare_puts(self._layout.quotas)
+
+    def declare_quotas(self) -> None:
+        """Note that the commit changes a quota, so that every commit that did not consider it is rejected."""
+        self.compare_quotas()
+        self.write(putting(self._layout.quotas, b"1"))
+
+    def need_room(self, limit: Limit, adds: Use, use: Use) -> None:
+        """Compare the use of a quota, which must have room for this commit, and note that it changes."""
+        key = self._layout.quota(limit.name)
+        self._compare_puts(key)
+        self.rooms[key] = Room(
+            adds,
+            Use(
+                _MOST if limit.resources is None else limit.resources - use.resources,
+                _MOST if limit.bytes is None else limit.bytes - use.bytes,
+            ),
+        )
+
+    def _compare_puts(self, key: bytes) -> None:
+        self.compared[key] = self._mirror.quota_puts.get(key, 0)
+
+    def compare(self, operations: Iterable[Operation]) -> None:
+        """Compare the state that operations without a change were based on. `apply` does so for the others."""
+        for operation in operations:
+            if isinstance(operation, RequireOwnsNothing):
+                self.alone = True
+                self._empty += (self._layout.owned_by(operation.owner_uid),)
+            else:
+                stored = self._mirror.tables.get(operation.kind, operation.key)
+                self.compared[self._layout.resource(operation.kind, operation.key)] = _changed_at(stored)
+
+    def apply(self, applied: Sequence[Effect]) -> None:
+        """Compare the state that the changes were based on, and add their writes."""
+        layout = self._layout
+        for effect in applied:
+            kind, key, old, new = effect
+            place = layout.resource(kind, key)
+            self.given[place] = effect
+            self.compared[place] = 0 if old is None else _changed_at(old)
+            if new is None:
+                self._written.append(encode(deleting(place)))
+            else:
+                body = encode(new)
+                self._written.append((place, body))
+                self.size += len(body)
+            had = "" if old is None or old.owner is None else old.owner.uid
+            has = "" if new is None or new.owner is None else new.owner.uid
+            if had != has:
+                if had:
+                    self._written.append(encode(deleting(layout.owned(had, kind, key))))
+                if has:
+                    self._written.append(encode(putting(layout.owned(has, kind, key))))
+
+    @property
+    def places(self) -> Set[bytes]:
+        """The keys of the written and deleted resources."""
+        return self.given.keys()
+
+    def read(self, key: bytes) -> None:
+        """Read a key at the commit's revision. Its value is the last response."""
+        self.alone = True
+        self._read += (encode(RequestOp(request_range=RangeRequest(key=key))),)
+
+    def note(self, key: bytes, value: bytes) -> None:
+        """Put a key unless its value is greater. A draft that only does this makes no commit."""
+        self.alone = True
+        held = Compare(result=CompareCompareResult.GREATER, target=CompareCompareTarget.VALUE, key=key, value=value)
+        noted = RequestOp(request_txn=TxnRequest(compare=[held], failure=[putting(key, value)]))
+        self._notes += (encode(noted),)
+
+    def fits_with(self, compared: Mapping[bytes, int], places: Set[bytes]) -> bool:
+        """Return True if this commit may follow commits with these comparisons and writes in one transaction.
+
+        etcd makes all comparisons before all writes. So no commit may compare a key that another one writes. Each
+        commit is then based on the state after the commits before it.
+        """
+        mine = self.compared
+        if self.alone:
+            return False
+        for key, revision in mine.items():
+            if key in places or compared.get(key, revision) != revision:
+                return False
+        return self.given.keys().isdisjoint(compared)
+
+    def has_room(self, taken: Mapping[bytes, Use]) -> bool:
+        """Return True if its quotas have room for this commit after others have taken some of it."""
+        for key, (adds, free) in self.rooms.items():
+            resources, size = adds.plus(taken.get(key, _NOTHING))
+            if resources > free.resources or size > free.bytes:
+                return False
+        return True
+
+    def requests(self, place: int) -> list[bytes]:
+        """Return the encoded writes of this commit at its place in a transaction."""
+        return [
+            put(each[0], resource_value(each[1], place)) if isinstance(each, tuple) else each for each in self._written
+        ]
+
+    @property
+    def changes(self) -> int:
+        """The number of keys that this commit changes, as a watch sees it, without the keys of quotas."""
+        return len(self._written) - self._uncounted
+
+
+def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> Transaction:
+    """Return one transaction of several commits. Each commit must fit with those before it.
+
+    The transaction writes the head last, so that a watch sees the head after all other changes.
+    """
+    expected: dict[bytes, int] = {}
+    for draft in drafts:
+        expected |= draft.compared
+    compared = [comparison(key, revision) for key, revision in expected.items()]
+    first = drafts[0]
+    compared += [encode(empty(keys)) for keys in first._empty]
+    if first._notes:
+        return Transaction(compare=compared, success=list(first._notes))
+    written: list[bytes] = []
+    counts: list[int] = []
+    rooms = set[bytes]()
+    for place, draft in enumerate(drafts):
+        # etcd puts a key only once in a transaction.
+        used = draft.rooms.keys() - rooms
+        rooms |= used
+        written += draft.requests(place)
+        written += [put(key, b"1") for key in sorted(used)]
+        counts.append(draft.changes + len(used))
+    traces = {place: draft.trace for place, draft in enumerate(drafts) if draft.trace is not None}
+    if traces:
+        written.append(put(layout.trace, traces_value(traces)))
+    written.append(put(layout.head, head_value(counts, nonce)))
+    return Transaction(compare=compared, success=[*written, *first._read])
+
+
+def _changed_at(stored: pb.Resource | None) -> int:
+    """Return etcd's revision of the last change of a resource, or 0 if it is not stored."""
+    return etcd_revision(int(stored.version)) if stored is not None else 0

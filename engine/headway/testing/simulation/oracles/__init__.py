@@ -1,0 +1,63 @@
+"""The judgement of runs: what is wrong with a run by itself, and what differs from the runs without faults. Pure.
+
+Read `_oracles.py` first. A module imports only those before it:
+
+    _oracles                     the result of a run, and the mistakes that it shows by itself
+    _always, _late_writes        what must hold at all times; writes when all work is done
+    _blind, _steady              changes that a write has destroyed; reconciles that write something else for no reason
+    _peer_oracles                the rules of peerings
+    _contents                    the fields of resources
+    _times, _slots               the times in results, which differ from run to run; things made once for each time
+    _allowed                     the differences between two runs that are allowed
+    _compared_outside, _compared the differences that are found: in the world outside, and in all
+    _made_again                  things outside that were made again
+"""
+
+from headway.testing.simulation.oracles._allowed import Allowed as Allowed
+from headway.testing.simulation.oracles._allowed import check_declared as check_declared
+from headway.testing.simulation.oracles._allowed import check_names as check_names
+from headway.testing.simulation.oracles._always import RESERVED_KINDS as RESERVED_KINDS
+from headway.testing.simulation.oracles._always import Always as Always
+from headway.testing.simulation.oracles._always import Stored as Stored
+from headway.testing.simulation.oracles._always import always_held as always_held
+from headway.testing.simulation.oracles._always import name_of as name_of
+from headway.testing.simulation.oracles._always import shown_as as shown_as
+from headway.testing.simulation.oracles._always import type_of as type_of
+from headway.testing.simulation.oracles._always import viewed as viewed
+from headway.testing.simulation.oracles._blind import Overwrite as Overwrite
+from headway.testing.simulation.oracles._blind import overwrites as overwrites
+from headway.testing.simulation.oracles._compared import Difference as Difference
+from headway.testing.simulation.oracles._compared import compared as compared
+from headway.testing.simulation.oracles._compared import differences as differences
+from headway.testing.simulation.oracles._compared import differing as differing
+from headway.testing.simulation.oracles._compared import random_parts as random_parts
+from headway.testing.simulation.oracles._contents import CURRENT as CURRENT
+from headway.testing.simulation.oracles._contents import OUTDATED as OUTDATED
+from headway.testing.simulation.oracles._contents import contents as contents
+from headway.testing.simulation.oracles._late_writes import late_writes as late_writes
+from headway.testing.simulation.oracles._made_again import made_again as made_again
+from headway.testing.simulation.oracles._made_again import things_in as things_in
+from headway.testing.simulation.oracles._oracles import ROLLED_BACK as ROLLED_BACK
+from headway.testing.simulation.oracles._oracles import Finding as Finding
+from headway.testing.simulation.oracles._oracles import Message as Message
+from headway.testing.simulation.oracles._oracles import Result as Result
+from headway.testing.simulation.oracles._oracles import Scheduled as Scheduled
+from headway.testing.simulation.oracles._oracles import counted as counted
+from headway.testing.simulation.oracles._oracles import described as described
+from headway.testing.simulation.oracles._oracles import fights as fights
+from headway.testing.simulation.oracles._oracles import left_in_the_queue as left_in_the_queue
+from headway.testing.simulation.oracles._oracles import orphans as orphans
+from headway.testing.simulation.oracles._oracles import reads_rolled_back as reads_rolled_back
+from headway.testing.simulation.oracles._oracles import shown as shown
+from headway.testing.simulation.oracles._oracles import twice_at_once as twice_at_once
+from headway.testing.simulation.oracles._oracles import two_writers as two_writers
+from headway.testing.simulation.oracles._peer_oracles import HEADWAYS_OWN as HEADWAYS_OWN
+from headway.testing.simulation.oracles._peer_oracles import ExportRule as ExportRule
+from headway.testing.simulation.oracles._peer_oracles import Feed as Feed
+from headway.testing.simulation.oracles._peer_oracles import PeerWatch as PeerWatch
+from headway.testing.simulation.oracles._peer_oracles import difference as difference
+from headway.testing.simulation.oracles._peer_oracles import is_of_peering as is_of_peering
+from headway.testing.simulation.oracles._slots import without_slots as without_slots
+from headway.testing.simulation.oracles._steady import unsteady as unsteady
+from headway.testing.simulation.oracles._times import Aligner as Aligner
+from headway.testing.simulation.oracles._times import masked as masked

@@ -1,0 +1,23 @@
+"""The choice of what to try: plans of faults, their order, and the search for the simplest plan that refutes. Pure.
+
+Read `_plans.py` first. `_peer_plans.py`, `_schedules.py` and `_tick_plans.py` add plans of further kinds.
+"""
+
+from headway.testing.simulation.plans._order import in_fair_turns as in_fair_turns
+from headway.testing.simulation.plans._peer_plans import peer_faults as peer_faults
+from headway.testing.simulation.plans._plans import LeftOut as LeftOut
+from headway.testing.simulation.plans._plans import at_another_pace as at_another_pace
+from headway.testing.simulation.plans._plans import handovers as handovers
+from headway.testing.simulation.plans._plans import interims as interims
+from headway.testing.simulation.plans._plans import merges as merges
+from headway.testing.simulation.plans._plans import pairs as pairs
+from headway.testing.simulation.plans._plans import single_faults as single_faults
+from headway.testing.simulation.plans._schedules import calls_before_a_change as calls_before_a_change
+from headway.testing.simulation.plans._schedules import slow_calls as slow_calls
+from headway.testing.simulation.plans._shrink import MOST_RUNS as MOST_RUNS
+from headway.testing.simulation.plans._shrink import Judge as Judge
+from headway.testing.simulation.plans._shrink import Refutation as Refutation
+from headway.testing.simulation.plans._shrink import simplest as simplest
+from headway.testing.simulation.plans._tick_plans import changes_in_ticks as changes_in_ticks
+from headway.testing.simulation.plans._tick_plans import does_by_the_clock as does_by_the_clock
+from headway.testing.simulation.plans._tick_plans import ticks_during_calls as ticks_during_calls

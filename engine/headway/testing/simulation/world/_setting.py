@@ -1,0 +1,71 @@
+"""The settings of a run: the program, the scenario, and what to check."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from headway.base import async_problem, check_plain
+from headway.controller import App
+from headway.errors import DeclarationError
+from headway.resource import Registry
+from headway.testing.simulation.oracles import Always
+from headway.testing.simulation.world._peer import Peer, check_peers
+from headway.testing.simulation.world._process import Beside, MakeApp
+
+_BESIDE = "`async def proxy(process: simulation.Process) -> None`"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The settings of a run, apart from its plan."""
+
+    app: App | MakeApp
+    scenario: Callable[[Any], Awaitable[None]]
+    processes: int = 1
+    outside: Callable[[], Any] | None = None
+    holds: Sequence[Callable[[Any], Awaitable[None] | None]] = ()
+    always: Sequence[Always] = ()
+    beside: Sequence[Beside] = ()
+    quiet: float | None = 900.0
+    own_services: bool = False
+    peers: Mapping[str, Peer] = dataclasses.field(default_factory=dict)
+    shared_by: int = 1
+    """The number of engines that share the store, unless peers say more."""
+    long: bool = False
+    """True if the quiet time begins only when the program has done what it waits for by its own clock."""
+    salt: str = ""
+    """The end of each process's name. Shards are spread by the names."""
+    new_from_start: Registry | None = None
+    """The types of an older program. If it is given, ``app`` is the newest one already, and upgrades do nothing."""
+
+    @property
+    def owners(self) -> Sequence[object]:
+        """The functions and classes of the program and its scenario."""
+        peers = (each.app for each in self.peers.values())
+        return (self.app, self.scenario, self.outside, *self.holds, *self.always, *self.beside, *peers)
+
+    def of_peer(self, peer: Peer) -> Setting:
+        """Return the setting of a peer's world."""
+        return Setting(
+            app=peer.app,
+            scenario=self.scenario,
+            processes=peer.processes,
+            quiet=self.quiet,
+            shared_by=peer.engines,
+        )
+
+    @property
+    def engines(self) -> int:
+        """The number of engines that share the store."""
+        return max([self.shared_by, *(each.engines for each in self.peers.values())])
+
+    def __post_init__(self) -> None:
+        check_peers(self.peers)
+        for beside in self.beside:
+            if problem := async_problem(beside, 1, "a process"):
+                raise DeclarationError(f"beside: {problem}. The form is: beside=[proxy], with {_BESIDE}")
+        for each in self.always:
+            # A coroutine function would never be awaited, and so never fail.
+            check_plain("always", each, 1, "the stored resources", "always=[lambda stored: ...]")

@@ -1,0 +1,46 @@
+"""The answers as messages. Each class of `_answer.py` and `_lists.py` has a message of its name and fields. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.why.answers import _answer, _lists
+
+T = TypeVar("T")
+
+_EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 and 9999, in seconds since 1970: the times that Python can show."""
+
+
+def to_message(value: Any) -> Any:
+    """Return an answer, or a part of one, as a message."""
+    if isinstance(value, tuple):
+        return [to_message(each) for each in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    made = getattr(observe_pb, type(value).__name__)
+    return made(**{each.name: to_message(getattr(value, each.name)) for each in dataclasses.fields(value)})
+
+
+def from_message(cls: type[T], message: Any) -> T:
+    """Return the answer of this class, or part of one, that a message holds.
+
+    A time that cannot be shown becomes 0, which means unknown. A process with a wrong clock must not prevent an answer.
+    """
+    made: T = _value(message)
+    assert isinstance(made, cls)
+    return made
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_value(each) for each in value)
+    if isinstance(value, float):
+        return value if _EARLIEST <= value <= _LATEST else 0.0
+    name = type(value).__name__
+    cls = getattr(_answer, name, None) or getattr(_lists, name, None)
+    if cls is None or not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
+        return value
+    return cls(**{each.name: _value(getattr(value, each.name)) for each in dataclasses.fields(cls)})
