@@ -12,7 +12,12 @@ ENGINE = Path(__file__).parents[1] / "engine"
 
 # Parts that no program needs. They are for Headway itself, and may change in every version. The conformance checks are
 # listed by `headway store conformance`.
-INSIDE = ("base", "builtin", "cli", "documents", "service", "testing/conformance")
+INSIDE = (
+    *("base", "builtin", "cli", "documents", "service", "testing/conformance"),
+    # Rooms within a part: what programs need of them is on the page of the part.
+    *("peering/links", "peering/stream", "rpc/client", "rpc/http2", "rpc/server", "storage/etcd/layout", "why/answers"),
+    *(f"testing/simulation/{room}" for room in ("oracles", "plans", "stories", "world")),
+)
 
 
 class Module(NamedTuple):

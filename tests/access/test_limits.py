@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headway.access import Access, Authorizer, Counted, Limit, Limiter, Policy, add_token, entry, new_token, read_access
+from headway.access import Access, Authorizer, Limit, Policy, add_token, entry, new_token, read_access
+from headway.access._limiter import Counted, Limiter
 from headway.errors import InvalidArgument, ManifestError
 
 TEXT = """\

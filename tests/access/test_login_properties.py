@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.access import SHORTEST_PAUSE, KeyRing, Keys, Login, read_keys
+from headway.access import Keys, Login, read_keys
+from headway.access._key_ring import SHORTEST_PAUSE, KeyRing
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.rpc import TOKEN_HEADER
 from tests.access.logins import ISS, KEYS, authorizer, issuer

@@ -20,7 +20,8 @@ import headway
 import tests.helpers.corpus.__main__  # noqa: F401  # declares the cases
 from headway import events
 from headway.testing import simulation
-from headway.testing.simulation import Setting, deterministic, run
+from headway.testing.simulation import Setting, run
+from headway.testing.simulation._run import _deterministic
 from tests.helpers.corpus.staff import CASES, Cloud
 from tests.simulation import test_functions
 
@@ -133,7 +134,7 @@ def real(make: Make, scenario: Scenario, new_outside: Callable[[], Any]) -> Seen
             await scenario(world)
             await seen.end(world, reported, app)
 
-    with deterministic(0):
+    with _deterministic(0):
         trio.run(main, clock=MockClock(autojump_threshold=0))
     return seen
 

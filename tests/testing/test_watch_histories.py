@@ -26,7 +26,7 @@ from headway.service import (
 )
 from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, _reads
 from headway.storage.sqlite import _rows
-from headway.testing.simulation import deterministic
+from headway.testing.simulation._run import _deterministic
 from tests.helpers import lying_channel as lies
 from tests.helpers.etcd_server import EtcdServer
 from tests.helpers.lying_channel import Lie, LyingChannel
@@ -41,7 +41,7 @@ def _by_the_seed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make runs in memory repeatable, and snapshots so small in parts that a few resources have a middle."""
     for module in (_reads, _rows):
         monkeypatch.setattr(module, "SNAPSHOT_CHUNK", 8)
-    with deterministic(SEED):
+    with _deterministic(SEED):
         yield
 
 
@@ -220,7 +220,7 @@ async def test_load_in_memory_is_repeatable(
     """A violation that was found with a seed can be found again."""
     ran = []
     for _ in range(2):
-        with deterministic(7):
+        with _deterministic(7):
             async with MemoryBackend(max_changes=HISTORY) as store:
                 load = WatchLoad(7, store, in_the_process([store]))
                 await run(load)

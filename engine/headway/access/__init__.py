@@ -31,8 +31,6 @@ from headway.access._guard import CHANGED as CHANGED
 from headway.access._guard import NO_TOKEN_SENT as NO_TOKEN_SENT
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
-from headway.access._limiter import Counted as Counted
-from headway.access._limiter import Limiter as Limiter
 from headway.access._limiter import Refused as Refused
 from headway.access._limits import Limit as Limit
 from headway.access._login import Login as Login
@@ -59,13 +57,9 @@ if TYPE_CHECKING:
     from headway.access._jwks import Keys as Keys
     from headway.access._jwks import read_keys as read_keys
     from headway.access._key_keeper import keep_keys as keep_keys
-    from headway.access._key_ring import SHORTEST_PAUSE as SHORTEST_PAUSE
-    from headway.access._key_ring import KeyRing as KeyRing
 
 # Imported on first use, to keep `import headway` light: only a server with access control needs them.
 _LATER = {
-    "KeyRing": "_key_ring",
-    "SHORTEST_PAUSE": "_key_ring",
     "ALGORITHMS": "_issuers",
     "Binding": "_issuers",
     "Issuer": "_issuers",

@@ -9,7 +9,6 @@ from headway.observe._all_pages import PageRequest as PageRequest
 from headway.observe._all_pages import PageResponse as PageResponse
 from headway.observe._all_pages import PagesService as PagesService
 from headway.observe._all_pages import ProcessState as ProcessState
-from headway.observe._all_pages import joined_metrics as joined_metrics
 from headway.observe._log import log_report as log_report
 from headway.observe._metrics import Metrics as Metrics
 from headway.observe._metrics import reports as reports

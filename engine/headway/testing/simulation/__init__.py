@@ -23,7 +23,6 @@ from headway.testing.simulation._explore import explore as explore
 from headway.testing.simulation._explore import explored as explored
 from headway.testing.simulation._explore import same_end as same_end
 from headway.testing.simulation._reference import Refuted as Refuted
-from headway.testing.simulation._run import deterministic as deterministic
 from headway.testing.simulation._run import run as run
 from headway.testing.simulation._trace import Committed as Committed
 from headway.testing.simulation._trace import Delivered as Delivered

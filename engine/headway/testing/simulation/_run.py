@@ -77,7 +77,7 @@ def run(
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
     findings: list[Finding] = []
-    with deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
+    with _deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
         world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look)
         run_it = partial(_live, world, setting, findings, rival, more)
         trio.run(run_it, clock=world.clock, instruments=[_Spinning(world.injector)])
@@ -332,7 +332,7 @@ def _rarely_collected() -> Iterator[None]:
 
 
 @contextmanager
-def deterministic(seed: int, draw: int = 0) -> Iterator[None]:
+def _deterministic(seed: int, draw: int = 0) -> Iterator[None]:
     """Seed Trio's scheduler and `random` while the block runs."""
     runner: Any = trio._core._run  # what Trio's own Hypothesis plugin does
     before, state, chosen = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), runner._r.getstate()
