@@ -184,7 +184,8 @@ class WatchLoad:
                     found.data = note
                     found.metadata["tier"] = rng.choice(TIERS)
                     await client.write(found)
-            except (headway.Conflict, headway.NotFound):
+            except (headway.Conflict, headway.NotFound, headway.errors.FailedPrecondition):
+                # Another writer has changed the resource, deleted it, or deleted it and created it again.
                 self.did["refused"] += 1
             except (headway.errors.OutcomeUnknown, headway.errors.Unavailable):
                 self.did["not answered"] += 1
