@@ -32,8 +32,9 @@ from headway import events, rpc
 from headway.engine import EngineServices
 from headway.engine._collector import GcFreeze
 from headway.peering import PEERING, Peering, PeeringHost, PeerLimits, PeerStreamService, Role, ensure_partition, export
+from headway.peering._hub import Entry
 from headway.peering.links import Dialer
-from headway.peering.stream import Copying, Entry
+from headway.peering.stream import Copying
 from headway.resource import ResourceType
 from headway.storage import MemoryBackend
 

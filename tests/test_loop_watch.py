@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.engine import Judge
+from headway.engine._loop_watch import Judge
 from headway.engine._shutdown import stack_of
 from headway.observe import Metrics, log_report
 from tests.helpers.resources import Account, Team

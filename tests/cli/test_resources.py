@@ -255,7 +255,7 @@ def test_help_and_a_command_load_only_what_they_need() -> None:
     """Other modules would make them slow to start. Help needs no network, and a table needs no YAML."""
     code = "import sys, headway.cli; before = set(sys.modules); {}; print(*(set(sys.modules) - before))"
     help_loads = loaded(code.format("headway.cli.main(['--help'], standalone_mode=False)"))
-    assert not {"headway.rpc.client._channel", "asyncio", "yaml", "difflib"} & help_loads
+    assert not {"headway.rpc.client", "asyncio", "yaml", "difflib"} & help_loads
     get_loads = loaded(code.format("headway.cli.main(['get', '--help'], standalone_mode=False)"))
     assert not {"yaml", "headway.manifest", "headway.cli._serve", "headway.cli._apply"} & get_loads
 

@@ -7,6 +7,7 @@ writer makes commits of several types.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
 from collections import Counter
@@ -183,9 +184,10 @@ class WatchLoad:
                     await _pause(rng)
                     found.data = note
                     found.metadata["tier"] = rng.choice(TIERS)
-                    await client.write(found)
-            except (headway.Conflict, headway.NotFound, headway.errors.FailedPrecondition):
-                # Another writer has changed the resource, deleted it, or deleted it and created it again.
+                    with contextlib.suppress(headway.errors.FailedPrecondition):
+                        # It is refused so if it was deleted and created again after the read.
+                        await client.write(found)
+            except (headway.Conflict, headway.NotFound):
                 self.did["refused"] += 1
             except (headway.errors.OutcomeUnknown, headway.errors.Unavailable):
                 self.did["not answered"] += 1

@@ -181,7 +181,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a stream that opens during a deletion sends no Terminated",
-        "peering/stream/_hub.py",
+        "peering/_hub.py",
         "        if self.leaving:",
         "        if False:",
         _ENDINGS,

@@ -12,7 +12,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway.errors import DeclarationError, InvalidArgument, InvalidResult, NotPrimed
-from headway.notify import Handle, PrimedCache, Updates, retry_delay
+from headway.notify import Handle, PrimedCache, Updates
+from headway.notify._fetches import retry_delay
 from tests.helpers.cached import Staff
 from tests.helpers.fetched import Source
 from tests.helpers.resources import Team

@@ -31,8 +31,8 @@ from headway.peering import (
     generate_token,
     read_token,
 )
+from headway.peering._hub import UNREACHABLE, StreamEnded
 from headway.peering.links import MOST_UNKNOWN, OPEN_TIMEOUT, Dialer, decoder, leader_in, publish_leader
-from headway.peering.stream import UNREACHABLE, StreamEnded
 from headway.resource import PARTITION, Registry
 from headway.rpc import open_channel
 from headway.storage import MemoryBackend
@@ -241,7 +241,7 @@ async def test_r2_leader_that_loses_its_lease_ends_the_stream_with_the_address_o
 
 async def test_streams_of_one_dialer_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them reads all copies. The allowance of this test is used up before the first one."""
-    monkeypatch.setattr("headway.peering.stream._hub._OPENED", 0)
+    monkeypatch.setattr("headway.peering._hub._OPENED", 0)
     with trio.fail_after(60):
         async with MemoryBackend() as store, opened(store, tmp_path, "a") as engine:
             token = read_token(await generate_token(engine.client, "west", [TEAM], plain_text=True))

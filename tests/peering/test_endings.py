@@ -15,8 +15,9 @@ from headway import events
 from headway._gen.headway.peering.v1 import Server
 from headway.errors import Unavailable
 from headway.peering import PEERING, Peering, PeerLimits, Role
+from headway.peering._hub import CLOSED, DELETED, NOT_LEADING, REFUSED, UNREACHABLE, StreamEnded
 from headway.peering.links import RARELY, TOLD, Dialer, open_importer
-from headway.peering.stream import CLOSED, DELETED, NOT_LEADING, REFUSED, UNREACHABLE, StreamEnded, Work
+from headway.peering.stream import Work
 from headway.storage import Operation
 from tests.helpers.resources import TEAM
 from tests.peering.link_kit import Pair, Side, eventually, open_pair, open_side, raw_peer

@@ -12,7 +12,7 @@ from headway import events
 from headway._gen.headway.peering import v1 as wire
 from headway.errors import InvalidArgument
 from headway.peering import PEERING, Role, export, generate_token
-from headway.peering.stream import INVALID_EXPORTS
+from headway.peering._hub import INVALID_EXPORTS
 from headway.resource import NAMESPACE
 from headway.service import MAX_EXPORTS, MAX_SUBJECTS
 from tests.helpers import peers

@@ -46,7 +46,7 @@ class Dialer(NamedTuple):
 @asynccontextmanager
 async def exchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Dialer]:
     """Open an engine that exports teams of the partition default, and exchange its token by hand."""
-    monkeypatch.setattr("headway.peering.stream._hub._OPENED", 1000)
+    monkeypatch.setattr("headway.peering._hub._OPENED", 1000)
     found: list[object] = []
     with trio.fail_after(45):
         async with open_accepting(path, report=found.append) as engine:

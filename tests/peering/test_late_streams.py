@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from headway._gen.headway.peering import v1 as wire
 from headway.errors import Unavailable
 from headway.peering import PeerLimits, Role
+from headway.peering._hub import DELETED, NOT_LEADING, SILENT, PeerStreams, StreamEnded
 from headway.peering.links import Dialer, Link, open_importer
-from headway.peering.stream import DELETED, NOT_LEADING, SILENT, PeerStreams, StreamEnded
 from tests.helpers.resources import TEAM
 from tests.peering.link_kit import Message, Side, open_side, raw_peer
 

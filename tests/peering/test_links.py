@@ -11,8 +11,9 @@ from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import Subject
 from headway.errors import FailedPrecondition
 from headway.peering import PEERING, PeerLimits, Role
+from headway.peering._hub import ACCEPT_KEY, BREACH, CLOSED, DELETED, REPLACED, SILENT, TERMINATED
 from headway.peering.links import open_importer
-from headway.peering.stream import ACCEPT_KEY, BREACH, CLOSED, DELETED, REPLACED, SILENT, TERMINATED, Copying
+from headway.peering.stream import Copying
 from headway.resource import NAMESPACE, PARTITION, Condition, ConditionState
 from headway.storage import MemoryBackend
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.rpc import Admission, Limits, Visitor, peer_of
-from headway.rpc._admission import LOCAL
+from headway.rpc import Limits, peer_of
+from headway.rpc._admission import LOCAL, Admission, Visitor
 
 SMALL = Limits(connections=8, peer_connections=6, handshakes=5, peer_handshakes=3)
 

@@ -23,8 +23,8 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame, WindowUpdateFrame
 from headway import rpc
 from headway.client import Client
 from headway.errors import NotFound
-from headway.rpc.http2 import CountingH2, FrameCutter, Http2Connection, Http2Protocol, Http2Stream, TlsProtocol
-from headway.rpc.server import Calls, Outbox, ServerStream, SocketTransport
+from headway.rpc.http2 import CountingH2, FrameCutter, Http2Connection, Http2Protocol, Http2Stream
+from headway.rpc.server import Calls, Outbox, ServerStream, SocketTransport, TlsProtocol
 from tests.rpc.freed_kit import no_collector
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame, request
 from tests.rpc.raw_kit import HEADERS, connected, tcp

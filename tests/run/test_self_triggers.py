@@ -9,7 +9,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.run import AT_ONCE_SECONDS, FREE, MERGING, MOST_AT_ONCE
+from headway.run import AT_ONCE_SECONDS, MOST_AT_ONCE
+from headway.run._own_writes import FREE, MERGING
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 

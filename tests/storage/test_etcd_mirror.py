@@ -17,6 +17,7 @@ from headway.storage.etcd.layout import (
     OtherHistory,
     StoredFence,
     Timeline,
+    _keys,
     anchor_value,
     checkpoint_value,
     fence_value,
@@ -29,7 +30,6 @@ from headway.storage.etcd.layout import (
     scope_from,
     timeline_from,
 )
-from headway.storage.etcd.layout import _keys as _layout
 from headway.testing.conformance import KIND, thing
 
 LAYOUT = Layout("/p")
@@ -225,7 +225,7 @@ def test_revision_below_all_known_openings_is_not_another_history(monkeypatch: p
     forgotten = SEEN._replace(session="forgotten", revision=revision_of(3) - 1)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten, "store", TIMELINE, HEAD)
-    monkeypatch.setattr(_layout, "KNOWN_SESSIONS", 1)
+    monkeypatch.setattr(_keys, "KNOWN_SESSIONS", 1)
     check_same_history(forgotten, "store", TIMELINE, HEAD)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten._replace(revision=revision_of(3)), "store", TIMELINE, HEAD)

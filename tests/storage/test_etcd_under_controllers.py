@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import StoreRolledBack
 from headway.storage import EtcdBackend
-from headway.storage.etcd.layout import _keys as _layout
+from headway.storage.etcd.layout import _keys
 from tests.helpers.fake_etcd import serving_etcd
 from tests.helpers.worker_rig import Rig
 from tests.storage.etcd_kit import PREFIX
@@ -53,7 +53,7 @@ async def test_store_that_forgot_the_last_opening_of_the_controllers_is_not_roll
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was opened more often than it remembers while they were away. They continue with its current state."""
-    monkeypatch.setattr(_layout, "KNOWN_SESSIONS", 3)
+    monkeypatch.setattr(_keys, "KNOWN_SESSIONS", 3)
     async with serving_etcd() as (_, endpoint):
         rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)
         async with rig.working():

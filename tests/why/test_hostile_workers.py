@@ -11,7 +11,8 @@ import trio
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.access import Access, Authorizer, Guarded, Policy, TokenSet, new_token
 from headway.rpc import InProcessChannel
-from headway.why import OBSERVE_SERVICE, Busy, ObserveHost, ObserveService, Why
+from headway.why import OBSERVE_SERVICE, ObserveHost, ObserveService, Why
+from headway.why._attending import Busy
 from tests.why.test_workers import ATTEND, CORE, attend, channel_to, lease_rule, nothing, rule, types_only
 
 ANSWER = f"/{OBSERVE_SERVICE}/Answer"

@@ -19,7 +19,8 @@ from headway.engine import beside_siblings
 from headway.resource import ResourceId
 from headway.rpc import open_channel
 from headway.storage import Backend, MemoryBackend
-from headway.why import ATTEND, OBSERVE_SERVICE, Busy, ObserveHost, QuestionDecoder, Sort, Why
+from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why
+from headway.why._attending import Busy, Sort
 from tests.helpers.why_programs import Team, broken_app
 from tests.why.test_workers import attend, nothing, types_only
 

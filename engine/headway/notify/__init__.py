@@ -5,7 +5,6 @@ the notifications from one revision to the next, and `_fetches.py` calls the fun
 """
 
 from headway.notify._checks import Wanted as Wanted
-from headway.notify._fetches import retry_delay as retry_delay
 from headway.notify._handle import Handle as Handle
 from headway.notify._primed_cache import PrimedCache as PrimedCache
 from headway.notify._primed_cache import open_primed as open_primed

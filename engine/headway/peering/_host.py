@@ -13,8 +13,9 @@ from headway.client import Client
 from headway.events import Report
 from headway.peering._dial import open_peer_channel
 from headway.peering._failures import Failures
+from headway.peering._hub import PeerStreams
 from headway.peering._secrets import SecretStore
-from headway.peering.stream import PeerStreams, Schemas
+from headway.peering.stream import Schemas
 from headway.resource import Registry
 from headway.rpc import Channel
 from headway.storage import Backend

@@ -2,7 +2,7 @@
 
 This package knows nothing about resources. Each service brings the encoders and decoders of its streams. grpclib needs
 asyncio's interfaces; they are not visible outside this package. To read the code, start with `_channel.py` and
-`_in_process.py`, then read the rooms `server`, `client` and `http2`.
+`_in_process.py`, then read the packages `server`, `client` and `http2`.
 """
 
 from typing import TYPE_CHECKING
@@ -15,8 +15,6 @@ from headway.rpc._addresses import addresses as addresses
 from headway.rpc._addresses import is_loopback as is_loopback
 from headway.rpc._addresses import plain_text_host as plain_text_host
 from headway.rpc._addresses import readable as readable
-from headway.rpc._admission import Admission as Admission
-from headway.rpc._admission import Visitor as Visitor
 from headway.rpc._admission import peer_of as peer_of
 from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import ChannelClosed as ChannelClosed
@@ -71,6 +69,8 @@ if TYPE_CHECKING:
     from headway.rpc._reflection import Reflection as Reflection
     from headway.rpc._reflection import ServerReflectionRequest as ServerReflectionRequest
     from headway.rpc._reflection import ServerReflectionResponse as ServerReflectionResponse
+    from headway.rpc._system import free_descriptors as free_descriptors
+    from headway.rpc._system import reserve as reserve
     from headway.rpc._tls import ServerTls as ServerTls
     from headway.rpc._tls import client_tls as client_tls
     from headway.rpc._tls import client_tls_of_text as client_tls_of_text
@@ -82,9 +82,7 @@ if TYPE_CHECKING:
     from headway.rpc.client import UnaryCalls as UnaryCalls
     from headway.rpc.client import open_channel as open_channel
     from headway.rpc.server import Server as Server
-    from headway.rpc.server import free_descriptors as free_descriptors
     from headway.rpc.server import open_server as open_server
-    from headway.rpc.server import reserve as reserve
 
 # Modules that need asyncio, h2 and ssl are imported on first use. An engine that uses no network never loads them, and
 # `import headway` stays fast.
@@ -107,11 +105,11 @@ _LATER = {
     "ServerTls": "_tls",
     "client_tls": "_tls",
     "client_tls_of_text": "_tls",
-    "free_descriptors": "server",
+    "free_descriptors": "_system",
     "open_channel": "client",
     "open_forwarder": "_forward",
     "open_server": "server",
-    "reserve": "server",
+    "reserve": "_system",
     "server_tls": "_tls",
 }
 

@@ -19,9 +19,6 @@ from headway.run._mapping_retries import Unmapped as Unmapped
 from headway.run._outcomes import AT_ONCE_SECONDS as AT_ONCE_SECONDS
 from headway.run._outcomes import MOST_AT_ONCE as MOST_AT_ONCE
 from headway.run._owed import Owed as Owed
-from headway.run._own_writes import FREE as FREE
-from headway.run._own_writes import MERGING as MERGING
-from headway.run._own_writes import TICK as TICK
 from headway.run._own_writes import OwnWrite as OwnWrite
 from headway.run._own_writes import OwnWrites as OwnWrites
 from headway.run._own_writes import SelfTriggers as SelfTriggers

@@ -1,15 +1,13 @@
 """The question why a resource is not done, and what is stuck: answers as values, as sentences, and as a service.
 
-Nothing here affects what the engine does. Start with the room `answers` (values and sentences), then read `_local.py`
-(where the values come from in one process). `_host.py` asks all processes, and `_service.py` serves it.
+Nothing here affects what the engine does. Start with `answers` (values and sentences), then read `_local.py`
+(where the values come from in one process). `_host.py` asks all processes, and `_service.py` serves the answers.
 """
 
 from headway.why._attend import attend as attend
 from headway.why._attend import pass_answer as pass_answer
 from headway.why._attend import relay as relay
 from headway.why._attending import Attending as Attending
-from headway.why._attending import Busy as Busy
-from headway.why._attending import Sort as Sort
 from headway.why._attending import asker_of as asker_of
 from headway.why._host import Elsewhere as Elsewhere
 from headway.why._host import ObserveHost as ObserveHost

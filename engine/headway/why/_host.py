@@ -275,15 +275,15 @@ class ObserveHost:
     async def _ask(
         self, processes: Sequence[Attending], question: Callable[[], observe_pb.Question]
     ) -> list[tuple[Attending, observe_pb.AnswerRequest | None]]:
-        asked: list[tuple[Attending, observe_pb.AnswerRequest | None]] = []
+        replies: list[tuple[Attending, observe_pb.AnswerRequest | None]] = []
 
         async def ask(attending: Attending) -> None:
-            asked.append((attending, await attending.ask(question())))
+            replies.append((attending, await attending.ask(question())))
 
         async with trio.open_nursery() as nursery:
             for each in processes:
                 nursery.start_soon(ask, each)
-        return sorted(asked, key=lambda each: each[0].process)
+        return sorted(replies, key=lambda each: each[0].process)
 
     # --- what the server knows itself ---
 

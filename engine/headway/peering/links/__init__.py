@@ -1,4 +1,4 @@
-"""Peer streams over the network, on either side: who dials, who accepts, and the store of the copies.
+"""Peer streams over the network: the dialer, the service that accepts streams, and the importer that stores copies.
 
 Read `_controller.py` first, then `_dialer.py` and `_service.py` (both ends) and `_link.py` (the stream).
 """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from headway.peering._hub import ACCEPT_KEY, TERMINATED, Entry
 from headway.peering._secrets import TERMINATED_FOR
 from headway.peering._types import CONNECTED
 from headway.peering._types import TERMINATED as TERMINATED_TYPE
-from headway.peering.stream import ACCEPT_KEY, TERMINATED, Copying, Entry
+from headway.peering.stream import Copying
 from headway.resource import Condition, ConditionState
 
 COPIED = "Copied"

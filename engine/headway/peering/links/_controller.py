@@ -17,13 +17,14 @@ from headway.controller import App, Enqueue
 from headway.errors import HeadwayError
 from headway.events import PeerNotNotified
 from headway.peering._host import PeeringHost
+from headway.peering._hub import CLOSED, DELETED, Entry, StreamEnded
 from headway.peering._secrets import TERMINATED_FOR
 from headway.peering._types import STREAM_KEY, TERMINATED, condition_of
 from headway.peering.links._conditions import conditions_of
 from headway.peering.links._dialer import Dialer
 from headway.peering.links._importing import forget_imports, open_importer
 from headway.peering.links._leader import publish_leader
-from headway.peering.stream import CLOSED, DELETED, Entry, PeerLimits, StreamEnded
+from headway.peering.stream import PeerLimits
 from headway.queue import Backoff
 from headway.reconcile import Request, Runtime
 from headway.resource import DELETION_TIMESTAMP, PEERING, ConditionState, Resource

@@ -12,12 +12,7 @@ from headway._gen.headway.peering import v1 as wire
 from headway.errors import CallerError, Conflict, FailedPrecondition, HeadwayError
 from headway.events import PeerNotNotified, PeerRefused
 from headway.peering._host import PeeringHost
-from headway.peering._secrets import REFUSED as NOT_VALID
-from headway.peering.links._importing import open_importer
-from headway.peering.links._leader import MOST_ADDRESSES, leader_in
-from headway.peering.links._link import Link
-from headway.peering.links._service import PEER_STREAM
-from headway.peering.stream import (
+from headway.peering._hub import (
     CLOSED,
     DELETED,
     NOT_LEADING,
@@ -26,10 +21,14 @@ from headway.peering.stream import (
     TERMINATED,
     UNREACHABLE,
     Entry,
-    PeerLimits,
     StreamEnded,
-    doubling,
 )
+from headway.peering._secrets import REFUSED as NOT_VALID
+from headway.peering.links._importing import open_importer
+from headway.peering.links._leader import MOST_ADDRESSES, leader_in
+from headway.peering.links._link import Link
+from headway.peering.links._service import PEER_STREAM
+from headway.peering.stream import PeerLimits, doubling
 from headway.protobuf import copy_message, decode
 from headway.resource import PEERING, Resource
 from headway.service import check_way

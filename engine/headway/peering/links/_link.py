@@ -18,28 +18,30 @@ from headway._gen.headway.peering import v1 as wire
 from headway.errors import HeadwayError
 from headway.events import PeerRefused, PeerStoreReplaced
 from headway.peering._host import PeeringHost
-from headway.peering.links._exporting import Exporter
-from headway.peering.links._importing import Importer, unknown_here
-from headway.peering.stream import (
+from headway.peering._hub import (
     ACCEPT_KEY,
     BREACH,
     CLOSED,
     DELETED,
-    HEARTBEAT,
     INVALID_EXPORTS,
-    SILENCE,
     SILENT,
     STORE,
     TERMINATED,
+    Entry,
+    Progress,
+    StreamEnded,
+)
+from headway.peering.links._exporting import Exporter
+from headway.peering.links._importing import Importer, unknown_here
+from headway.peering.stream import (
+    HEARTBEAT,
+    SILENCE,
     Breach,
     Bucket,
     Copying,
-    Entry,
     PeerLimits,
-    Progress,
     Receiver,
     Sender,
-    StreamEnded,
     Work,
     exports_of,
 )

@@ -14,23 +14,13 @@ from headway.errors import FailedPrecondition, HeadwayError, NotFound, Permissio
 from headway.events import PeerRefused
 from headway.peering._exchange import is_local
 from headway.peering._host import PeeringHost
+from headway.peering._hub import BREACH, DELETED, NOT_LEADING, REPLACED, STORE, TERMINATED, Entry, StreamEnded
 from headway.peering._types import STREAM_KEY
 from headway.peering.links._conditions import conditions_of
 from headway.peering.links._importing import open_importer
 from headway.peering.links._leader import LEADER_URL, known_leader
 from headway.peering.links._link import Link
-from headway.peering.stream import (
-    BREACH,
-    DELETED,
-    NOT_LEADING,
-    REPLACED,
-    STORE,
-    TERMINATED,
-    Breach,
-    Entry,
-    PeerLimits,
-    StreamEnded,
-)
+from headway.peering.stream import Breach, PeerLimits
 from headway.protobuf import encode
 from headway.resource import AnyMessage
 from headway.rpc import peer_of

@@ -1,28 +1,11 @@
 """A peer stream as two state machines, one for each side. They are pure: no Trio, no I/O, no clock.
 
 Read `_rules.py` first, then `_sender.py` with `_sending.py`, and `_receiver.py` with `_receiving.py`. `_copies.py`
-keeps the copies equal to their originals, and `_schemas.py` compares the types of both sides. `_hub.py` has the streams
-of a process, which wait for each other.
+keeps the copies equal to their originals, and `_schemas.py` compares the types of both sides.
 """
 
 from headway.peering.stream._copies import Change as Change
 from headway.peering.stream._copies import Copies as Copies
-from headway.peering.stream._hub import ACCEPT_KEY as ACCEPT_KEY
-from headway.peering.stream._hub import BREACH as BREACH
-from headway.peering.stream._hub import CLOSED as CLOSED
-from headway.peering.stream._hub import DELETED as DELETED
-from headway.peering.stream._hub import INVALID_EXPORTS as INVALID_EXPORTS
-from headway.peering.stream._hub import NOT_LEADING as NOT_LEADING
-from headway.peering.stream._hub import REFUSED as REFUSED
-from headway.peering.stream._hub import REPLACED as REPLACED
-from headway.peering.stream._hub import SILENT as SILENT
-from headway.peering.stream._hub import STORE as STORE
-from headway.peering.stream._hub import TERMINATED as TERMINATED
-from headway.peering.stream._hub import UNREACHABLE as UNREACHABLE
-from headway.peering.stream._hub import Entry as Entry
-from headway.peering.stream._hub import PeerStreams as PeerStreams
-from headway.peering.stream._hub import Progress as Progress
-from headway.peering.stream._hub import StreamEnded as StreamEnded
 from headway.peering.stream._receiver import Receiver as Receiver
 from headway.peering.stream._receiving import COMMIT as COMMIT
 from headway.peering.stream._receiving import Copying as Copying

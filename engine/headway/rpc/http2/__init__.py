@@ -1,7 +1,8 @@
 """HTTP/2 for gRPC, on grpclib, h2 and hpack: connections and streams, with limits on what a peer may send.
 
 Read `_protocol.py` first (one connection), then `_connection.py` and `_stream.py`. `_frames.py` and `_requests.py`
-check what a peer sends, `_flow.py` controls the flow, and `_direct.py` handles the frames of usual calls without h2.
+check what a peer sends, `_flow.py` bounds the data that streams send and receive, and `_direct.py` handles the frames
+of ordinary calls without h2. Nothing here opens a socket.
 """
 
 from headway.rpc.http2._connection import Http2Connection as Http2Connection
@@ -23,9 +24,8 @@ from headway.rpc.http2._h2 import CountingH2 as CountingH2
 from headway.rpc.http2._h2 import h2_configuration as h2_configuration
 from headway.rpc.http2._hpack import BoundedDecoder as BoundedDecoder
 from headway.rpc.http2._hpack import RepeatingEncoder as RepeatingEncoder
+from headway.rpc.http2._protocol import MOST_DISCARDED as MOST_DISCARDED
 from headway.rpc.http2._protocol import Http2Protocol as Http2Protocol
 from headway.rpc.http2._requests import Request as Request
 from headway.rpc.http2._requests import Requests as Requests
 from headway.rpc.http2._stream import Http2Stream as Http2Stream
-from headway.rpc.http2._tls_protocol import READ_AT_ONCE as READ_AT_ONCE
-from headway.rpc.http2._tls_protocol import TlsProtocol as TlsProtocol

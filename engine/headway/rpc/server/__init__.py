@@ -1,7 +1,7 @@
 """A gRPC server on Trio: its sockets and connections, and each call with its stream.
 
-Read `_server.py` first, then `_calls.py` and `_stream.py`. `_transport.py` sends, and `_system.py` asks the operating
-system.
+Read `_server.py` first, then `_calls.py` and `_stream.py`. `_transport.py` sends bytes.
+Nothing here knows what a call is about.
 """
 
 from headway.rpc.server._calls import Calls as Calls
@@ -9,7 +9,6 @@ from headway.rpc.server._server import Server as Server
 from headway.rpc.server._server import open_server as open_server
 from headway.rpc.server._stream import CALL_SIZE as CALL_SIZE
 from headway.rpc.server._stream import ServerStream as ServerStream
-from headway.rpc.server._system import free_descriptors as free_descriptors
-from headway.rpc.server._system import reserve as reserve
+from headway.rpc.server._tls_protocol import TlsProtocol as TlsProtocol
 from headway.rpc.server._transport import Outbox as Outbox
 from headway.rpc.server._transport import SocketTransport as SocketTransport

@@ -22,10 +22,11 @@ from headway.rpc._channel import Report
 from headway.rpc._limits import Budget, Limits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._services import Services
+from headway.rpc._system import MemoryReturn, accept, bind, free_descriptors, is_scarce
 from headway.rpc._tls import ServerTls, speaking_http2
-from headway.rpc.http2 import READ_AT_ONCE, Http2Protocol, TlsProtocol
+from headway.rpc.http2 import Http2Protocol
 from headway.rpc.server._calls import Calls
-from headway.rpc.server._system import MemoryReturn, accept, bind, free_descriptors, is_scarce
+from headway.rpc.server._tls_protocol import READ_AT_ONCE, TlsProtocol
 from headway.rpc.server._transport import Outbox, SocketTransport
 
 _BACKLOG = 1024

@@ -1,6 +1,6 @@
 """The store in an etcd cluster, for several engines at once. It is durable while a majority of the members lives.
 
-Read `_backend.py` first, then the room `layout` (keys, transactions, and the mirror that one watch keeps).
+Read `_backend.py` first, then `layout` (keys, transactions, and the mirror that one watch keeps).
 """
 
 from headway.storage.etcd._address import EtcdAddress as EtcdAddress

@@ -1,8 +1,8 @@
 """Commits of resources and fences, and the recording of checkpoints.
 
-A commit is based on the mirror's state. If etcd accepts it, that state was current (`_transaction.py`). If etcd or the
-mirror rejects it, it is tried again once the mirror has every commit made before. So a rejection that the caller sees
-was also based on current state.
+A commit is based on the mirror's state. If etcd accepts it, that state was current (`layout/_transaction.py`). If etcd
+or the mirror rejects it, it is tried again once the mirror has every commit made before. So a rejection that the caller
+sees was also based on current state.
 """
 
 from __future__ import annotations

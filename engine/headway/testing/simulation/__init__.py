@@ -3,10 +3,11 @@
     def test_accounts() -> None:
         simulation.explore(app, scenario)
 
-Start with `_explore.py`. A module or a room imports only those before it:
+Start with `_explore.py`. A module or a package imports only those before it:
 
-    faults, _trace               the faults of a plan, with `_peer_faults.py`; what happened in a run
-    oracles                      the judgement of runs
+    _fault_base, _peer_faults    the base of all faults; the faults of peerings
+    faults, _trace               all faults of a plan; what happened in a run
+    oracles                      the checks of runs
     plans, stories               the faults to try; the explanation of a run that failed
     _spread                      the keys that each process has reconciled
     world                        the store, its server and the processes

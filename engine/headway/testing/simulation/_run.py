@@ -17,6 +17,7 @@ from headway import events
 from headway.base import error_text
 from headway.errors import DeclarationError
 from headway.resource import Kind, pb
+from headway.testing.simulation import oracles
 from headway.testing.simulation._trace import OVER, Trace
 from headway.testing.simulation.faults import HOME, AtPeer, PeerRestored, PeerRolledBack, Plan, Restore
 from headway.testing.simulation.oracles import (
@@ -28,7 +29,6 @@ from headway.testing.simulation.oracles import (
     late_writes,
     viewed,
 )
-from headway.testing.simulation.oracles import _oracles as oracles
 from headway.testing.simulation.world import (
     LOOK,
     GivenUp,

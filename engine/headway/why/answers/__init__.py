@@ -1,4 +1,6 @@
-"""The answers as values, as sentences and as messages, and what joins those of several processes. No I/O.
+"""The answers about unfinished and stuck resources, as values, as sentences and as messages. No I/O.
+
+The answers of several processes are joined here.
 
 Read `_answer.py` and `_lists.py` (values) first, then `_sentences.py`.
 """

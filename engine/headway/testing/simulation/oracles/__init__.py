@@ -1,4 +1,4 @@
-"""The judgement of runs: what is wrong with a run by itself, and what differs from the runs without faults. Pure.
+"""The checks of runs: mistakes that one run shows by itself, and differences from the runs without faults. Pure.
 
 Read `_oracles.py` first. A module imports only those before it:
 
@@ -38,6 +38,7 @@ from headway.testing.simulation.oracles._late_writes import late_writes as late_
 from headway.testing.simulation.oracles._made_again import made_again as made_again
 from headway.testing.simulation.oracles._made_again import things_in as things_in
 from headway.testing.simulation.oracles._oracles import ROLLED_BACK as ROLLED_BACK
+from headway.testing.simulation.oracles._oracles import Contents as Contents
 from headway.testing.simulation.oracles._oracles import Finding as Finding
 from headway.testing.simulation.oracles._oracles import Message as Message
 from headway.testing.simulation.oracles._oracles import Result as Result
@@ -49,6 +50,7 @@ from headway.testing.simulation.oracles._oracles import left_in_the_queue as lef
 from headway.testing.simulation.oracles._oracles import orphans as orphans
 from headway.testing.simulation.oracles._oracles import reads_rolled_back as reads_rolled_back
 from headway.testing.simulation.oracles._oracles import shown as shown
+from headway.testing.simulation.oracles._oracles import stuck_deletions as stuck_deletions
 from headway.testing.simulation.oracles._oracles import twice_at_once as twice_at_once
 from headway.testing.simulation.oracles._oracles import two_writers as two_writers
 from headway.testing.simulation.oracles._peer_oracles import HEADWAYS_OWN as HEADWAYS_OWN

@@ -1,4 +1,6 @@
-"""The choice of what to try: plans of faults, their order, and the search for the simplest plan that refutes. Pure.
+"""The choice of what to try: plans of faults, their order, and the simplest plan under which a program fails.
+
+Pure: nothing is run here, and random choices come from a seed.
 
 Read `_plans.py` first. `_peer_plans.py`, `_schedules.py` and `_tick_plans.py` add plans of further kinds.
 """

@@ -1,21 +1,21 @@
 """The simulated world: a store, its server and the processes on it, under virtual time and the faults of a plan.
 
-Read `_world.py` first. A module imports only those before it:
+Nothing here judges a run. Read `_world.py` first. A module imports only those before it:
 
     _jumping, _injector          Trio's clock, which jumps while no task can run; when each fault strikes
     _clocks, _virtual_time       the clocks that the program sees
     _own_modules                 gives these clocks to the program's modules
     _peer_network                the link between the two engines of a peering
     _wire, _store, _engines      what the processes are connected to; further engines on one store
-    _server                      the server of all that
+    _server                      the server, which restarts and restores backups
     _readers, _traced_app        what a program has open; its functions, recorded
     _link, _beside, _process     a connection; the functions beside the controllers; a process
     _streams, _free_shards       the faults of streams; shards without a process
-    _waits                       what a program waits for by its own clock
-    _peer, _peerings             the other engine of a peering; the peerings, their faults and their judgement
+    _tasks, _waits               the tasks of a run; what a program waits for by its own clock
+    _peer, _peerings             the other engine of a peering; the peerings, their faults and their checks
     _upgrade                     the programs that replace each other
     _pace, _rival                how fast users are; another writer
-    _setting                     the program, the scenario, and what to check
+    _setting, _world             the program, the scenario, and what to check; all of it together
 """
 
 from headway.testing.simulation.world._clocks import LOOK as LOOK

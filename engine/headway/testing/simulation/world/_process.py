@@ -198,7 +198,7 @@ class Process:
                     process=self.name,
                     report=self._report,
                     lease_ttl=LEASE_TTL,
-                    # The bound uses the real clock, and virtual time may stand still here. `_run.py` checks the time
+                    # The bound uses the real clock, and virtual time may stand still here. The run checks the time
                     # taken.
                     shutdown_bound=_NEVER,
                 )

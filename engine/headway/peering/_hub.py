@@ -8,8 +8,7 @@ from typing import NamedTuple
 import trio
 
 from headway._gen.headway.peering import v1 as wire
-from headway.peering.stream._receiving import Copying
-from headway.peering.stream._rules import Bucket
+from headway.peering.stream import Bucket, Copying
 from headway.resource import Resource
 
 ACCEPT_KEY = "acceptSession"

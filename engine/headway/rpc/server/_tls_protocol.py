@@ -8,7 +8,7 @@ from asyncio.sslproto import SSLProtocol, SSLProtocolState
 from collections.abc import Callable
 from typing import Any
 
-from headway.rpc.http2._protocol import MOST_DISCARDED, Http2Protocol
+from headway.rpc.http2 import MOST_DISCARDED, Http2Protocol
 
 READ_AT_ONCE = 64 << 10
 """The bytes to read from one connection at once, with and without TLS. asyncio reads 256 KiB."""
