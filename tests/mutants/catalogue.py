@@ -87,6 +87,13 @@ MUTANTS = (
         _CONTRACT,
     ),
     Mutant(
+        "a deletion that only a reply has shown when the run subscribes is not found",
+        "cache/_informer.py",
+        "self.subscribed_at = store.newest",
+        "self.subscribed_at = store.frontier",
+        _CHANGES,
+    ),
+    Mutant(
         "the entries of the cache at the start are not queued",
         "run/_ownership.py",
         'self.queue.add_all(managed.store.entries, Reason("started"), priority=BACKLOG)',

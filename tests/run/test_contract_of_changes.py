@@ -9,7 +9,9 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway.events import RunEnded, RunStarted
+from headway.events import Primed, RunEnded, RunStarted
+from headway.resource import TypeName
+from headway.testing import Fault
 from tests.helpers.pools import Member
 from tests.helpers.rig import Rig
 from tests.helpers.settings import Setting
@@ -117,6 +119,53 @@ async def test_c6_deletion_while_no_engine_ran_is_found_in_history(autojump_cloc
     async with second.open():
         await second.wait_idle()
         assert second.names == ["never-was"]
+
+
+def _primed(rig: Rig) -> dict[TypeName, int]:
+    """Return the revision at which each type of the rig's controller was primed."""
+    return {each.type: each.revision for each in rig.witness.events_of(Primed) if each.controller == "pools"}
+
+
+async def test_c6_deletion_acknowledged_just_before_a_run_subscribes_is_mapped(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """Another controller deletes a member. The reply takes it out of the shared cache before the stream does."""
+    rig = Rig(autojump_clock, setting=setting)
+    pools, channel, begin = rig.pools, rig.channel, trio.Event()
+    removers: list[headway.Runtime] = []
+    seen: list[tuple[str, int]] = []
+
+    async def initialiser(_: headway.Runtime) -> None:
+        await begin.wait()
+        channel.raises(Fault.SLOW)
+
+    async def look(rt: headway.Runtime, request: headway.Request) -> None:
+        seen.append((request.id.name, rt.cache.revision(pools.member)))
+
+    async def remover(rt: headway.Runtime, request: headway.Request) -> None:
+        """Do nothing: the test deletes the member with this controller's client."""
+
+    pools.replace(look, initialiser)
+    pools.app.controller(manages=pools.member, name="remover", on_start=removers.append)(remover)
+    async with rig.open() as engine:
+        await rig.write_member("m", "never-was")
+        await rig.run_until_blocked()
+        raised = len(channel.done)
+        with trio.fail_after(60):
+            begin.set()
+            while len(channel.done) == raised:  # noqa: ASYNC110  # nothing tells of it
+                await trio.sleep(0.001)
+            await engine.controllers["remover"].wait_idle(rig.store.position.revision)
+            channel.hold(pools.member)
+            await removers[0].client.delete(pools.member.id("m"))
+            deleted = rig.store.position.revision
+            channel.answer_slow()
+            while pools.member.name not in (primed := _primed(rig)):  # noqa: ASYNC110  # a report wakes nobody
+                await trio.sleep(0.001)
+            assert primed[pools.member.name] < deleted
+        channel.release(pools.member)
+        await rig.wait_idle()
+        assert [name for name, revision in seen if revision >= deleted] == ["never-was"]
 
 
 async def test_c7_key_in_hand_is_not_dequeued_again(autojump_clock: MockClock, setting: Setting) -> None:

@@ -256,8 +256,8 @@ class Subscription:
         self.is_undecodable = is_undecodable
         self.tables = tables
         self._unsubscribe = unsubscribe
-        # The revision of its beginning. Its initial content is complete up to there.
-        self.subscribed_at = store.frontier
+        # The highest revision in its initial content, replies included. The feed lacks what a reply has applied before.
+        self.subscribed_at = store.newest
         self.listener: Callable[[Sequence[Applied]], object] | None = None  # gets the changes in place of the feed
         self._feed: list[Applied] = []
         self._lingers = False

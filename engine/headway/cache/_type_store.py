@@ -121,7 +121,7 @@ class TypeStore:
 
     @property
     def newest(self) -> int:
-        """The highest revision of any entry."""
+        """The highest revision of any entry or grave."""
         return max(self.frontier, max(self._ahead.values(), default=0))
 
     @property

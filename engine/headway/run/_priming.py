@@ -126,7 +126,7 @@ class RunCaches:
         return {name: subscription.store.frontier for name, subscription in self.subscriptions.items()}
 
     async def prime(self, start: Position) -> None:
-        """Prime every type up to the starting revision, and then up to the highest revision of them all (C1)."""
+        """Prime every type up to the starting revision, and then up to the highest that any of them shows (C1)."""
         async with trio.open_nursery() as nursery:
             for type in self._definition.types:
                 nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
@@ -147,7 +147,7 @@ class RunCaches:
         subscription = informer.subscribe(self._definition.indexes_of(type), self._report_indexes(type.name))
         self.subscriptions[type.name] = subscription
         count, seconds = len(subscription.store.entries), trio.current_time() - began
-        self._report(Primed(name, type.name, count, subscription.subscribed_at, seconds))
+        self._report(Primed(name, type.name, count, subscription.revision, seconds))
 
     async def open(self, types: Iterable[CachedType[Any]], may_have: Callable[[CachedType[Any]], bool]) -> None:
         """Open the informers of further types, and wait until they are primed. The next run shares them.

@@ -7,8 +7,8 @@ The course of a run:
    of the last raise is the run's *starting revision*.
 3. A nursery runs N+1 priming tasks, one for each type. A task ends when its type's store has passed an EndOfSnapshot
    and is complete up to the starting revision. In that step it subscribes, so that no later change of the type is
-   missed. The run then waits until every type has reached the highest of their revisions: its first reconciles see
-   one cut. No mapper and no reconciler has run yet (C1).
+   missed. The run then waits until every type has reached the highest revision that any of them shows, replies to
+   other controllers' writes included: its first reconciles see one cut. No mapper and no reconciler has run yet (C1).
 4. Resources deleted before the subscriptions began are in no cache. The run reads these deletions from the store's
    history, from the checkpoint of the previous run on. The first run of all starts at its own first fence (C6).
 5. A second nursery runs the N+1 long-lived watches, the mapping's retries, the workers, the sources, and the
