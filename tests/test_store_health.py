@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,6 +30,7 @@ from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqli
 from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
 from tests.http.kit import NO_CERTIFICATES
 from tests.run.test_store_rolled_back import rolled_back
+from tests.storage.sqlite_kit import fail_commits
 
 WATCH = "/grpc.health.v1.Health/Watch"
 SERVING, NOT_SERVING = 1, 2
@@ -114,6 +118,42 @@ async def test_moved_file_is_a_problem_before_the_next_write(tmp_path: Path) -> 
         assert f"{path} was moved or removed while it was open" in str(found[1])
         with pytest.raises(StoreUnusable, match="moved or removed"):
             await backend.list(KIND, EVERYTHING)
+
+
+async def test_moved_file_is_found_after_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a rejected write, the check also looks for room on the disk, where the file no longer is."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        with monkeypatch.context() as patch:
+            fail_commits(patch, sqlite3.SQLITE_FULL)
+            with pytest.raises(WriteRejected):
+                await put(backend, thing("a"))
+        path.rename(tmp_path / "elsewhere.db")
+        found = await find_problem(backend)
+        assert found is not None
+        assert found[0] is StoreProblem.UNUSABLE
+        assert f"{path} was moved or removed while it was open" in str(found[1])
+
+
+async def test_disk_that_does_not_tell_its_room_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is used again as soon as its disk answers."""
+
+    def failing(_: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        with monkeypatch.context() as patch:
+            fail_commits(patch, sqlite3.SQLITE_FULL)
+            with pytest.raises(WriteRejected):
+                await put(backend, thing("a"))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "statvfs", failing)
+            found = await find_problem(backend)
+        assert found is not None
+        assert (found[0], type(found[1])) == (StoreProblem.AWAY, StoreUnusable)
+        assert f"{path}: the free space on its disk cannot be read (Input/output error)" in str(found[1])
+        assert await find_problem(backend) is None
 
 
 @pytest.fixture

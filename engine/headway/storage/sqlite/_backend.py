@@ -266,12 +266,12 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
     @override
     async def probe(self) -> None:
         opened = self._use()
+        await opened.refuse_moved()
         if opened.writer.failing:
             # The touch only needs a page or two. The space that SQLite holds on a full disk may be enough for it, but
             # for nothing else.
             await trio.to_thread.run_sync(check_room, opened.file.path)
             await opened.writer.submit(TouchRequest())
-        await opened.refuse_moved()
         await opened.readers.check()
 
     @override

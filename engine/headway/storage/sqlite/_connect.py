@@ -63,8 +63,14 @@ def explained(error: BaseException) -> str:
 
 
 def check_room(path: str) -> None:
-    """Raise WriteRejected if a disk has no room for a few writes."""
-    disk = os.statvfs(path)
+    """Raise WriteRejected if a disk has no room for a few writes, and StoreUnusable if it does not say."""
+    try:
+        disk = os.statvfs(path)
+    except OSError as error:
+        raise StoreUnusable(
+            f"{path}: the free space on its disk cannot be read ({error.strerror}): "
+            "make sure that the file is still there, and that its disk works"
+        ) from error
     room = disk.f_bavail * disk.f_frsize
     if room < _ROOM:
         raise WriteRejected(f"{path} has {room} bytes of free space on its disk: free at least {_ROOM}")
