@@ -110,6 +110,22 @@ async def test_full_disk_rejects_writes_until_there_is_space(small_disk: Path) -
     assert await check_store(f"sqlite:{path}") == []
 
 
+async def test_store_on_a_full_disk_is_refused_until_there_is_space(small_disk: Path) -> None:
+    """The name of the lock's holder is written first, and opening the store does not fail because of that."""
+    path = small_disk / "a.db"
+    at = await filled(path)
+    # A new lock file needs room; the former one has it.
+    (small_disk / "a.db.lock").unlink()
+    ballast = small_disk / "ballast"
+    with pytest.raises(OSError, match="No space"):
+        ballast.write_bytes(bytes(3_000_000))
+    with pytest.raises(StoreUnusable, match=r"a\.db cannot be opened for writing: .*free some space"):
+        await _opened(path)
+    ballast.unlink()
+    async with open_sqlite(path) as backend:
+        assert backend.position.revision == at.revision
+
+
 async def test_backup_without_space_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
     """An earlier backup at the same path stays."""
     async with open_sqlite(tmp_path / "a.db") as backend:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -78,3 +81,41 @@ def test_lock_of_a_file_that_was_removed_before_it_was_locked_excludes_others(
         third.take()
     second.release()
     assert os.listdir(tmp_path) == ["a.db.lock"]
+
+
+def _failing(code: int) -> Callable[..., int]:
+    def fail(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def test_lock_is_held_without_room_for_the_name_of_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the former holder does not stay."""
+    path = str(tmp_path / "a.db")
+    former, holder, other = FileLock(path), FileLock(path), FileLock(path)
+    former.take()
+    former.release()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", _failing(errno.ENOSPC))
+        holder.take()
+    with pytest.raises(StoreUnusable, match="is held by another process, which has not yet written its name"):
+        other.take()
+    holder.release()
+    other.take()
+    other.discard()
+
+
+@pytest.mark.parametrize(("module", "name"), [(fcntl, "flock"), (os, "ftruncate"), (os, "pread")])
+def test_lock_that_the_disk_refuses_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> None:
+    """A file system without flock refuses it, for example."""
+    path = str(tmp_path / "a.db")
+    lock = FileLock(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, _failing(errno.EIO))
+        with pytest.raises(StoreUnusable, match=r"a\.db\.lock, the store's lock, .* \(Input/output error\): make sure"):
+            lock.take()
+    lock.take()
+    lock.discard()

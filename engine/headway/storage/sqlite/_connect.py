@@ -16,6 +16,9 @@ BUSY_TIMEOUT = 10.0
 
 _FULL = "free some space on its disk, and writes continue"
 _REFUSED = "its disk refused the write: a quota, a limit on the size of files, or the disk itself"
+_NO_ROOM_BESIDE = (
+    "its disk has no room for the files beside it: free some space, or lift its limit on the size of files"
+)
 _LOCKED = "another program has locked it; end that program, or its transaction (`fuser` names who has a file open)"
 _DAMAGED = "`headway store check` finds the damage, and `headway restore` restores a backup"
 READ_ONLY = "this process may not write to it, or its file system is read-only"
@@ -24,6 +27,7 @@ _NO_WAY = "this process may not open it, or may not create files beside it"
 _BY_CODE = {
     sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_IOERR_WRITE: _REFUSED,
+    sqlite3.SQLITE_IOERR_SHMSIZE: _NO_ROOM_BESIDE,
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,

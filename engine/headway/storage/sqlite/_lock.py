@@ -50,8 +50,14 @@ class FileLock:
         if self._descriptor is None:
             self._take(create=True)
         assert self._descriptor is not None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(_this_process()).encode(), 0)
+        try:
+            # The name of a former holder must not stay: an operator would end the wrong process.
+            os.ftruncate(self._descriptor, 0)
+        except OSError as error:
+            raise self._failed(error) from error
+        # A full disk may have no room for the name. The lock holds without it.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._descriptor, json.dumps(_this_process()).encode(), 0)
 
     def release(self) -> None:
         """Release the lock. Idempotent."""
@@ -89,8 +95,10 @@ class FileLock:
             ) from error
         try:
             locked = self._lock(descriptor, made=made)
-        except BaseException:
+        except BaseException as error:
             os.close(descriptor)
+            if isinstance(error, OSError):
+                raise self._failed(error) from error
             raise
         if not locked:
             os.close(descriptor)
@@ -142,6 +150,12 @@ class FileLock:
             return False
         return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
 
+    def _failed(self, error: OSError) -> StoreUnusable:
+        return StoreUnusable(
+            f"{self._path}, the store's lock, cannot be locked or written ({error.strerror}): "
+            "make sure that its disk works and supports flock, or open another path"
+        )
+
     def _refuse_foreign(self, what: str, cause: OSError | None = None) -> NoReturn:
         raise StoreUnusable(
             f"{self._path} {what}; the store's lock must be a file created by Headway: move it away, "
@@ -179,5 +193,5 @@ def _describe(content: bytes) -> str:
         whose = "this process" if holder["pid"] == os.getpid() else f"process {holder['pid']}"
         return f"{whose} on {holder['host']} ({holder['program']}) since {holder['since']}"
     except (ValueError, KeyError, TypeError):
-        # The lock is taken shortly before its content is written.
+        # The lock is taken shortly before its content is written, and a full disk may have no room for the content.
         return "another process, which has not yet written its name"
