@@ -126,6 +126,15 @@ async def test_store_on_a_full_disk_is_refused_until_there_is_space(small_disk: 
         assert backend.position.revision == at.revision
 
 
+async def test_backup_beside_which_nothing_can_be_created_is_refused(tmp_path: Path) -> None:
+    """It is built in a file beside its path, whose removal may fail as well."""
+    await filled(tmp_path / "a.db")
+    (tmp_path / "b.new").mkdir()
+    with pytest.raises(StoreUnusable, match=r"b could not be created: .*b\.new"):
+        await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
 async def test_backup_without_space_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
     """An earlier backup at the same path stays."""
     async with open_sqlite(tmp_path / "a.db") as backend:

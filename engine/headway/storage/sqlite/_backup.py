@@ -150,15 +150,16 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
 def _building(target: str) -> Iterator[str]:
     """Yield a new path beside ``target``. If the block fails, the file there is removed."""
     building = f"{target}.new"
-    remove_file(building)
     try:
-        # Create an empty file that only its owner can read, before it gets its final mode.
-        os.close(create_private(building))
-        yield building
+        remove_file(building)
+        try:
+            # Create an empty file that only its owner can read, before it gets its final mode.
+            os.close(create_private(building))
+            yield building
+        finally:
+            remove_file(building)
     except (OSError, sqlite3.Error) as error:
         raise StoreUnusable(f"{target} could not be created: {explained(error)}. Nothing was changed") from error
-    finally:
-        remove_file(building)
 
 
 def _copy(source: str, building: str, hold: Hold, wrote: OnBytes | None = None) -> None:
