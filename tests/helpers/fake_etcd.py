@@ -89,6 +89,7 @@ class FakeEtcd:
         self.on_range: Callable[[RangeRequest, RangeResponse], RangeResponse] = lambda _, response: response
         self.on_txn: Callable[[TxnRequest], None] = lambda _: None
         self.after_txn: Callable[[TxnRequest, TxnResponse], TxnResponse] = lambda _, response: response
+        self.on_keep_alive: Callable[[LeaseKeepAliveRequest], None] = lambda _: None
         self.on_progress: Callable[[WatchResponse], WatchResponse | None] = lambda response: response
         self._watchers: dict[trio.MemorySendChannel[WatchResponse], WatchCreateRequest] = {}
 
@@ -279,6 +280,7 @@ class FakeEtcd:
     async def _serve_keep_alive(self, stream: Any) -> None:
         self._called(stream)
         while (request := await stream.recv_message()) is not None:
+            self.on_keep_alive(request)
             left = self.state.leases.get(request.id, 0)
             await stream.send_message(LeaseKeepAliveResponse(header=self._header(), id=request.id, ttl=left))
 

@@ -7,7 +7,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._gen.etcdserverpb import RangeRequest, RangeResponse, TxnRequest, TxnResponse
+from headway._gen.etcdserverpb import LeaseKeepAliveRequest, RangeRequest, RangeResponse, TxnRequest, TxnResponse
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
 from headway.storage import (
     EtcdBackend,
@@ -287,6 +287,28 @@ async def test_lease_ends_with_its_etcd_lease_and_can_be_renewed_at_any_engine()
             await trio.testing.wait_all_tasks_blocked()
             rig.fake.end_lease(next(iter(rig.fake.state.leases)))
         assert (await other.list_leases())[0] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error"),
+    [
+        (Status.UNAVAILABLE, "etcdserver: no leader", Unavailable),
+        (Status.PERMISSION_DENIED, "etcdserver: permission denied", StoreUnusable),
+    ],
+)
+async def test_failed_renewal_is_an_error_of_the_store(status: Status, message: str, error: type[HeadwayError]) -> None:
+    """etcd fails after the store has confirmed that the lease is held. Its own status must not reach clients."""
+
+    def fail(_: LeaseKeepAliveRequest) -> None:
+        raise GRPCError(status, message)
+
+    async with rigged() as rig:
+        term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
+        rig.fake.on_keep_alive = fail
+        raised = await refused(error, rig.store.keep_lease("c", "a", term), "a renewal that etcd rejects")
+        assert message in str(raised)
+        rig.fake.on_keep_alive = lambda _: None
+        await rig.store.keep_lease("c", "a", term)
 
 
 async def test_closing_the_store_wakes_all_waiters_with_an_error() -> None:

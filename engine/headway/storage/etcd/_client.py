@@ -208,7 +208,10 @@ class EtcdClient:
     async def keep_alive(self, id: int) -> int:
         """Renew a lease. Return the seconds until it expires, or 0 if it has already expired."""
         with trio.move_on_after(CALL_TIMEOUT):
-            return await self._with_token(lambda: self._kept(id))
+            try:
+                return await self._with_token(lambda: self._kept(id))
+            except GRPCError as error:
+                raise failure(error, self.where, writes=False) from error
         raise Unavailable(f"timed out: etcd at {self.where} has not renewed a lease within {CALL_TIMEOUT} s")
 
     async def _kept(self, id: int) -> int:
