@@ -311,6 +311,18 @@ async def test_failed_renewal_is_an_error_of_the_store(status: Status, message: 
         await rig.store.keep_lease("c", "a", term)
 
 
+async def test_no_changes_are_kept_for_transactions_that_have_ended() -> None:
+    """A recorded checkpoint and a raised fence change no resource. A recorded checkpoint has no head, either."""
+    async with rigged() as rig:
+        raised = await rig.store.raise_fence("c", "", 0, 0)
+        await put(rig.store, thing("a"))
+        for revision in range(3):
+            await rig.store.record_checkpoint(raised.fence, revision)
+        assert await names(rig.store) == ["a"]
+        assert rig.store._session is not None
+        assert rig.store._session.mirror.given == {}
+
+
 async def test_closing_the_store_wakes_all_waiters_with_an_error() -> None:
     """A commit in flight still ends."""
     async with rigged() as rig:

@@ -230,9 +230,12 @@ class Session:
     async def _write(self, drafts: Sequence[Draft]) -> TransactionReply:
         """Make several commits in one transaction: all of them or none. It is not canceled and takes a bounded time."""
         nonce, given = os.urandom(8), self.mirror.given
-        changes = given[nonce] = dict[bytes, Effect]()
+        changes: dict[bytes, Effect] = {}
         for draft in drafts:
             changes.update(draft.given)
+        if changes:
+            # Their head takes them out again. A draft that only notes a checkpoint changes nothing and writes no head.
+            given[nonce] = changes
         reply: TransactionReply | None = None
         try:
             with trio.CancelScope(shield=True):
