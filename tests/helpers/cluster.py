@@ -65,7 +65,7 @@ class Wire(wire.Wire):
         ]
 
 
-Around = Callable[[str, headway.Runtime, headway.Request[Job]], Awaitable[None]]
+Around = Callable[[str, headway.Runtime, headway.Request[Job]], Awaitable[headway.RequeueAfter | None]]
 
 
 class Member:
@@ -142,8 +142,9 @@ class Cluster:
             name="copier",
             **self.options(member),
         )
-        async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
+        async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> headway.RequeueAfter | None:
             name = request.id.name
+            result: headway.RequeueAfter | None = None
             others = [other for other, key in self.running if key == name and other != member]
             if others and self.placement != "every_process":
                 self.broken.append(f"{name} is with {others} and {member}")
@@ -151,7 +152,7 @@ class Cluster:
             self.reconciled.append((trio.current_time(), member, name, rt.term))
             try:
                 if self.around is not None:
-                    await self.around(member, rt, request)
+                    result = await self.around(member, rt, request)
                 await trio.sleep(self.pause)
                 given, made = rt.cache.get(job, name), rt.cache.get(copy, name)
                 if given is None:
@@ -161,6 +162,7 @@ class Cluster:
                     await rt.client.apply(copy.new(name, Copy(text=given.data.text, by=member)))
             finally:
                 self.running.remove((member, name))
+            return result
 
         return app
 

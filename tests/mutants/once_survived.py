@@ -27,6 +27,13 @@ ONCE_SURVIVED = (
         "run/test_sharded_handover.py",
     ),
     Mutant(
+        "a shard that collects again forgets its scheduled keys",
+        "run/_shards.py",
+        "[*super().scheduled(), *super().owed()]",
+        "super().owed()",
+        "run/test_shard_queue.py",
+    ),
+    Mutant(
         "a deletion at exactly the first revision of the cache is skipped",
         "run/_priming.py",
         "if change.deleted and change.revision <= until",

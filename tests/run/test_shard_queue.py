@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import count
+
+import pytest
+import trio
+
 from headway.queue import WorkQueue
 from headway.reconcile import Reason
 from headway.resource import Key
@@ -102,6 +107,34 @@ async def test_open_shard_that_collects_again_keeps_its_pending_keys() -> None:
     assert not queue.is_shard_idle(1)
     queue.open_shard(1)
     assert sorted(dequeued(queue) for _ in range(5)) == ["", "1-fails", "1-in-hand", "1-later", "1-ready"]
+
+
+async def test_open_shard_that_collects_again_keeps_its_scheduled_keys() -> None:
+    """They become pending, and are handed out when the shard opens again, without waiting for their time."""
+    queue = ShardQueue(WorkQueue(), shard)
+    for number in (1, 2):
+        queue.open_shard(number)
+        queue.add(key(f"{number}-later"), REASON)
+        queue.requeue_after(key(dequeued(queue)), 600, REASON)
+    queue.collect(1)
+    assert queue.owed() == [key("1-later")]
+    assert set(queue.scheduled()) == {key("2-later")}
+    assert dequeued(queue) == ""
+    queue.open_shard(1)
+    assert [dequeued(queue), dequeued(queue)] == ["1-later", ""]
+
+
+def test_key_that_becomes_due_while_its_shard_collects_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock is a second later than the one before."""
+    clock = count()
+    monkeypatch.setattr(trio, "current_time", lambda: float(next(clock)))
+    for delay in range(10):
+        queue = ShardQueue(WorkQueue(), shard)
+        queue.open_shard(1)
+        queue.add(key("1-later"), REASON)
+        queue.requeue_after(key(dequeued(queue)), delay, REASON)
+        queue.collect(1)
+        assert queue.owed() == [key("1-later")], delay
 
 
 async def test_closed_shard_has_no_pending_keys() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -93,6 +95,37 @@ async def test_c6_pending_keys_survive_the_loss_of_the_lease_of_their_shard(auto
         await cluster.until(lambda: 0 not in shards_of(member), TTL)
         sources.fail("web-1")
         await cluster.until(lambda: reconciled_since(cluster, lost_at) >= before, TTL * 2)
+
+
+@pytest.mark.parametrize("ends", ["the run", "the lease of the shard"])
+async def test_c6_scheduled_keys_survive_the_end_of_the_run_or_of_their_lease(
+    autojump_clock: MockClock, ends: str
+) -> None:
+    """The keys had asked to be requeued, and no cache shows them. They no longer wait for the requested time."""
+    cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
+    sources = Sources(cluster)
+    nowhere = {f"x{number}" for number in range(99) if shard(f"x{number}") == 0}
+    ended_at = math.inf
+
+    async def around(_: str, __: headway.Runtime, ___: headway.Request[Job]) -> headway.RequeueAfter | None:
+        return headway.requeue_after(1000) if trio.current_time() < ended_at else None
+
+    cluster.around = around
+    async with cluster.open("web-1"):
+        member = cluster.members["web-1"]
+        await has_all(cluster, member)
+        for name in nowhere:
+            sources.enqueue["web-1"](cluster.job.id(name))
+        run = member.engine.controllers["copier"].run
+        assert run is not None
+        await cluster.until(lambda: {name for *_, name in run.scheduled()} == nowhere, 5)
+        ended_at = trio.current_time()
+        if ends == "the run":
+            sources.fail("web-1")
+        else:
+            await lose(cluster, "staff/copier#0")
+        await cluster.until(lambda: reconciled_since(cluster, ended_at) == nowhere, TTL * 2)
+        assert len(member.events_of(events.RunEnded)) == (ends == "the run")
 
 
 async def test_c6_keys_of_a_shard_that_is_being_acquired_are_pending(autojump_clock: MockClock) -> None:

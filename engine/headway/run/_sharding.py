@@ -17,8 +17,8 @@
   a ttl, and their unknown writes are resolved. The checkpoint is recorded, and then the lease is released (C7). If the
   lease is lost instead, running reconciles are canceled at once, in the time that remains to the holder. Other shards
   continue.
-- If a shard is lost or the run restarts, the pending keys are kept as long as the shard should belong to this process.
-  They are enqueued when the process has the shard again (C6).
+- If a shard is lost or the run restarts, the pending and the scheduled keys are kept as long as the shard should belong
+  to this process. They are enqueued when the process has the shard again (C6).
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Shard:
                 nursery.cancel_scope.cancel()
         finally:
             if not self._leaving.is_set():
-                # The shard should still belong to this process, so keep its pending keys.
+                # The shard should still belong to this process, so keep its keys.
                 queue.collect(number)
             # Invariant: no reconcile of the shard is running when its lease is released (C7).
             await self._end_in_hand()

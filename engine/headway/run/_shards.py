@@ -64,11 +64,12 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     def collect(self, shard: int) -> None:
         """Begin to set aside the keys that are added for a shard instead of handing them out.
 
-        If the shard is open, its pending keys are set aside as well.
+        If the shard is open, its pending and its scheduled keys are set aside as well. They all run at once when it
+        opens again, like the keys that a run leaves to the next one.
         """
         collected = self._collected.setdefault(shard, {})
         if shard in self._open:
-            collected.update({key: (_OWED, LIVE) for key in super().owed() if self._shard_of(key) == shard})
+            collected.update(dict.fromkeys(self._keys_of(shard), (_OWED, LIVE)))
             self._close(shard)
 
     def open_shard(self, shard: int) -> None:
@@ -85,10 +86,14 @@ class ShardQueue(WaitingQueue[Key, Reason]):
 
     def _close(self, shard: int) -> None:
         self._open.remove(shard)
-        for key in super().owed():
-            if self._shard_of(key) == shard:
-                # This makes a delayed key ready, so that it is dropped soon.
-                super().add(key, _MOVED)
+        for key in self._keys_of(shard):
+            # This makes a delayed key ready, so that it is dropped soon.
+            super().add(key, _MOVED)
+
+    def _keys_of(self, shard: int) -> list[Key]:
+        """Return the scheduled and the pending keys of a shard that is or was open."""
+        # Read the scheduled keys first: a key that becomes due in between is then in both, and not in neither.
+        return [key for key in [*super().scheduled(), *super().owed()] if self._shard_of(key) == shard]
 
     def is_shard_idle(self, shard: int) -> bool:
         """Return True if no key of the shard is pending, collected ones included."""
@@ -145,10 +150,6 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     def owed(self) -> list[Key]:
         collected = [key for keys in self._collected.values() for key in keys]
         return collected + [key for key in super().owed() if self._shard_of(key) in self._open]
-
-    @override
-    def scheduled(self) -> dict[Key, float]:
-        return {key: due for key, due in super().scheduled().items() if self._shard_of(key) in self._open}
 
     @override
     def hold(self, holder: object = None) -> None:
