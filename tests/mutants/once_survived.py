@@ -27,6 +27,13 @@ ONCE_SURVIVED = (
         "run/test_sharded_handover.py",
     ),
     Mutant(
+        "a shard that must leave as it opens stays open",
+        "run/_sharding.py",
+        "                queue.close_shard(number)\n            else:\n",
+        "                pass\n            else:\n",
+        "run/test_sharded_handover.py",
+    ),
+    Mutant(
         "a shard that collects again forgets its scheduled keys",
         "run/_shards.py",
         "[*super().scheduled(), *super().owed()]",

@@ -1,13 +1,16 @@
-"""The checkpoint that a holder records when its shard moves, and how the next holder uses it (C6)."""
+"""The handover of a shard: its end in one process (C7), and its checkpoint, which the next holder uses (C6)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 import headway
-from headway.run import RECORD_INTERVAL, member_of
+from headway import events
+from headway.run import RECORD_INTERVAL, Shards, member_of
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, has_all, reconciled_since, shard, shards_of
 
@@ -73,3 +76,34 @@ async def test_finished_deletion_of_a_moved_shard_is_not_reconciled_again(
         with trio.fail_after(TTL):
             await second.engine.wait_idle()
     assert {member for _, member, name, _ in cluster.reconciled if name == moved} == {"web-1"}
+
+
+async def test_c7_shard_that_must_leave_as_it_opens_starts_no_further_reconciles(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the read of history and the listing of members that moves the shard come in one scheduler turn."""
+    cluster = Cluster(autojump_clock, headway.sharded(shards=1))
+    read, left = Shards.deletions, list[int]()
+
+    async def leave_once(shards: Shards, *args: Any) -> Any:
+        found = await read(shards, *args)
+        # The caller opens the shard without a further checkpoint.
+        if not left:
+            left.append(0)
+            shards._shards[0].leave()
+        return found
+
+    monkeypatch.setattr(Shards, "deletions", leave_once)
+    cluster.pause = 1.0
+    jobs = {f"j{number}": "1" for number in range(20)}
+    for name, text in jobs.items():
+        await cluster.write(name, text)
+    async with cluster.open("web-1"):
+        member = cluster.members["web-1"]
+        await cluster.until(lambda: "staff/copier#0" in {each.name for each in member.events_of(events.LeaseEnded)}, 30)
+        assert cluster.running == []
+        # At most one for each worker, canceled when the shard closed.
+        assert len(cluster.reconciled) <= 4
+        assert await cluster.copies() == {}
+        # The shard has come back to this process.
+        await cluster.until(lambda: cluster.copied(**jobs), TTL * 2)

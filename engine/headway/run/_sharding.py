@@ -146,7 +146,10 @@ class _Shard:
                 await self._record(checkpoint)
                 nursery.cancel_scope.cancel()
         finally:
-            if not self._leaving.is_set():
+            if self._leaving.is_set():
+                # It is still open if it had to leave in the same turn in which it opened.
+                queue.close_shard(number)
+            else:
                 # The shard should still belong to this process, so keep its keys.
                 queue.collect(number)
             # Invariant: no reconcile of the shard is running when its lease is released (C7).
