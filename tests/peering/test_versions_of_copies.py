@@ -45,6 +45,9 @@ V1 = earlier.type("staff", "v1", "Team", Roster)
 both = headway.App("both")
 both_v1, V2 = both.type("staff", "v1", "Team", Roster), both.type("staff", "v2", "Team", Crew)
 both.converter(both_v1, V2, up=up, down=down)
+apart = headway.App("apart")
+apart_v1, apart_v2 = apart.type("staff", "v1", "Team", Roster), apart.type("staff", "v2", "Team", Crew)
+"""Two versions without a converter: a write as one of them replaces a resource that is stored as the other."""
 
 
 class Sides:
@@ -120,3 +123,29 @@ async def test_newer_version_than_the_importing_side_knows_is_refused_and_its_co
                 lambda found: "staff.v2.Team in */*: no program here declares" in str(found and found.status),
             )
             await seen(east, V1, {"old": ["ada"]})
+
+
+async def test_copy_follows_its_original_to_an_earlier_version_and_back(tmp_path: Path) -> None:
+    """Without a converter, the original is deleted as one version and stored as the other, in one commit."""
+    sides = Sides(tmp_path)
+    with trio.fail_after(60):
+        async with sides.open_west(apart) as west, sides.open_east(apart) as east:
+            exports = [export(apart_v1), export(apart_v2)]
+            token = await generate_token(west.client, "east", exports, plain_text=True)
+            await establish(east.client, "west", token, plain_text=True)
+
+            async def copied(type: ResourceType[Any]) -> str:
+                """Write the original as a version, wait for its copy, and return the copy's uid."""
+                data = Roster(names=["ada"]) if type is apart_v1 else Crew(members=[Member(name="ada")])
+                original = await west.client.write(type.new("core", data))
+                copy = await headway.until(
+                    east.client,
+                    type,
+                    type.id("core", partition="peer-west"),
+                    lambda found: found is not None and found.metadata["originVersion"] == original.version,
+                )
+                assert copy is not None
+                assert copy.data == data
+                return copy.uid
+
+            assert len({await copied(type) for type in (apart_v2, apart_v1, apart_v2)}) == 1

@@ -46,6 +46,20 @@ def test_take_up_to_a_limit_leaves_the_later_commits() -> None:
     assert [revision for revision, _ in merge.take()] == [3]
 
 
+def test_deletions_of_a_commit_come_first() -> None:
+    """A resource that moved to another version is stored in one watch and deleted in another."""
+    merge = CommitMerge([5, 5])
+    merge.feed(0, [change(6, "moved"), change(6, "other"), change(7, "later")], 7)
+    merge.feed(1, [change(6, "moved")._replace(deleted=True), change(7, "last")], 7)
+    [(_, first), (_, second)] = merge.take()
+    assert [(each.deleted, each.resource.id.name) for each in first if each.resource.id] == [
+        (True, "moved"),
+        (False, "moved"),
+        (False, "other"),
+    ]
+    assert [each.resource.id.name for each in second if each.resource.id] == ["later", "last"]
+
+
 Commit = st.frozensets(st.integers(0, 2), max_size=3)
 
 

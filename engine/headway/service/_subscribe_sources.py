@@ -26,7 +26,9 @@ class StoreSource:
 
     A snapshot is read part by part. Then come the changes since its first part, up to the revision of its last one
     (`catch_up`), so that all types are complete up to one revision. A change that a later part already contains comes
-    again, with the changes after it. The reader applies all of them together.
+    again, with the changes after it. The reader applies all of them together. The versions of a kind begin at one
+    revision: a resource can move to another version between their parts, and its deletion as the old version would
+    otherwise come without its write as the new one.
     """
 
     def __init__(self, context: Context, wanted: Sequence[tuple[Type, list[Part]]]) -> None:
@@ -71,7 +73,8 @@ class StoreSource:
                     return shown
                 continue
             assert isinstance(item, EndOfSnapshot)
-            tail.first = tail.first or item.position
+            begun = (each.first for each in self._tails if each.type.kind == tail.type.kind)
+            tail.first = next(filter(None, begun), item.position)
             self._reach(item.position)
             self._reading.close()
             self._reading = None
@@ -143,7 +146,7 @@ class _Tail:
     """The changes of one type.
 
     Attributes:
-        first: the position of the first part of the snapshot.
+        first: the position of the first part of the snapshot, of any version of the kind.
     """
 
     def __init__(self, context: Context, type: Type, parts: list[Part]) -> None:

@@ -3,7 +3,9 @@
 Rules:
 1. A watch delivers the changes of a commit together, and then reports its frontier, the revision up to which it is
    complete. A commit is whole once the frontiers of all watches have reached it.
-2. `take` returns whole commits in order of revision, each once.
+2. `take` returns whole commits in order of revision, each once. Within a commit, the deletions come first: a resource
+   that is now stored as another version of its kind is deleted in one watch and stored in another, and still exists
+   for a reader that ignores versions.
 3. The watch with the lowest frontier is read next. Every watch reports every commit, if only by a bookmark. So reading
    the lowest one waits only when all watches stand at the same revision and the store has nothing newer.
 """
@@ -45,4 +47,8 @@ class CommitMerge:
     def take(self, limit: int | None = None) -> list[tuple[int, list[Change]]]:
         """Return the whole commits in order, up to a revision if there is a ``limit``."""
         whole = self.frontier if limit is None else min(self.frontier, limit)
-        return [(revision, self._pending.pop(revision)) for revision in sorted(self._pending) if revision <= whole]
+        return [
+            (revision, sorted(self._pending.pop(revision), key=lambda change: not change.deleted))
+            for revision in sorted(self._pending)
+            if revision <= whole
+        ]

@@ -23,7 +23,7 @@ from headway.subscription import (
     SubscriptionPosition,
 )
 from tests.helpers.calls import Interrupted, refused
-from tests.helpers.declared import CHILD, NOTE, PLANET, REGION
+from tests.helpers.declared import CHILD, NOTE, NOTE_V2, PLANET, REGION
 from tests.helpers.subscribing import (
     RATES,
     Subscriber,
@@ -253,6 +253,41 @@ async def test_m9_overlapping_parts_are_complete_up_to_one_revision() -> None:
         assert (await a_snapshot(items))[0] == ["Note ab=2", "Note b=2"]
         await commit(inner, put("abc"))
         assert await commits(items, 1) == [["Note abc="]]
+
+
+MOVES = [pytest.param(NOTE, NOTE_V2, id="v1 to v2"), pytest.param(NOTE_V2, NOTE, id="v2 to v1")]
+
+
+@pytest.mark.parametrize(("before", "after"), MOVES)
+async def test_move_to_another_version_is_a_deletion_and_then_a_write(before: Any, after: Any) -> None:
+    """In the commit of the move, whichever version is watched first."""
+    backend = MemoryBackend()
+    at = await commit(backend, put("moved", "1", before))
+    async with (
+        subscriber(backend, a_service(backend)) as caller,
+        caller.open(everything(NOTE), everything(NOTE_V2)) as items,
+    ):
+        await a_snapshot(items)
+        await commit(backend, put("moved", "2", after, expected=str(at)))
+        while not isinstance(item := await anext(items), Commits):
+            assert isinstance(item, Reached)
+        assert [list(map(short, each.events)) for each in item.commits] == [["-Note moved=1", "Note moved=2"]]
+
+
+@pytest.mark.parametrize(("before", "after"), MOVES)
+async def test_resource_that_moves_to_another_version_amid_a_snapshot_is_in_the_snapshot(
+    before: Any, after: Any
+) -> None:
+    """One version was read before the move, and the other one after it."""
+    inner = MemoryBackend()
+    at = await commit(inner, put("moved", "1", before))
+    store = Between(inner)
+    store.steps = [[put("moved", "2", after, expected=str(at))]]
+    async with (
+        subscriber(store, a_service(store)) as caller,
+        caller.open(everything(NOTE), everything(NOTE_V2)) as items,
+    ):
+        assert (await a_snapshot(items))[0] == ["Note moved=2"]
 
 
 async def test_slow_subscriber_is_told_to_take_a_new_snapshot() -> None:
