@@ -75,6 +75,77 @@ async def test_impossible_answer_of_a_process_prevents_no_answer(moment: float) 
     await answers_about(ObserveHost(nothing), parts, items)
 
 
+@pytest.mark.parametrize("type", ["", "x", "staff.Team", "staff.v1.sub.Team"])
+async def test_impossible_type_of_a_resource_prevents_no_answer_to_a_caller_with_a_token(type: str) -> None:
+    """The answer is reduced to what the caller may observe, so their rights to each named resource are looked up."""
+    text, token = new_token(["some"])
+    rules = [lease_rule(), rule(["view", "observe"], "staff.v1.Team")]
+    authorizer = Authorizer(Access([Policy("some", rules)], [token]))
+    host, registry = ObserveHost(nothing), types_only().registry
+    channel = InProcessChannel(Guarded(lambda caller: ObserveService(host, registry, caller), authorizer, registry))
+    bearing = {"x-consul-token": text}
+    odd = pb.Ref(type=type, name="y")
+    cause, touched = pb.Cause(what="changed", resource=odd), pb.Touched(how="get", resource=odd)
+    part = pb.ControllerWhy(
+        name="staff/teams",
+        role="watches",
+        causes=[cause],
+        held_write=odd,
+        held_by=odd,
+        busy=odd,
+        unmapped=[pb.UnmappedChange(resource=odd)],
+        turned_away=[pb.TurnedAwayChange(resource=odd)],
+        left_out=[pb.LeftOut(resource=odd)],
+        reconciles=[pb.PastReconcile(causes=[cause], reads=[touched], writes=[touched])],
+    )
+    replies: list[pb.WhyResponse] = []
+
+    async def ask() -> None:
+        request = pb.WhyRequest(id=CORE.message())
+        replies.append(
+            await channel.unary(f"/{OBSERVE_SERVICE}/Why", request, pb.WhyResponse, metadata=bearing),
+        )
+
+    async with channel.stream(ATTEND, attend("web-1", "staff/teams"), metadata=bearing) as questions:
+        await anext(questions)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            question = await anext(questions)
+            answer = pb.AnswerRequest(question.number, controllers=[part])
+            await channel.unary(ANSWER, answer, pb.AnswerResponse, metadata=bearing)
+    [reply] = replies
+    assert reply.why is not None
+    [shown] = reply.why.controllers
+    assert shown.causes == [pb.Cause(what="changed")]
+    assert shown.reconciles[0].reads == [pb.Touched(how="get")]
+
+
+async def test_impossible_number_of_further_items_prevents_no_list_of_what_is_stuck() -> None:
+    """A process may say that it has left out as many as a number can hold, and have items besides."""
+    host = ObserveHost(nothing)
+    channel = channel_to(host)
+    replies: list[pb.StuckResponse] = []
+
+    async def ask() -> None:
+        replies.append(
+            await channel.unary(f"/{OBSERVE_SERVICE}/Stuck", pb.StuckRequest(longer_than=1), pb.StuckResponse)
+        )
+
+    async with (
+        channel.stream(ATTEND, attend("web-1", "staff/teams")) as one,
+        channel.stream(ATTEND, attend("web-2", "staff/teams")) as two,
+    ):
+        for questions in (one, two):
+            await anext(questions)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            for questions in (one, two):
+                question = await anext(questions)
+                answer = pb.AnswerRequest(question.number, stuck=pb.StuckList(more=2**64 - 1))
+                await channel.unary(ANSWER, answer, pb.AnswerResponse)
+    assert [each.stuck.more for each in replies if each.stuck is not None] == [2**64 - 1]
+
+
 async def test_process_has_one_part_for_each_of_its_controllers() -> None:
     """Whatever it answers: the parts of one controller in one process would each be a page of text."""
     host = ObserveHost(nothing)

@@ -34,6 +34,9 @@ def _value(hint: Any, name: str, depth: int) -> Any:
         return _value(arguments[0], name, depth)
     if dataclasses.is_dataclass(hint):
         return filled(hint, depth + 1)
+    if name == "type":
+        # A resource without a possible type is unknown.
+        return "group.version.Type"
     return {str: name, int: len(name), float: len(name) + 0.5, bool: True}[hint]
 
 

@@ -34,6 +34,8 @@ _GONE_SECONDS = 3600.0
 _MOST_GONE = 200
 _SIBLINGS = "the server itself"
 """The caller of the other processes of this server. No caller can have this name."""
+_MOST_MORE = 2**64 - 1
+"""The greatest number of items that an answer can say it leaves out."""
 WRITES = 10
 STANDBYS = 100
 """The number of controllers on standby in an answer about what is stuck."""
@@ -144,7 +146,8 @@ class ObserveHost:
             said = from_message(StuckList, answer.stuck)
             lists.append(said_by(attending.process, attending.controllers, said, types))
         items = joined([each.items for each in lists])
-        more = sum(each.more + len(each.items) for each in lists) - len(items)
+        # A process may send any number, but the answer has room for 64 bits.
+        more = min(sum(each.more + len(each.items) for each in lists) - len(items), _MOST_MORE)
         # Only their leases show which of them are worth a note.
         noted = await self._leases().of_standbys([each for one in lists for each in one.standbys])
         shown = tuple(islice(by_turns(noted, lambda each: each.process), STANDBYS))

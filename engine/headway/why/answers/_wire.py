@@ -27,7 +27,8 @@ def to_message(value: Any) -> Any:
 def from_message(cls: type[T], message: Any) -> T:
     """Return the answer of this class, or part of one, that a message holds.
 
-    A time that cannot be shown becomes 0, which means unknown. A process with a wrong clock must not prevent an answer.
+    A time that cannot be shown becomes 0, which means unknown, and a resource whose type cannot be one becomes None. A
+    process may have a wrong clock, or send anything, and must not prevent an answer.
     """
     made: T = _value(message)
     assert isinstance(made, cls)
@@ -39,6 +40,9 @@ def _value(value: Any) -> Any:
         return tuple(_value(each) for each in value)
     if isinstance(value, float):
         return value if _EARLIEST <= value <= _LATEST else 0.0
+    if isinstance(value, observe_pb.Ref) and value.type.count(".") != 2:
+        # Whoever compares it, or asks for a right to it, needs a group, a version and a kind.
+        return None
     name = type(value).__name__
     cls = getattr(_answer, name, None) or getattr(_lists, name, None)
     if cls is None or not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
