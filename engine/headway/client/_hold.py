@@ -260,9 +260,13 @@ async def hold_lease(
             raise why
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Acquisition:
-    """The requests that acquire a lease. They share an attempt, so that any of them may be repeated."""
+    """The requests that acquire a lease. They share an attempt, so that any of them may be repeated.
+
+    Attributes:
+        may_hold: True if a request that has ended may have begun a term that has not ended.
+    """
 
     leases: LeaseClient
     name: str
@@ -271,13 +275,15 @@ class _Acquisition:
     report: Report
     pauses: Pauses
     attempt: str
+    may_hold: bool = False
 
     async def run(self) -> LeaseTerm:
         """Wait until the lease is free, acquire it, and return its term."""
         try:
             return await self._wait_granted()
         except trio.Cancelled:
-            if not self.leases.knows_outcomes:
+            # A canceled request within the process had no effect, but one before it may have begun a term.
+            if self.may_hold or not self.leases.knows_outcomes:
                 await self._release_unknown()
             raise
 
@@ -296,6 +302,7 @@ class _Acquisition:
             except RemoteError as error:
                 # The lease may have been granted. The next request repeats this attempt and begins a higher term. If
                 # this request arrives late, when that term is in use, the server rejects it.
+                self.may_hold = True
                 delay = retry * random.uniform(0.5, 1)
                 self.report(LeaseDelayed(name, error, delay))
                 await trio.sleep(delay)
@@ -304,6 +311,7 @@ class _Acquisition:
                 reported = ""
                 continue
             retry = _FIRST_RETRY
+            self.may_hold = answer.acquired
             if answer.acquired:
                 if leases.lasting:
                     if await self._renew_lasting(answer.term):
@@ -336,10 +344,10 @@ class _Acquisition:
         return True
 
     async def _release_unknown(self) -> None:
-        """End the term that a request without a reply may have begun. Otherwise others would wait for a whole ttl."""
+        """End the term that a request may have begun. Otherwise others would wait for a whole ttl."""
         with trio.move_on_after(min(_LAST_CALL, self.ttl / 3), shield=True), contextlib.suppress(HeadwayError):
-            # The term of that request is unknown. This request begins a higher term, or fails if there is another
-            # holder.
+            # The term of a request without a reply is unknown. This request begins a higher term, or fails if there is
+            # another holder.
             answer = await self.leases.acquire(self.name, self.holder, self.ttl, attempt=self.attempt)
             if answer.acquired:
                 await self.leases.release(self.name, self.holder, answer.term)
