@@ -28,6 +28,7 @@ from headway.service._bounds import MAX_TOKEN, check_text
 from headway.service._encodings import ResourceEncodings, in_pieces
 from headway.service._handlers import Context
 from headway.service._refusals import invalid
+from headway.service._sizes import least_size
 from headway.service._versions import View
 from headway.storage import Backend, Within, in_order
 
@@ -44,10 +45,6 @@ _AT_ONCE = 1 << 20
 # Kept bytes are only joined: as many resources at once, and as many pieces, about 1 MiB, without a checkpoint.
 _JOINED = 4000
 _JOINED_PIECES = 16
-# Bytes of a stored resource without its names and contents: tags, lengths, version and generation.
-_LEAST = 40
-# The same for an entry of a map.
-_ENTRY = 4
 _RESOURCES = b"\x0a"
 
 
@@ -78,7 +75,7 @@ class ListReply:
         self.resources.append(resource if self._as_listed is None else self._as_listed(resource))
         self._bodies = None
         if self._most is not None:
-            self._count(_least_size(resource))
+            self._count(least_size(resource))
 
     def add_all(self, resources: Sequence[pb.Resource]) -> None:
         """Add some hundred resources, like `add`."""
@@ -86,7 +83,7 @@ class ListReply:
         self.resources += listed
         if self._most is not None:
             bodies = self._encodings.kept(listed)
-            self._count(sum(map(_least_size, listed)) if bodies is None else sum(map(len, bodies)))
+            self._count(sum(map(least_size, listed)) if bodies is None else sum(map(len, bodies)))
             if bodies is None:
                 self._bodies = None
             elif self._bodies is not None:
@@ -146,28 +143,6 @@ class ListReply:
 @lru_cache(4096)
 def _head(size: int) -> bytes:
     return _RESOURCES + varint(size)
-
-
-def _least_size(resource: pb.Resource) -> int:
-    """Return a lower bound, close to the real value, of the number of bytes that a resource takes on the wire."""
-    size = _LEAST + _id_size(resource.id) + _id_size(resource.owner)
-    if resource.data is not None:
-        size += len(resource.data.type_url) + len(resource.data.value)
-    for key, value in resource.metadata.items():
-        size += _ENTRY + len(key) + len(value)
-    for key, status in resource.status.items():
-        size += _ENTRY + len(key)
-        for condition in status.conditions:
-            size += len(condition.type) + len(condition.reason) + len(condition.message)
-    return size
-
-
-def _id_size(id: pb.Id | None) -> int:
-    if id is None or id.type is None or id.tenancy is None:
-        return 0
-    type, tenancy = id.type, id.tenancy
-    units = len(tenancy.partition) + len(tenancy.namespace)
-    return len(id.uid) + len(id.name) + len(type.group) + len(type.group_version) + len(type.kind) + units
 
 
 _LEAST_READ = 256

@@ -22,6 +22,7 @@ from headway.resource import (
     resource_id,
     unconverted,
 )
+from headway.service._sizes import memory_size
 from headway.storage import version_of
 
 View = Callable[[pb.Resource], pb.Resource | None]
@@ -33,9 +34,11 @@ It returns the same object each time.
 KEPT_BYTES = 16 << 20
 """The size of a generation of the cache of converted payloads, in bytes; there are two. Many watchers of one change
 share one conversion.
+
+It includes the stored resources: a store on disk makes a new message at each read, which only the cache then keeps.
 """
 
-# Bytes of an entry without its payload: the resource, its id, the tuple and its slot in the dict.
+# Bytes of an entry without its contents: two resources, their ids, the tuple and its slot in the dict.
 _ENTRY = 600
 _REPORTED = 1024
 
@@ -64,8 +67,9 @@ class Versions:
         self._report = report
         self._used = 0
         # Keyed by identity, because stored resources are never modified. Invariant: an entry holds its resource.
-        self._young: dict[tuple[int, str], tuple[pb.Resource, pb.Resource]] = {}
-        self._old: dict[tuple[int, str], tuple[pb.Resource, pb.Resource]] = {}
+        # The number is its size: measured once, because a resource may have many parts.
+        self._young: dict[tuple[int, str], tuple[pb.Resource, pb.Resource, int]] = {}
+        self._old: dict[tuple[int, str], tuple[pb.Resource, pb.Resource, int]] = {}
         # The failures reported last, so that each list and reconnect does not report them again.
         self._reported: dict[tuple[object, str, str], None] = {}
 
@@ -134,9 +138,13 @@ class Versions:
         entry = self._young.get(place)
         if entry is not None:
             return entry[1]
-        entry = self._old.get(place) or (stored, self._converted(chain, stored, wanted))
+        entry = self._old.get(place)
+        if entry is None:
+            made = self._converted(chain, stored, wanted)
+            size = _ENTRY + memory_size(stored) + (0 if made.data is None else len(made.data.value))
+            entry = (stored, made, size)
         self._young[place] = entry
-        self._used += _ENTRY + (0 if entry[1].data is None else len(entry[1].data.value))
+        self._used += entry[2]
         if self._used > KEPT_BYTES:
             self._old, self._young, self._used = self._young, {}, 0
         return entry[1]
