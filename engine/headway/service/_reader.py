@@ -40,8 +40,11 @@ class Reader:
         self._view = view
         self._resumed = resumed
         # Of the resources whose content decides: the state that the reader has, or None if it lacks the resource.
-        # Invariant: a reader that did not resume lacks all others.
+        # Invariants: a reader that did not resume lacks all others, and between two calls all of them exist. Otherwise
+        # a stream of names that come and go would remember each of them.
         self._has: dict[Key, pb.Resource | None] = {}
+        # Those that the changes so far have deleted and not written again.
+        self._ended: set[Key] = set()
 
     def items(self, item: SnapshotChunk | Changes, here: Position) -> list[StreamItem]:
         """Return the items to send. Commits stay whole as far as their changes are sent.
@@ -82,6 +85,10 @@ class Reader:
             HistoryCompacted: a change has hidden a resource, and only a snapshot says whether the reader has it.
         """
         seen = [change for each in changes if (change := self._change(each)) is not None]
+        # Only now: a commit that stores a resource as another version deletes it and writes it.
+        for key in self._ended:
+            self._has.pop(key, None)
+        self._ended.clear()
         # Without the deletions that are followed by a write of the same resource in the same commit.
         return [
             change
@@ -102,6 +109,7 @@ class Reader:
         sight = self._sight(resource)
         if sight.by_content:
             key = resource_key(resource)
+            (self._ended.add if change.deleted else self._ended.discard)(key)
             if not sight.visible:
                 return self._hidden(change, key)
             self._note(key, None if change.deleted else resource)
