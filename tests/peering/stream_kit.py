@@ -217,7 +217,7 @@ class Stream:
             if index == commits:
                 return True
             self.copies.stored(operations, self.store.commit(operations))
-            if work.state is not None and index + 1 == len(work.commits):
+            if work.state is not None and index == work.state_at:
                 self.store.state = decode(wire.Imported, encode(work.state))
         if work.state is not None and not work.commits:
             self.store.state = decode(wire.Imported, encode(work.state))
@@ -249,7 +249,7 @@ class Stream:
 
     def _open(self, after: wire.PeerPosition | None, *, empty: bool) -> None:
         cause = Cause.FIRST
-        if after is not None:
+        if after is not None and not empty:
             if not self.origin.knows(after):
                 cause = Cause.LOST
             elif after.revision < self.compacted or after.selection != self.selection:

@@ -114,6 +114,62 @@ def test_r6_withdrawn_export_removes_its_copies(origin: Origin, store: Importing
     assert store.copies == {}
 
 
+def test_export_that_is_withdrawn_and_restored_is_copied_again(origin: Origin, store: Importing) -> None:
+    """The peer restores it before it sends the resources without it, so its position has the same selection again."""
+    stream = copied(origin, store)
+    stream.sender.offer((OTHERS,))
+    stream.send()
+    stream.receive()
+    assert store.copies == {}
+    stream.sender.offer((TEAMS,))
+    stream.run()
+    assert store.copies == originals(origin.now)
+
+
+def test_export_that_is_restored_after_a_crash_amid_its_withdrawal_is_copied_again() -> None:
+    origin, store = Origin(), Importing()
+    origin.commit(**{f"team{number}": "1" for number in range(40)})
+    stream = copied(origin, store)
+    stream.sender.offer((OTHERS,))
+    stream.send()
+    stream.receive(commits=1)
+    assert 0 < len(store.copies) < 40
+    Stream(origin, store).run()
+    assert store.copies == originals(origin.now)
+
+
+def test_withdrawal_of_an_export_that_is_refused_here_is_undone_by_a_snapshot(origin: Origin, store: Importing) -> None:
+    """Here the subscription does not change, and a later program receives the export."""
+    copied(origin, store)
+    stream = Stream(
+        origin, store, exports=(OTHERS, TEAMS), unknown=lambda each: "not registered" if each == TEAMS else None
+    )
+    while stream.receiver.exports is None:
+        assert any([stream.request(), stream.send(), stream.receive()])
+    stream.sender.offer((OTHERS,))
+    while store.copies:
+        assert any([stream.request(), stream.send(), stream.receive()])
+    Stream(origin, store).run()
+    assert store.copies == originals(origin.now)
+
+
+def test_position_is_whole_again_after_the_withdrawal_of_an_export_that_is_refused_here(
+    origin: Origin, store: Importing
+) -> None:
+    copied(origin, store)
+    stream = Stream(
+        origin, store, exports=(OTHERS, TEAMS), unknown=lambda each: "not registered" if each == TEAMS else None
+    )
+    stream.run()
+    assert store.copies == originals(origin.now)
+    stream.sender.offer((OTHERS,))
+    stream.run()
+    assert store.copies == {}
+    assert store.state is not None
+    assert store.state.complete
+    assert stream.receiver.copying is Copying.CURRENT
+
+
 def test_recreated_original_gets_another_incarnation(origin: Origin, store: Importing) -> None:
     copied(origin, store)
     before = {key: copy.uid for key, copy in Stream(origin, store).copies._copies.items()}

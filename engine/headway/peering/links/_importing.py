@@ -82,11 +82,10 @@ class Importer:
             StorageError: another stream has taken over, or the partition was changed or deleted.
             RemoteError: the store could not be written.
         """
-        last = len(work.commits) - 1
         for index, operations in enumerate(work.commits):
             await self._ensure_namespaces(operations)
-            await self._commit(operations, work.state if index == last else None)
-        if work.state is not None and last < 0:
+            await self._commit(operations, work.state if index == work.state_at else None)
+        if work.state is not None and not work.commits:
             await self._commit([], work.state)
 
     async def clear(self) -> None:

@@ -7,6 +7,7 @@ Rules:
    refused, and the copies stay.
 3. A snapshot is stored as it arrives, because each part only makes copies newer. Copies are removed at its end, if the
    number of resources is the one that the peer has counted. An interrupted snapshot removes nothing.
+   The copies of a withdrawn export are removed at once, and a snapshot of the other exports follows.
 4. The changes of one commit are stored in one commit, with the position.
 5. A resource that cannot be stored is refused alone. The peer sends it again. Its last copy stays. The same is true for
    a resource that the peer withholds.
@@ -165,7 +166,13 @@ class Receiver:
         else:
             work = ack(Subject.EXPORTS, nonce)
         work.commits = commits(removals)
-        if selection != self._selection or not self._subscription:
+        withdrawn = bool(removals) and self._complete
+        if withdrawn:
+            # The copies are no longer what the position says. The peer may restore the export before it sends a feed
+            # without it, and would then resume after this position: only a snapshot brings the removed copies back.
+            self._complete = False
+            work.state = self._state()
+        if withdrawn or selection != self._selection or not self._subscription:
             self._selection = selection
             self._coverage = Coverage(selection)
             work.replies.append(self._subscribe())
@@ -189,8 +196,9 @@ class Receiver:
     def _resume_after(self) -> wire.PeerPosition | None:
         """Return the position to resume after; None without any.
 
-        Amid a snapshot, it is where that has begun, without a selection. The peer then sends a snapshot, but only after
-        it has found the position in its history: otherwise older states would look like newer ones.
+        If the copies are not whole, amid a snapshot or after a withdrawal, it has no selection. The peer then sends a
+        snapshot, but only after it has found the position in its history: otherwise older states would look like newer
+        ones.
         """
         at = self._position
         if at is None or self._complete:

@@ -37,7 +37,7 @@ class Work:
 
     Attributes:
         commits: the operations of each commit.
-        state: the state to store with the last commit, or alone; None to store nothing.
+        state: the state to store with the commit number `state_at`; None to store nothing.
         replies: the requests to send after that.
         server: the peer's new addresses.
         replaced: True if the peer's store was replaced by another one.
@@ -48,6 +48,15 @@ class Work:
     replies: list[wire.Request] = field(default_factory=list)
     server: wire.Server | None = None
     replaced: bool = False
+
+    @property
+    def state_at(self) -> int:
+        """The index of the commit that stores the state.
+
+        A complete state is stored with the last one. Any other is stored with the first one, because it would be wrong
+        to resume after a part of the commits from the state before them. Without commits, it is stored alone.
+        """
+        return len(self.commits) - 1 if self.state is None or self.state.complete else 0
 
 
 def ack(subject: Subject, nonce: int) -> Work:
