@@ -290,6 +290,18 @@ def test_added_export_is_subscribed(origin: Origin, store: Importing) -> None:
     assert store.copies == originals(origin.now)
 
 
+def test_feed_of_an_earlier_subscription_is_ignored_to_its_end(origin: Origin, store: Importing) -> None:
+    """The exports change just before the feed begins, so the peer subscribes again while the feed is on its way."""
+    stream = Stream(origin, store)
+    while stream.sender.wanted is None:
+        assert any([stream.request(), stream.send(), stream.receive()])
+    stream.sender.offer((TEAMS, OTHERS))
+    while any([stream.send(), stream.read()]):
+        pass
+    stream.run()
+    assert store.copies == originals(origin.now)
+
+
 def test_withdrawn_export_is_not_sent_from_then_on(origin: Origin, store: Importing) -> None:
     """It ends before the peer has received the new exports."""
     stream = copied(origin, store)

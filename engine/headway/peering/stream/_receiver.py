@@ -235,7 +235,8 @@ class Receiver:
         if begins.subscription != self._subscription:
             if begins.subscription > self._subscription:
                 raise Breach(f"a feed of subscription {begins.subscription}: the last is {self._subscription}")
-            # It was sent before the peer received the latest subscription.
+            # It began before the peer received the latest subscription.
+            self._feed, self._ignored = feed, True
             return ack(Subject.RESOURCES, nonce)
         self._feed, self._ignored, self.held = feed, False, ""
         self._partial.clear()
