@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headway._gen.headway.peering import v1 as wire
 from headway.peering import PeerLimits
 from headway.peering.stream import Copies, Copying, Exported, cut, sized
@@ -76,6 +78,71 @@ def test_refused_resource_is_remembered_over_streams(origin: Origin, store: Impo
     stream.run()
     again = Stream(origin, store)
     again.run()
+    assert store.copies == originals(origin.now)
+
+
+def test_export_that_is_restored_before_the_withdrawal_was_sent_is_copied_on(origin: Origin, store: Importing) -> None:
+    """The peer never learns of the withdrawal, so it does not subscribe again."""
+    stream = copied(origin, store)
+    sent = len(stream.sent)
+    stream.sender.offer(())
+    stream.sender.offer((TEAMS,))
+    origin.commit(ada="2")
+    stream.run()
+    assert store.copies == originals(origin.now)
+    assert not any(each.exports for each in stream.sent[sent:])
+
+
+def test_export_of_a_partly_outdated_subscription_is_copied_once_it_is_restored(
+    origin: Origin, store: Importing
+) -> None:
+    """Another export is withdrawn and restored while the peer's subscription to both is on its way."""
+    stream = Stream(origin, store, exports=(OTHERS, TEAMS))
+    while not any(each.subject == wire.Subject.RESOURCES for each in stream.to_sender):
+        assert any([stream.request(), stream.send(), stream.receive()])
+    stream.sender.offer((OTHERS,))
+    while stream.request():
+        pass
+    stream.sender.offer((OTHERS, TEAMS))
+    stream.run()
+    assert store.copies == originals(origin.now)
+
+
+@pytest.mark.parametrize("ends", ["source fails", "restored", "refused"])
+def test_resource_that_waits_to_be_sent_again_is_sent_in_the_next_feed(
+    ends: str, origin: Origin, store: Importing
+) -> None:
+    bad = {"ben"}
+    stream = Stream(origin, store, check=lambda each: "no" if each.id and each.id.name in bad else None)
+    stream.run()
+    bad.clear()
+    stream.time += 1.5
+    stream.progress()
+    assert stream.send()
+    assert stream.again()
+    if ends == "source fails":
+        stream.sender.interrupt(stream.feed, stream.time + 1)
+    elif ends == "restored":
+        stream.sender.offer(())
+        stream.sender.offer((TEAMS,))
+    else:
+        stream.to_receiver[0].progress = None
+        stream.run()
+    stream.later()
+    assert store.copies == originals(origin.now)
+    assert stream.receiver.refused == {}
+
+
+def test_nothing_is_sent_again_before_the_feed_begins(origin: Origin, store: Importing) -> None:
+    """The store may take a while to begin a feed."""
+    bad = {"ben"}
+    stream = Stream(origin, store, check=lambda each: "no" if each.id and each.id.name in bad else None)
+    stream.run()
+    bad.clear()
+    stream.sender.offer((OTHERS, TEAMS))
+    while any([stream.request(), stream.send(), stream.receive(), stream.again()]):
+        pass
+    stream.run()
     assert store.copies == originals(origin.now)
 
 

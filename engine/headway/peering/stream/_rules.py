@@ -21,6 +21,7 @@ from headway.resource import (
     type_name,
 )
 from headway.service import MAX_EXPORTS
+from headway.subscription import SubscriptionPosition
 
 ORIGIN_UID = "originUid"
 """The metadata key of a copy that holds the uid of its original."""
@@ -170,6 +171,12 @@ def peer_position(position: Position, selection: str) -> wire.PeerPosition:
     return wire.PeerPosition(
         store_id=position.store_id, session=position.session, revision=position.revision, selection=selection
     )
+
+
+def position_at(position: SubscriptionPosition) -> wire.PeerPosition:
+    """Return the position of a subscription as the stream sends it."""
+    assert position.store is not None
+    return peer_position(position.store, position.selection)
 
 
 def outgoing(resource: pb.Resource) -> pb.Resource:

@@ -10,7 +10,7 @@ Rules:
 4. A Nack of a whole response ends the feed. After a delay the next one begins, after the last acknowledged position. A
    Nack of some resources of a batch acknowledges the rest. These resources are sent again, each with its own growing
    delay. If the source of a feed fails, the next one begins once every response is answered: only then is the position
-   of the peer known.
+   of the peer known. It sends what was about to be sent again.
 5. A resource is not sent again while only its version, owner or finalizers change.
 6. Copies from a peer are never sent.
 7. A resource that is too large for a message is withheld: the peer learns that it exists and why it is not sent. So its
@@ -36,6 +36,7 @@ from headway.peering.stream._rules import (
     exports_of,
     outgoing,
     peer_position,
+    position_at,
 )
 from headway.peering.stream._sending import SMALL, Feed, Fingerprints, Retries, Sized, State, Waiting, cut, sized
 from headway.protobuf import encode
@@ -47,7 +48,6 @@ from headway.subscription import (
     SnapshotComplete,
     SnapshotPart,
     SubscriptionItem,
-    SubscriptionPosition,
 )
 
 _LONGEST = 500
@@ -98,7 +98,12 @@ class Sender:
         self._offered = frozenset(exports)
         self._ever_offered |= self._offered
         self._states[Subject.EXPORTS].set(wire.Response(exports=message))
-        if self._selected is not None and not self._offered.issuperset(self._selected):
+        asked = None if self._asked is None else self._asked[0]
+        if asked is not None and self._selected != asked and self._offered.issuperset(asked):
+            # An export was restored before the peer learned of its withdrawal, so the peer may not subscribe again. It
+            # may have stored more than it has acknowledged, so a snapshot follows.
+            self._select(asked, None)
+        elif self._selected is not None and not self._offered.issuperset(self._selected):
             self._selected = None
             self._end_feed()
 
@@ -142,14 +147,14 @@ class Sender:
             self._add(self._events([each for each in item.events if isinstance(each, Change)]))
         elif isinstance(item, SnapshotComplete):
             self._complete = True
-            complete = wire.FeedComplete(position=_at(item.position), count=len(self._fingerprints))
+            complete = wire.FeedComplete(position=position_at(item.position), count=len(self._fingerprints))
             self._put(wire.Response(complete=complete))
         elif isinstance(item, Commits):
             for events, position in item.commits:
                 found = self._events([each for each in events if isinstance(each, Change)])
-                self._add(found, _at(position))
+                self._add(found, position_at(position))
         elif isinstance(item, Reached):
-            self._progress(_at(item.position))
+            self._progress(position_at(item.position))
         else:
             assert isinstance(item, NewSnapshot)
             raise AssertionError("a new snapshot is announced by begin()")
@@ -218,7 +223,7 @@ class Sender:
         if self._interrupted and not self._waiting.count:
             self._end_feed()
         if self._selected is not None and not self._running and now >= self._begin_at:
-            self._start_feed()
+            self._start_feed(now)
         if self._waiting.count >= self._limits.window or self._waiting.size >= self._limits.window_size:
             return None
         for subject, state in self._states.items():
@@ -275,24 +280,26 @@ class Sender:
             # The peer repeats itself.
             return
         self._asked = asked
-        selected = tuple(each for each in wanted if each in self._offered)
         self._subscription = subscribe.number
-        self._selected, self._resume = selected, subscribe.resume_after
-        self._coverage = Coverage(selected)
+        self._select(tuple(each for each in wanted if each in self._offered), subscribe.resume_after)
         self._failures, self._begin_at = 0, now
-        self._end_feed()
         self._retries = Retries(self._delay)
         for message in subscribe.again:
             self._retry(resource_id(message), now, first=True)
+
+    def _select(self, selected: tuple[Exported, ...], resume: wire.PeerPosition | None) -> None:
+        self._selected, self._resume = selected, resume
+        self._coverage = Coverage(selected)
+        self._end_feed()
 
     def _end_feed(self) -> None:
         self._running = self._interrupted = False
         self._outbox.clear()
 
-    def _start_feed(self) -> None:
+    def _start_feed(self, now: float) -> None:
         self._number += 1
-        self._running = True
-        self._outbox.clear()
+        self._running, self._complete = True, False
+        self._retries.put_back(now)
 
     def _put(self, response: wire.Response, size: int = 0) -> None:
         self._outbox.append((response, SMALL + size))
@@ -391,8 +398,3 @@ class Sender:
         if len(self._retries) >= self._limits.refused and id not in self._retries:
             raise Breach(f"refused more than {self._limits.refused} resources")
         self._retries.refused(id, now, first=first)
-
-
-def _at(position: SubscriptionPosition) -> wire.PeerPosition:
-    assert position.store is not None
-    return peer_position(position.store, position.selection)

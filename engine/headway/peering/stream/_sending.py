@@ -173,6 +173,12 @@ class Retries:
             self._entries[id] = self._entries[id]._replace(due=math.inf)
         return found
 
+    def put_back(self, now: float) -> None:
+        """Make those due that were taken, because the feed that was to send them has ended."""
+        for id, each in self._entries.items():
+            if each.due == math.inf:
+                self._entries[id] = each._replace(due=now)
+
     def taken(self, id: ResourceId) -> bool:
         """Return True if the resource was taken, and was neither sent nor refused since."""
         known = self._entries.get(id)
