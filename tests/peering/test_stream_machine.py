@@ -1,4 +1,7 @@
-"""A peer stream under cuts, crashes, lost history and restores: the copies are never older, torn or left behind."""
+"""A peer stream under cuts, crashes, changed exports, lost history and restores.
+
+The copies are never older, torn or left behind.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headway.peering import PeerLimits
-from headway.peering.stream import Copying
+from headway.peering.stream import Copying, Exported
 from headway.resource import pb
-from tests.peering.stream_kit import Importing, Origin, Stream, originals
+from tests.peering.stream_kit import OTHERS, TEAMS, Importing, Origin, Stream, originals
 
 NAMES = st.sampled_from(["ada", "ben", "cyd", "dan"])
 HUGE = "x" * 900
@@ -30,6 +33,7 @@ class PeerStream(RuleBasedStateMachine):
         # The origin's revision of each copy, by name: it never falls within one store.
         self.versions: dict[str, int] = {}
         self.accepted = ""
+        self.exports: tuple[Exported, ...] = (TEAMS,)
         self.stream = self.connect()
 
     def connect(self) -> Stream:
@@ -37,7 +41,8 @@ class PeerStream(RuleBasedStateMachine):
         return Stream(
             self.origin,
             self.store,
-            limits=PeerLimits(batch=2, window=5, resource_size=1000),
+            limits=PeerLimits(batch=2, window=5, resource_size=1000, subscriptions=1000),
+            exports=self.exports,
             check=self.check,
             accepted=self.accepted,
             compacted=self.compacted,
@@ -55,6 +60,12 @@ class PeerStream(RuleBasedStateMachine):
     def step(self, steps: list[str]) -> None:
         for name in steps:
             getattr(self.stream, name)()
+
+    @rule(exports=st.sampled_from([(TEAMS,), (OTHERS,), (OTHERS, TEAMS), ()]))
+    def offer(self, exports: tuple[Exported, ...]) -> None:
+        """Withdraw exports, and restore them."""
+        self.exports = exports
+        self.stream.sender.offer(exports)
 
     @rule()
     def fail_source(self) -> None:
@@ -132,12 +143,15 @@ class PeerStream(RuleBasedStateMachine):
         if receiver.copying is not Copying.CURRENT or at is None or receiver.refused or self.stream.copies.stale:
             return
         if at.store_id == self.origin.store_id and self.origin.knows(at) and not self.stream.copies._seen:
-            there = {name: each[::2] for name, each in originals(self.origin.states[at.revision]).items()}
+            exported = TEAMS in (receiver.exports or ())
+            state = self.origin.states[at.revision] if exported else {}
+            there = {name: each[::2] for name, each in originals(state).items()}
             here = {name: each[::2] for name, each in self.store.copies.items()}
             assert here == there, f"at {at.revision}"
 
     def teardown(self) -> None:
         """Without further faults, the copies become equal to the originals."""
+        self.offer((TEAMS,))
         if self.stream.receiver.copying is Copying.ROLLED_BACK or self.origin.session not in ("s1", self.accepted):
             self.accepted = self.origin.session
             self.stream = self.connect()
