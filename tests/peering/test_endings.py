@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway import events
-from headway._gen.headway.peering.v1 import Server
+from headway._gen.headway.peering.v1 import Ack, Request, Server, Subject, Subscribe
 from headway.errors import Unavailable
 from headway.peering import PEERING, Peering, PeerLimits, Role
 from headway.peering._hub import CLOSED, DELETED, NOT_LEADING, REFUSED, UNREACHABLE, StreamEnded
@@ -20,7 +20,7 @@ from headway.peering.links import RARELY, TOLD, Dialer, open_importer
 from headway.peering.stream import Work
 from headway.storage import Operation
 from tests.helpers.resources import TEAM
-from tests.peering.link_kit import Pair, Side, eventually, open_pair, open_side, raw_peer
+from tests.peering.link_kit import Message, Pair, Side, eventually, exported, open_pair, open_side, raw_peer
 
 
 async def test_r_ended_stream_leaves_no_task(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
@@ -35,6 +35,45 @@ async def test_r_ended_stream_leaves_no_task(autojump_clock: MockClock) -> None:
         await trio.sleep(1)
         assert trio.lowlevel.current_statistics().tasks_living == before
         assert not pair.a.entry.connected
+
+
+class Reading:
+    """A channel that lets a test act while a resource is read."""
+
+    def __init__(self, channel: Any, act: Callable[[], None]) -> None:
+        self._channel, self._act = channel, act
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    async def unary(self, path: str, *args: Any, **options: Any) -> Any:
+        if path.endswith("/Read"):
+            self._act()
+            await wait_all_tasks_blocked()
+        return await self._channel.unary(path, *args, **options)
+
+
+async def test_deletion_is_sent_at_once_while_a_refused_resource_is_read(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """The peering is deleted between the writer's look for what to send and its sleep."""
+    async with open_side("west", Role.ACCEPTS, TEAM) as side, trio.open_nursery() as nursery:
+        deleted: list[float] = []
+
+        def delete() -> None:
+            deleted.append(trio.current_time())
+            nursery.start_soon(side.entry.terminate)
+
+        side.host.channel = Reading(side.host.channel, delete)
+        async with raw_peer(side, limits=PeerLimits(window=1)) as peer:
+            subscribe = Subscribe(exports=exported(TEAM), number=1, again=[TEAM.id("ada").message()])
+            requests = [(Subject.EXPORTS, Subscribe()), (Subject.RESOURCES, subscribe)]
+            for subject, each in requests:
+                await peer.send(Message(request=Request(subject=subject, subscribe=each)))
+            while (message := await peer.receive()).terminated is None:
+                # The beginning of the feed is not acknowledged, so that the resource cannot be sent once it is read.
+                if message.response is not None and message.response.exports is not None:
+                    await peer.send(Message(request=Request(subject=Subject.EXPORTS, ack=Ack(nonce=1))))
+            assert len(deleted) == 1
+            assert trio.current_time() - deleted[0] < 1
 
 
 async def failing_after(pair: Pair, commits: int, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,6 +245,8 @@ class Link:
     async def _write(self) -> None:
         beat = trio.current_time() + HEARTBEAT
         while True:
+            # Before everything that this round looks at, so that nothing that another task adds meanwhile waits.
+            self._woken = trio.Event()
             if self._requests:
                 await self._put(wire.PeerMessage(request=self._requests.popleft()))
                 self._drained.set()
@@ -271,7 +273,6 @@ class Link:
             if response is not None:
                 await self._put(wire.PeerMessage(response=response))
                 continue
-            self._woken = trio.Event()
             with trio.move_on_at(min(beat, self._sender.next_time())):
                 await self._woken.wait()
 
