@@ -7,7 +7,7 @@ import itertools
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from headway.cache import Applied
+from headway.cache import Applied, Backlog
 from headway.mapper import FailedChanges, MapItem, MapQueue
 from headway.resource import TypeName
 from tests.helpers.resources import ACCOUNT, TEAM, key, stored
@@ -291,6 +291,23 @@ def test_drained_queue_includes_failed_changes() -> None:
     assert queue.next_due() is None
     assert queue.pop_due(100.0) is None
     assert queue.pop(100) is None
+
+
+def test_backlog_that_is_handed_from_run_to_run_does_not_grow() -> None:
+    """Each run adds its whole cache again, and what it leaves has each state once. Different states all stay."""
+    resources = {key(name): stored(name, 3) for name in ("ada", "grace")}
+    owed: list[tuple[TypeName, Applied]] = []
+    for _ in range(3):
+        queue = MapQueue()
+        for type, applied in owed:
+            queue.push(type, [applied])
+        queue.push_backlog(TEAM.name, Backlog(resources))
+        owed = queue.drain()
+        assert [applied.key[2] for _, applied in owed] == ["ada", "grace"]
+    later = Applied(key("ada"), None, stored("ada", 4), 0)
+    queue.push(TEAM.name, [applied for _, applied in owed])
+    queue.push_backlog(TEAM.name, [later])
+    assert [applied for _, applied in queue.drain()] == [owed[0][1], later, owed[1][1]]
 
 
 def failed_backlog(queue: MapQueue, *names: str) -> None:

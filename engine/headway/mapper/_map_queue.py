@@ -160,14 +160,22 @@ class MapQueue:
     def drain(self) -> list[tuple[TypeName, Applied]]:
         """Return everything that waits, in no particular order, for the next run after this one has ended.
 
-        Lost changes need no mention, because every run begins with all keys in its cache.
+        Equal changes are returned once: each run adds its whole cache to the backlog, so that without this, several
+        short runs would leave as many copies of it. Lost changes need no mention, because every run begins with all
+        keys in its cache.
         """
         waiting = [(item.type, item.applied) for item in self._waiting]
         failed = [(each.type, applied) for each in self._failed.values() for applied in each.changes]
         backlog = [(type, applied) for type, left in self._backlog for applied in left]
         self._waiting, self._failed, self._due, self._backlog_left = [], {}, [], 0
         self._backlog.clear()
-        return [*waiting, *failed, *backlog]
+        # By the resource and the revision, because states cannot be hashed.
+        distinct: dict[tuple[TypeName, Key, int], list[Applied]] = {}
+        for type, applied in (*waiting, *failed, *backlog):
+            same = distinct.setdefault((type, applied.key, applied.revision), [])
+            if applied not in same:
+                same.append(applied)
+        return [(type, applied) for (type, _, _), same in distinct.items() for applied in same]
 
     def __len__(self) -> int:
         """Return the number of changes that wait. Those of a resource whose mapping failed count as one."""
