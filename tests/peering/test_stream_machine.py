@@ -61,6 +61,11 @@ class PeerStream(RuleBasedStateMachine):
         for name in steps:
             getattr(self.stream, name)()
 
+    @rule()
+    def catch_up(self) -> None:
+        """Nothing goes wrong for a while."""
+        self.stream.run()
+
     @rule(exports=st.sampled_from([(TEAMS,), (OTHERS,), (OTHERS, TEAMS), ()]))
     def offer(self, exports: tuple[Exported, ...]) -> None:
         """Withdraw exports, and restore them."""
