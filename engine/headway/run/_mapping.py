@@ -14,7 +14,7 @@ from headway.mapper import MapQueue
 from headway.reconcile import MAPPING, Lifetimes
 from headway.resource import TypeName
 from headway.run._change_mapper import ChangeMapper, SupportsAdd
-from headway.run._mapping_retries import MappingRetries
+from headway.run._mapping_retries import STEP, MappingRetries
 from headway.run._own_writes import SelfTriggers
 
 
@@ -32,10 +32,6 @@ class Progress:
     async def wait(self) -> None:
         """Wait for the next progress."""
         await self._waiting.park()
-
-
-_STEP = 500
-"""The number of changes that are mapped between two checkpoints."""
 
 
 class RunMapping:
@@ -113,7 +109,7 @@ class RunMapping:
                 # A user's function may raise anything; the change is kept.
                 self.retries.keep(item, raised)
             step += 1
-            if step % _STEP == 0:
+            if step % STEP == 0:
                 await trio.lowlevel.checkpoint()
                 complete = self.complete
         at_work.key = None

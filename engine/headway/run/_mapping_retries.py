@@ -17,6 +17,9 @@ from headway.reconcile import MAPPING, Reason
 from headway.resource import Key, TypeName, redact_error, secret_types
 from headway.run._change_mapper import ChangeMapper
 
+STEP = 500
+"""The number of changes that are mapped between two checkpoints."""
+
 
 class Unmapped(NamedTuple):
     """A resource whose changes could not be mapped, so that the keys of these changes are not known.
@@ -114,8 +117,15 @@ class MappingRetries:
             with trio.CancelScope(deadline=trio.current_time() + 3600 if due is None else due):
                 await self._has_kept.wait()
             self._has_kept = trio.Event()
-            while (kept := self._changes.pop_due(trio.current_time())) is not None:
+            # What fails again during this pass is left to the next one, so that a slow pass ends.
+            now, step = trio.current_time(), 0
+            while (kept := self._changes.pop_due(now)) is not None:
+                step += len(kept.changes)
                 self._map_again(kept)
+                # Here each change is either mapped or in the queue again, so that a cancellation loses none.
+                if step >= STEP:
+                    step = 0
+                    await trio.lowlevel.checkpoint()
             at_work.key = None
             self._on_progress()
 

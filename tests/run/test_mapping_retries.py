@@ -1,0 +1,58 @@
+"""The retries of changes whose mapping has failed, when there are many of them."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway.base import BoundedReport
+from headway.cache import Applied
+from headway.controller import Definition
+from headway.mapper import MapQueue
+from headway.resource import TypeName
+from headway.run import ChangeMapper
+from headway.run._mapping_retries import STEP, MappingRetries
+from tests.helpers.resources import TEAM, key, stored
+
+KEPT = 2 * STEP + 1
+
+
+class Failing(ChangeMapper):
+    """Fails each time, and takes so long that the first changes are due again before the last are mapped."""
+
+    clock: MockClock
+    calls = 0
+
+    def map_change(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:  # noqa: ARG002
+        self.calls += 1
+        assert self.calls <= 4 * KEPT, "the retries do not let other tasks run"
+        self.clock.jump(1.0)
+        raise ValueError("fails")
+
+
+async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock) -> None:
+    """There is a checkpoint after each 500, and a cancellation there leaves every change in the queue."""
+    app = headway.App("retries")
+    app.registry.register(TEAM)
+
+    @app.controller(manages=TEAM, name="teams")
+    async def teams(rt: headway.Runtime, request: headway.Request) -> None: ...
+
+    definition: Definition = app.controllers["teams"]
+    changes = MapQueue()
+    changes.push(TEAM.name, [Applied(key(f"t{n}"), None, stored(f"t{n}", 1), 1) for n in range(KEPT)])
+    while (item := changes.pop(1)) is not None:
+        changes.defer(item, trio.current_time())
+    mapper = Failing.__new__(Failing)
+    ChangeMapper.__init__(mapper, definition, None, {}, None, None, None)  # type: ignore[arg-type]
+    mapper.clock = mock_clock
+    retries = MappingRetries(definition, changes, mapper, BoundedReport(lambda _: None), lambda: None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(retries.run)
+        while mapper.calls == 0:
+            await trio.lowlevel.checkpoint()
+        assert mapper.calls == STEP
+        nursery.cancel_scope.cancel()
+    assert len(changes) == KEPT
+    assert len(changes.drain()) == KEPT
