@@ -91,8 +91,8 @@ ONCE_SURVIVED = (
     Mutant(
         "a change whose mapping failed is not mapped by the next run",
         "mapper/_map_queue.py",
-        "return [*waiting, *failed, *backlog]",
-        "return [*waiting, *backlog]",
+        "in (*waiting, *failed, *backlog):",
+        "in (*waiting, *backlog):",
         "run/test_starts_and_ends.py",
     ),
     Mutant(
