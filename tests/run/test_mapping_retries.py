@@ -52,7 +52,8 @@ async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock
         nursery.start_soon(retries.run)
         while mapper.calls == 0:
             await trio.lowlevel.checkpoint()
-        assert mapper.calls == STEP
+        # Trio runs tasks that are ready in random order, so the retries can have had a second turn.
+        assert mapper.calls in (STEP, 2 * STEP)
         nursery.cancel_scope.cancel()
     assert len(changes) == KEPT
     assert len(changes.drain()) == KEPT
