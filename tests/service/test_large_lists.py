@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from grpclib.const import Status
 from typing_extensions import override
 
+from headway.errors import HistoryCompacted
 from headway.protobuf import encode
 from headway.resource import EndOfSnapshot, Kind, Position, SnapshotChunk, StreamItem, Within, pb, resource_key
 from headway.rpc import PIECE
-from headway.storage import MemoryBackend, Put, Watch
+from headway.storage import MemoryBackend, Put, SqliteBackend, Watch
+from tests.helpers.calls import refused
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_type, id_of
 from tests.service.conftest import reached
+from tests.storage.sqlite_kit import count_pages, set_limit
 
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 COUNT = 2_500
@@ -131,3 +136,41 @@ async def test_large_list_by_metadata_is_in_order() -> None:
         for _ in range(3):
             reply = await calls.list_type(a_type(), EVERYWHERE, metadata_filter="team=core")
             assert [id_of(each).name for each in reply.resources] == [f"n{number:05}" for number in range(COUNT)]
+
+
+async def test_list_that_is_too_large_is_refused_without_reading_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the first page that exceeds the limit, the list has been refused."""
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", 25_000)
+    set_limit(monkeypatch, "PAGE_BYTES", 10_000)
+    async with SqliteBackend(tmp_path / "a.db") as store, reached("network", store) as calls:
+        await store.commit(notes(COUNT))
+        pages = count_pages(monkeypatch)
+        await refused(calls.list_type(a_type(), EVERYWHERE), Status.RESOURCE_EXHAUSTED, "in one reply: ask for pages")
+        assert len(pages) == 3
+        assert sum(pages) < COUNT / 10
+
+
+class CompactedWatch(Watch):
+    @override
+    async def next(self) -> StreamItem:
+        raise HistoryCompacted("read too slowly")
+
+    @override
+    def close(self) -> None:
+        pass
+
+
+class Compacted(MemoryBackend):
+    """A store that no longer has what is left of a snapshot."""
+
+    @override
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> Any:
+        return CompactedWatch()
+
+
+async def test_list_whose_snapshot_is_no_longer_kept_can_be_repeated() -> None:
+    """It has no position from which to resume, so OUT_OF_RANGE would not tell its caller what to do."""
+    async with reached("network", Compacted()) as calls:
+        await refused(calls.list_type(a_type(), EVERYWHERE), Status.UNAVAILABLE, "read too slowly")

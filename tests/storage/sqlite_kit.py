@@ -14,9 +14,19 @@ import trio
 import trio.testing
 
 from headway.errors import StoreUnusable
-from headway.resource import Position
-from headway.storage import LogWatch, open_sqlite
-from headway.storage.sqlite import _backend, _backup, _connect, _file, _inspect, _reader, _rows, _schema, _writer
+from headway.resource import Key, Kind, Position
+from headway.storage import SqliteBackend, Within, open_sqlite
+from headway.storage.sqlite import (
+    _backend,
+    _backup,
+    _connect,
+    _file,
+    _inspect,
+    _reader,
+    _schema,
+    _snapshots,
+    _writer,
+)
 from headway.testing.conformance import put, remove, thing
 
 FORMAT = _schema.FORMAT
@@ -51,7 +61,7 @@ class Gate:
 
 def set_limit(patch: pytest.MonkeyPatch, name: str, value: float) -> None:
     """Set a limit of the store, like TRIM_STEP."""
-    (module,) = (module for module in (_connect, _file, _reader, _writer) if name in vars(module))
+    (module,) = (module for module in (_connect, _file, _reader, _snapshots, _writer) if name in vars(module))
     patch.setattr(module, name, value)
 
 
@@ -114,7 +124,7 @@ def replace_gathering(patch: pytest.MonkeyPatch, instead: Callable[[object], Awa
 
 
 def hold_lists(patch: pytest.MonkeyPatch, gate: Gate, *, after: bool = False) -> None:
-    """Hold every list and every snapshot before it reads the file, or after."""
+    """Hold every list before it reads the file, or after."""
     read_many = _reader.read_many
 
     def held(*arguments: object, **named: object) -> object:
@@ -163,11 +173,33 @@ def wrap_copied(patch: pytest.MonkeyPatch, wrap: Callable[[sqlite3.Connection], 
     patch.setattr(_backup, "open_to_read", lambda path: wrap(_inspect.open_to_read(path)))
 
 
-def chunks_of(watch: LogWatch) -> Sequence[_rows.RowChunk]:
-    """Return the chunks of a watch's snapshot that have not been decoded."""
-    snapshot = watch._snapshot
-    assert isinstance(snapshot, _rows.Rows)
-    return snapshot.chunks
+def count_pages(patch: pytest.MonkeyPatch) -> list[int]:
+    """Record the number of rows of each page of a snapshot that is read later, and return the list."""
+    sizes: list[int] = []
+    read_page = _reader.read_page
+
+    def counted(*arguments: object) -> object:
+        page, end = read_page(*arguments)  # type: ignore[arg-type]  # passed through
+        sizes.append(len(page))
+        return page, end
+
+    patch.setattr(_snapshots, "read_page", counted)
+    return sizes
+
+
+def replaced_rows(backend: SqliteBackend) -> list[str]:
+    """Return the names of the rows that are kept for open snapshots, in order of their replacement."""
+    batches = backend._use().file.replaced._batches
+    return [row.key[2] for batch in batches for row in batch.rows]
+
+
+def plans_of(backend: SqliteBackend, kind: Kind, within: Within, after: Key | None) -> list[str]:
+    """Return the steps in which SQLite reads the rows of a range behind a key."""
+    connection = backend._use().file.writer
+    steps: list[str] = []
+    for where, values in _reader._queries(connection, kind, within, after):
+        steps += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {_schema.ROWS}{where}", values)]
+    return steps
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from headway.service import (
     watch_encoders,
 )
 from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, _reads
-from headway.storage.sqlite import _rows
+from headway.storage.sqlite import _reader
 from headway.testing.simulation._run import _deterministic
 from tests.helpers import lying_channel as lies
 from tests.helpers.etcd_server import EtcdServer
@@ -39,7 +39,7 @@ STORES = ("memory", "sqlite", "etcd")
 @pytest.fixture(autouse=True)
 def _by_the_seed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make runs in memory repeatable, and snapshots so small in parts that a few resources have a middle."""
-    for module in (_reads, _rows):
+    for module in (_reads, _reader):
         monkeypatch.setattr(module, "SNAPSHOT_CHUNK", 8)
     with _deterministic(SEED):
         yield

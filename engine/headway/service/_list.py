@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headway.base import give_way
+from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import (
     EndOfSnapshot,
     Position,
@@ -102,6 +103,9 @@ async def _read_cut(
                     await _collect(item.resources, wanted, collected)
             elif isinstance(item, EndOfSnapshot):
                 break
+    except HistoryCompacted as error:
+        # A list resumes nothing. Its caller can only repeat it.
+        raise Unavailable(str(error)) from error
     finally:
         watch.close()
     if not sorted_by_store:

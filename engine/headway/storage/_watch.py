@@ -183,4 +183,4 @@ class LogWatch(Watch):
 
     @override
     def close(self) -> None:
-        """Do nothing: the watch holds no resources."""
+        self._snapshot = None

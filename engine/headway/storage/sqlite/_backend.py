@@ -52,6 +52,7 @@ from headway.storage.sqlite._requests import (
     WriteRequest,
     read_leases,
 )
+from headway.storage.sqlite._snapshots import FileSnapshot
 from headway.storage.sqlite._writer import GroupWriter
 
 
@@ -253,15 +254,10 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
             cursor = resume(log, kind, within, resume_after.revision)
             return SkippingWatch(log, opened.pulse, opened.at, cursor, within, None)
-        # The snapshot is read at the log's head or later. Pin what follows the head: the snapshot's tail.
-        pin = log.pin(log.head, math.inf)
-        try:
-            rows, revision = await opened.readers.run(partial(read_many, kind=kind, within=within))
-            opened.seen(revision)
-            cursor = log.cursor(kind, revision)
-        finally:
-            log.release(pin)
-        return SkippingWatch(log, opened.pulse, opened.at, cursor, within, rows)
+        await trio.lowlevel.checkpoint()
+        snapshot = FileSnapshot(opened.readers, opened.file.replaced, kind, within, opened.head)
+        cursor = log.cursor(kind, snapshot.revision)
+        return SkippingWatch(log, opened.pulse, opened.at, cursor, within, snapshot)
 
     @override
     async def probe(self) -> None:

@@ -21,6 +21,7 @@ from headway.storage.sqlite._connect import CUT_BACK_TO, READ_ONLY, WriteAheadLo
 from headway.storage.sqlite._inspect import BESIDE, check_content, is_new, refuse_planted
 from headway.storage.sqlite._lock import FileLock
 from headway.storage.sqlite._quotas import FileQuotas
+from headway.storage.sqlite._snapshots import ReplacedRows
 
 SESSIONS_KEPT = 1000
 """The number of sessions that a file remembers. Without a limit, endless restarts would make it grow endlessly.
@@ -40,6 +41,7 @@ class OpenedFile:
         formers_floor: up to this revision, the history lacks the states before changes.
         oldest: the first revision of the oldest remembered session; 0 if none was forgotten.
         quotas: its quotas. Only the thread of a transaction uses them.
+        replaced: the rows that open snapshots need although they have been replaced.
     """
 
     path: str
@@ -53,6 +55,7 @@ class OpenedFile:
     formers_floor: int
     oldest: int
     quotas: FileQuotas
+    replaced: ReplacedRows
 
     @property
     def is_moved(self) -> bool:
@@ -187,6 +190,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
             meta["formers_floor"],
             oldest,
             FileQuotas(connection),
+            ReplacedRows(),
         )
     except (OSError, sqlite3.Error) as error:
         connection.close()

@@ -6,10 +6,11 @@ Every read is one transaction that also reads the revision, so the data and its 
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import TypeVar
 
 import trio
@@ -19,6 +20,7 @@ from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
 from headway.storage._log import NO_FORMERS, CommitLog, LogChange
 from headway.storage._operations import Fence, Within
+from headway.storage._reads import SNAPSHOT_CHUNK
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import connect, explained
 from headway.storage.sqlite._rows import Row, Rows, resource_from
@@ -28,6 +30,9 @@ R = TypeVar("R")
 
 CONNECTIONS = 4
 """The number of concurrent reads; further ones wait."""
+
+PAGE_BYTES = 256 << 10
+"""The bytes of rows, at about which a page of a snapshot ends. One row may take more."""
 
 
 def connect_readers(path: str) -> list[sqlite3.Connection]:
@@ -55,6 +60,8 @@ class Readers:
     def __init__(self, path: str, connections: Sequence[sqlite3.Connection]) -> None:
         self.path = path
         self._limiter = trio.CapacityLimiter(len(connections))
+        # Pages take this one first. Many snapshots then leave connections for the reads of single resources.
+        self.pages = trio.CapacityLimiter(max(1, len(connections) // 2))
         # Invariant: contains every connection that no thread uses. The limiter lends no more than there are.
         self._free = list(connections)
         self._closed = False
@@ -211,49 +218,81 @@ def read_many(
     connection: sqlite3.Connection, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
 ) -> tuple[Rows, int]:
     """Return the rows within a range and behind ``after``, ordered by key, and the revision of the read."""
-    statement = sql.LIST_RESOURCES
-    values: list[str | int | bytes] = list(kind)
-    if within.partition == "*" and within.namespace != "*" and len(some := _some_partitions(connection, kind)) <= _FEW:
-        # With the partitions, SQLite reads only the namespace in each of them.
-        statement += f" AND partition IN ({', '.join('?' * len(some))})"
-        values += some
-    for column, wanted in (("partition", within.partition), ("namespace", within.namespace)):
-        if wanted != "*":
-            statement += f" AND {column} = ?"
-            values.append(wanted)
-    if within.name_prefix:
-        # The comparison lets SQLite find the start in the primary key; the second term is the actual condition.
-        statement += f" AND name >= ? AND substr(name, 1, {len(within.name_prefix)}) = ?"
-        values += [within.name_prefix, within.name_prefix]
-    for key, value in within.metadata:
-        # Any other part of the body may hold the same bytes. `Rows` decides.
-        statement += " AND instr(body, ?)"
-        values.append(encode(pb.Resource(metadata={key: value})))
-    if after is not None:
-        statement += sql.AFTER_KEY
-        values += after
-    statement += sql.IN_ORDER_OF_KEY
-    rows: Iterable[Row] = connection.execute(statement, values)
+    queries = _queries(connection, kind, within, after)
+    rows: Iterable[Row] = chain.from_iterable(connection.execute(sql.ROWS + where, values) for where, values in queries)
     if limit and within.metadata:
         rows = (row for row in rows if within.admits(resource_from(*row)))
     return Rows(islice(rows, limit or None), within), read_head(connection)
 
 
-_FEW = 1000
-"""The number of partitions that a read names."""
+def read_page(
+    connection: sqlite3.Connection, kind: Kind, within: Within, after: Key | None
+) -> tuple[list[Row], Key | None]:
+    """Return the next rows within a range and behind ``after``, ordered by key, and the last of their keys.
+
+    The rows are at most `SNAPSHOT_CHUNK`, and about `PAGE_BYTES`. Some may have other metadata. The key is None if no
+    row is left behind them.
+    """
+    page: list[Row] = []
+    size = 0
+    for where, values in _queries(connection, kind, within, after):
+        before = len(page)
+        for row in connection.execute(sql.ROWS + where, values):
+            page.append(row)
+            size += sys.getsizeof(row[2])
+            if size >= PAGE_BYTES or len(page) >= SNAPSHOT_CHUNK:
+                # To make a text of each column of each row would take longer than to find the last row again.
+                last = (*values, len(page) - before - 1)
+                return page, connection.execute(f"{sql.KEYS}{where} LIMIT 1 OFFSET ?", last).fetchone()
+    return page, None
 
 
-def _some_partitions(connection: sqlite3.Connection, kind: Kind) -> list[str]:
-    """Return the partitions of a kind, or one more than a few. It takes one step through the primary key for each."""
-    found: list[str] = []
-    last: tuple[str] | None = ("",)
-    if connection.execute(f"{sql.LIST_RESOURCES} AND partition = '' LIMIT 1", kind).fetchone() is not None:
-        found.append("")
-    while last is not None and len(found) <= _FEW:
-        last = connection.execute(sql.NEXT_PARTITION, (*kind, *last)).fetchone()
-        if last is not None:
-            found.append(last[0])
-    return found
+def _queries(
+    connection: sqlite3.Connection, kind: Kind, within: Within, after: Key | None
+) -> Iterator[tuple[str, list[str | int | bytes]]]:
+    """Yield conditions and their values. Together they find the rows within a range and behind ``after``, by key.
+
+    SQLite reads no row before it is needed, because only columns that may differ are compared with ``after``. With one
+    of the others among them, it would read and sort all rows first.
+    """
+    if within.partition == "*" and within.namespace != "*":
+        # SQLite reads only the namespace in each partition.
+        for partition in _partitions(connection, kind, "" if after is None else after[0]):
+            yield from _queries(connection, kind, within._replace(partition=partition), after)
+        return
+    given = [each for each in within[:2] if each != "*"]
+    where = sql.OF_KIND + "".join(f" AND {column} = ?" for column in _COLUMNS[: len(given)])
+    values: list[str | int | bytes] = [*kind, *given]
+    left, prefix = _COLUMNS[len(given) :], within.name_prefix
+    before = given if after is None else [*after[: len(given)]]
+    if before > given:
+        return
+    # One comparison lets SQLite find the start in the primary key.
+    if after is not None and before == given and (len(left) > 1 or after[2] >= prefix):
+        where += f" AND ({', '.join(left)}) > ({', '.join('?' * len(left))})"
+        values += after[len(given) :]
+    elif prefix:
+        where += " AND name >= ?"
+        values.append(prefix)
+    if prefix:
+        where += f" AND substr(name, 1, {len(prefix)}) = ?"
+        values.append(prefix)
+    for key, value in within.metadata:
+        # Any other part of the body may hold the same bytes. The reader of the rows decides.
+        where += " AND instr(body, ?)"
+        values.append(encode(pb.Resource(metadata={key: value})))
+    yield f"{where} ORDER BY {', '.join(left)}", values
+
+
+_COLUMNS = ("partition", "namespace", "name")
+
+
+def _partitions(connection: sqlite3.Connection, kind: Kind, first: str) -> Iterator[str]:
+    """Yield the partitions of a kind from ``first`` on. It takes one step through the primary key for each."""
+    found = connection.execute(sql.FIRST_PARTITION, (*kind, first)).fetchone()
+    while found is not None:
+        yield found[0]
+        found = connection.execute(sql.NEXT_PARTITION, (*kind, *found)).fetchone()
 
 
 def read_owned(connection: sqlite3.Connection, owner_uid: str) -> tuple[Rows, int]:

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.protobuf import encode
-from headway.resource import Kind, pb
+from headway.resource import Key, Kind, pb
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Lease, check_borne, is_late, lease_of, raised_fence, scope_of
 from headway.storage._log import LogChange
@@ -35,7 +35,7 @@ from headway.storage._tables import version_of
 from headway.storage._traces import Committing
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._quotas import FileQuotas
-from headway.storage.sqlite._rows import id_bytes, metadata_bytes, resource_from, seal
+from headway.storage.sqlite._rows import Row, id_bytes, metadata_bytes, resource_from, seal
 
 HIGHEST = 2**63 - 1
 """The highest number that a file can hold."""
@@ -62,9 +62,10 @@ class Request:
         made_revision: True if it has its own revision.
         error: the error for its caller if it failed.
         committing: the traced commit that it makes; None without a trace.
+        replaced: the rows that it replaces or deletes, each with its kind and key.
     """
 
-    __slots__ = ("changes", "committing", "error", "formers", "made_revision", "revision")
+    __slots__ = ("changes", "committing", "error", "formers", "made_revision", "replaced", "revision")
 
     def __init__(self) -> None:
         self.revision = 0
@@ -73,6 +74,7 @@ class Request:
         self.formers: dict[int, pb.Resource] = {}
         self.error: BaseException | None = None
         self.committing: Committing | None = None
+        self.replaced: list[tuple[Kind, Key, Row]] = []
 
     def check(self, connection: sqlite3.Connection) -> bool:
         """Raise an error if the request is rejected, and change nothing. Return True if it will make a revision."""
@@ -119,12 +121,42 @@ class WriteRequest(Request):
             elif isinstance(operation, Remove):
                 if (removed := _check_remove(connection, operation)) is not None:
                     self._changes.append((operation, None, removed))
+                    self.replaced.append((operation.kind, operation.key, removed[:3]))
             else:
                 assert row is not None, "it is a put"
-                self._changes.append((operation, row, _check_put(connection, operation, row)))
+                self._changes.append((operation, row, self._check_put(connection, operation, row)))
         if self._quotas.concern(self._operations):
             self._quotas.charge(connection, [(each, row and row.body) for each, row, _ in self._changes])
         return bool(self._changes)
+
+    def _check_put(self, connection: sqlite3.Connection, operation: Put, row: _Row) -> _Stored | None:
+        """Check a put. Return the row that it replaces if it has other metadata, or is another version of the kind."""
+        stored = connection.execute(sql.CHECK_ROW, (*operation.kind, *operation.key)).fetchone()
+        if stored is None:
+            if operation.expected:
+                raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+            return None
+        uid, *replaced = stored
+        if uid != row.uid:
+            raise WrongUid(f"{operation.key[2]} is stored with another uid")
+        if str(replaced[0]) != operation.expected:
+            raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+        self.replaced.append((operation.kind, operation.key, stored[1:]))
+        body = replaced[2]
+        # A damaged row may hold a value of another type.
+        same_id = isinstance(body, bytes) and body.startswith(id_bytes(row.body))
+        # Comparing the bytes is far cheaper than decoding them.
+        if same_id and metadata_bytes(body) == metadata_bytes(row.body):
+            return None
+        try:
+            former = resource_from(*replaced)
+        except StoreUnusable:
+            if same_id:
+                # The write replaces the damaged resource.
+                return None
+            raise
+        same = version_of(former) == version_of(row.resource) and former.metadata == row.resource.metadata
+        return None if same else (*replaced, former)
 
     @override
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
@@ -221,11 +253,10 @@ class CheckpointRequest(Request):
 
     @override
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
-        term, number, checkpoint = _read_fence(connection, self.fence.controller, self.fence.member)
+        *scope, _, _ = self.fence
+        term, number, checkpoint = _read_fence(connection, *scope)
         if self.checkpoint > checkpoint:
-            connection.execute(
-                sql.WRITE_FENCE, (self.fence.controller, self.fence.member, term, number, self.checkpoint)
-            )
+            connection.execute(sql.WRITE_FENCE, (*scope, term, number, self.checkpoint))
 
 
 class TouchRequest(Request):
@@ -247,37 +278,6 @@ def _row(resource: pb.Resource) -> _Row:
     return _Row(resource, resource.id.uid, owner_uid, encode(resource))  # type: ignore[union-attr]  # stored ids are whole
 
 
-def _check_put(connection: sqlite3.Connection, operation: Put, row: _Row) -> _Stored | None:
-    """Check a put. Return the row that it replaces if that has other metadata, or is another version of the kind."""
-    place = (*operation.kind, *operation.key)
-    stored = connection.execute(sql.CHECK_PUT, place).fetchone()
-    if stored is None:
-        if operation.expected:
-            raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-        return None
-    uid, *replaced = stored
-    if uid != row.uid:
-        raise WrongUid(f"{operation.key[2]} is stored with another uid")
-    if str(replaced[0]) != operation.expected:
-        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-    body = replaced[2]
-    # A damaged row may hold a value of another type.
-    same_id = isinstance(body, bytes) and body.startswith(id_bytes(row.body))
-    # Comparing the bytes is far cheaper than decoding them.
-    if same_id and metadata_bytes(body) == metadata_bytes(row.body):
-        return None
-    try:
-        former = resource_from(*replaced)
-    except StoreUnusable:
-        if same_id:
-            # The write replaces the damaged resource.
-            return None
-        raise
-    if version_of(former) == version_of(row.resource) and former.metadata == row.resource.metadata:
-        return None
-    return (*replaced, former)
-
-
 def _check_required(connection: sqlite3.Connection, required: Require) -> None:
     stored = connection.execute(sql.CHECK_RESOURCE, (*required.kind, *required.key)).fetchone()
     if stored is None or stored[0] != required.uid or (required.expected and str(stored[1]) != required.expected):
@@ -285,7 +285,7 @@ def _check_required(connection: sqlite3.Connection, required: Require) -> None:
 
 
 def _check_remove(connection: sqlite3.Connection, operation: Remove) -> _Stored | None:
-    stored = connection.execute(sql.CHECK_REMOVED, (*operation.kind, *operation.key)).fetchone()
+    stored = connection.execute(sql.CHECK_ROW, (*operation.kind, *operation.key)).fetchone()
     if stored is None or stored[0] != operation.uid:
         return None
     if str(stored[1]) != operation.expected:

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 import trio
-from typing_extensions import override
 
 from headway.errors import StoreUnusable
 from headway.protobuf import decode
 from headway.resource import Within, decode_resource, pb
-from headway.storage._reads import SNAPSHOT_CHUNK, Snapshot
+from headway.storage._reads import SNAPSHOT_CHUNK
 
 
 def seal(version: int, body: bytes) -> int:
@@ -127,7 +126,7 @@ def _is_whole(row: tuple[object, object, object]) -> bool:
     return isinstance(row[0], int) and isinstance(row[1], int) and isinstance(row[2], bytes)
 
 
-class Rows(Snapshot):
+class Rows:
     """The rows of a read, in chunks. They are decoded in worker threads. Each chunk is released when it is decoded.
 
     Args:
@@ -136,28 +135,19 @@ class Rows(Snapshot):
     """
 
     def __init__(self, rows: Iterable[Row], within: Within = _EVERYTHING) -> None:
-        self.chunks: deque[RowChunk] = deque()
+        self._chunks: deque[RowChunk] = deque()
         self._within = within
         rest = iter(rows)
         while chunk := list(islice(rest, SNAPSHOT_CHUNK)):
-            self.chunks.append(RowChunk(chunk))
-
-    @override
-    async def next(self) -> list[pb.Resource]:
-        while self.chunks:
-            chunk = await trio.to_thread.run_sync(self._decode)
-            self.chunks.popleft()
-            if chunk:
-                return chunk
-        return []
-
-    def _decode(self) -> list[pb.Resource]:
-        decoded = self.chunks[0].decode()
-        return self._within.select(decoded) if self._within.metadata else decoded
+            self._chunks.append(RowChunk(chunk))
 
     async def all(self) -> list[pb.Resource]:
-        """Return the resources of all remaining chunks."""
+        """Return the resources of all chunks."""
         decoded: list[pb.Resource] = []
-        while chunk := await self.next():
-            decoded += chunk
+        while self._chunks:
+            decoded += await trio.to_thread.run_sync(self._next)
         return decoded
+
+    def _next(self) -> list[pb.Resource]:
+        decoded = self._chunks.popleft().decode()
+        return self._within.select(decoded) if self._within.metadata else decoded

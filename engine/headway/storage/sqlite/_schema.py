@@ -117,8 +117,7 @@ READ_SESSION = "SELECT incarnation, last_revision FROM incarnations WHERE incarn
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
 
 CHECK_RESOURCE = f"SELECT uid, revision FROM resources WHERE {_WHERE_KEY}"
-CHECK_PUT = f"SELECT uid, revision, seal, body FROM resources WHERE {_WHERE_KEY}"
-CHECK_REMOVED = f"SELECT uid, revision, seal, body FROM resources WHERE {_WHERE_KEY}"
+CHECK_ROW = f"SELECT uid, revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 PUT_RESOURCE = """
     INSERT INTO resources (type_group, kind, partition, namespace, name, uid, owner_uid, revision, seal, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -131,7 +130,10 @@ READ_RESOURCE = f"SELECT revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 COUNT_WITHIN = (
     "SELECT count(*), coalesce(sum(length(body)), 0) FROM resources WHERE type_group = ? AND kind = ? AND partition = ?"
 )
-LIST_RESOURCES = "SELECT revision, seal, body FROM resources WHERE type_group = ? AND kind = ?"
+OF_KIND = " FROM resources WHERE type_group = ? AND kind = ?"
+ROWS = "SELECT revision, seal, body"
+KEYS = "SELECT partition, namespace, name"
+LIST_RESOURCES = ROWS + OF_KIND
 COUNT_KINDS = "SELECT type_group, kind, count(*) FROM resources GROUP BY type_group, kind ORDER BY type_group, kind"
 # A comparison of the pair (type_group, kind) would step through all rows of the kind.
 NEXT_KIND = """
@@ -141,11 +143,9 @@ NEXT_KIND = """
         SELECT type_group, kind FROM resources WHERE type_group > ?1 ORDER BY type_group, kind LIMIT 1)
     LIMIT 1
 """
-NEXT_PARTITION = """
-    SELECT partition FROM resources WHERE type_group = ? AND kind = ? AND partition > ? ORDER BY partition LIMIT 1
-"""
-AFTER_KEY = " AND (partition, namespace, name) > (?, ?, ?)"
-IN_ORDER_OF_KEY = " ORDER BY partition, namespace, name"
+_ANY_PARTITION = "SELECT partition FROM resources WHERE type_group = ? AND kind = ? AND partition"
+FIRST_PARTITION = f"{_ANY_PARTITION} >= ? ORDER BY partition LIMIT 1"
+NEXT_PARTITION = f"{_ANY_PARTITION} > ? ORDER BY partition LIMIT 1"
 LIST_OWNED = (
     "SELECT revision, seal, body FROM resources WHERE owner_uid = ? AND owner_uid <> ''"
     " ORDER BY type_group, kind, partition, namespace, name"

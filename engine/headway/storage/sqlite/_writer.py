@@ -29,6 +29,7 @@ from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, explained
 from headway.storage.sqlite._file import OpenedFile
 from headway.storage.sqlite._requests import CheckpointRequest, Request, TouchRequest
+from headway.storage.sqlite._snapshots import ReplacedRow
 
 MOST_IN_A_BATCH = 256
 """The maximum number of requests in one transaction."""
@@ -191,6 +192,7 @@ class GroupWriter:
         if head > self._head:
             self._head = head
             self._pulse.beat()
+        self._file.replaced.published(self._log.head)
 
     def _stop_if_unusable(self, error: BaseException) -> None:
         if isinstance(error, BatchFailed) and error.unusable and self._broken is None:
@@ -253,6 +255,8 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
             connection.execute(sql.WRITE_FLOOR, (floor,))
         if revision > head:
             connection.execute(sql.WRITE_HEAD, (revision,))
+        done = [each for each in requests if each.error is None]
+        file.replaced.add(revision, [ReplacedRow(each.revision, *row) for each in done for row in each.replaced])
     except BatchFailed:
         _roll_back(connection)
         raise
@@ -266,6 +270,7 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
         # there.
         code = code_of(error)
         if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY) or code == sqlite3.SQLITE_IOERR_WRITE:
+            file.replaced.take_back()
             raise _nothing_written(file, error) from error
         _roll_back(connection)
         raise _outcome_unknown(file, explained(error)) from error

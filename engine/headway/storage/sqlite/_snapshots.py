@@ -1,0 +1,167 @@
+"""Snapshots of the file that are read in pages, and the rows that they need although commits have replaced them.
+
+A snapshot is of the revision at which it was opened, however late its pages are read. SQLite would keep that state for
+one long transaction. But each watcher that reads slowly would then take a connection, and the write-ahead log would
+grow for as long as one of them reads. So the writer keeps the rows that it replaces while a snapshot is open. All
+snapshots share them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+from weakref import WeakSet
+
+from typing_extensions import override
+
+from headway.errors import HistoryCompacted
+from headway.resource import Key, Kind, pb, resource_key
+from headway.storage._operations import Within
+from headway.storage._reads import Snapshot
+from headway.storage.sqlite._reader import Readers, read_page
+from headway.storage.sqlite._rows import Row, resource_from
+
+MOST_REPLACED = 64 << 20
+"""The maximum number of bytes of replaced rows to keep. Beyond it, the oldest snapshots cannot be read to their end."""
+
+# Bytes of memory of a kept row without its body: its tuples, numbers and key. A transaction takes as much.
+_ROW = 400
+
+
+class ReplacedRow(NamedTuple):
+    """A row that the commit of ``revision`` has replaced or deleted."""
+
+    revision: int
+    kind: Kind
+    key: Key
+    row: Row
+
+
+class _Batch(NamedTuple):
+    head: int
+    rows: Sequence[ReplacedRow]
+    size: int
+
+
+class ReplacedRows:
+    """The rows of a store that its open snapshots may need although commits have replaced them.
+
+    Invariants:
+
+    1. Every row that was replaced by a commit above ``floor`` is here before a reader can see the commit.
+    2. Rows that no open snapshot needs are dropped with the next commit.
+    """
+
+    def __init__(self) -> None:
+        self.floor = 0
+        self._batches: deque[_Batch] = deque()
+        self._size = 0
+        self._snapshots: WeakSet[FileSnapshot] = WeakSet()
+        # The writer's thread adds batches, the loop drops them, and the threads of readers look at them.
+        self._lock = threading.Lock()
+
+    def add(self, head: int, rows: Sequence[ReplacedRow]) -> None:
+        """Add the rows that a transaction replaces, before its commit. ``head`` is its last revision."""
+        size = _ROW + sum(_ROW + sys.getsizeof(each.row[2]) for each in rows)
+        with self._lock:
+            self._batches.append(_Batch(head, rows, size))
+            self._size += size
+
+    def take_back(self) -> None:
+        """Drop the last batch, because its transaction was not stored."""
+        with self._lock:
+            self._size -= self._batches.pop().size
+
+    def register(self, snapshot: FileSnapshot) -> None:
+        """Keep what a snapshot needs for as long as it is referenced. Call this in the event loop."""
+        self._snapshots.add(snapshot)
+
+    def published(self, head: int) -> None:
+        """Drop what no snapshot needs, and what is too much. ``head`` is the last revision shown to callers.
+
+        Call this in the event loop, while no transaction is in progress.
+        """
+        if not self._batches:
+            return
+        needed = min((each.revision for each in self._snapshots), default=head)
+        with self._lock:
+            while self._batches and (self._batches[0].head <= needed or self._size > MOST_REPLACED):
+                self.floor, _, size = self._batches.popleft()
+                self._size -= size
+
+    def find(self, kind: Kind, within: Within, revision: int, after: Key | None, end: Key | None) -> list[Row]:
+        """Return the rows of ``revision`` that were replaced since, with keys behind ``after`` and up to ``end``.
+
+        Raises HistoryCompacted if some are no longer kept.
+        """
+        with self._lock:
+            if self.floor > revision:
+                raise HistoryCompacted(
+                    f"the snapshot of {'.'.join(kind)} at revision {revision} was read too slowly: "
+                    f"more than {MOST_REPLACED >> 20} MiB of resources have been replaced since; begin with a new one"
+                )
+            batches = [*self._batches]
+        return [
+            each.row
+            for batch in batches
+            if batch.head > revision
+            for each in batch.rows
+            if each.kind == kind
+            and each.row[0] <= revision < each.revision
+            and (after is None or each.key > after)
+            and (end is None or each.key <= end)
+            and within.matches(each.key)
+        ]
+
+
+class FileSnapshot(Snapshot):
+    """The resources within a range at one revision. Each page is read when it is asked for.
+
+    Attributes:
+        revision: the revision.
+    """
+
+    def __init__(self, readers: Readers, replaced: ReplacedRows, kind: Kind, within: Within, revision: int) -> None:
+        self.revision = revision
+        self._readers = readers
+        # It does not refer to this object, because a read that fails is kept to be retried.
+        self._read = partial(_read_page, replaced=replaced, kind=kind, within=within, revision=revision)
+        # The last key of the pages that were read; None before the first and after the last.
+        self._after: Key | None = None
+        self._complete = False
+        replaced.register(self)
+
+    @override
+    async def next(self) -> list[pb.Resource]:
+        while not self._complete:
+            async with self._readers.pages:
+                resources, self._after = await self._readers.run(partial(self._read, after=self._after))
+            self._complete = self._after is None
+            if resources:
+                return resources
+        return []
+
+
+def _read_page(
+    connection: sqlite3.Connection,
+    replaced: ReplacedRows,
+    kind: Kind,
+    within: Within,
+    revision: int,
+    after: Key | None,
+) -> tuple[list[pb.Resource], Key | None]:
+    """Return the next resources of a snapshot, and the last key up to which they were read; None at the end."""
+    page, end = read_page(connection, kind, within, after)
+    # After the read, so that the rows of each commit that it has seen are found.
+    former = replaced.find(kind, within, revision, after, end)
+    resources = [resource_from(*row) for row in page if row[0] <= revision]
+    if former:
+        # A row that was replaced after the read is in both.
+        by_key = {resource_key(each): each for each in (*resources, *(resource_from(*row) for row in former))}
+        resources = [by_key[key] for key in sorted(by_key)]
+    return within.select(resources) if within.metadata else resources, end
