@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from typing_extensions import override
 
 from headway.errors import HistoryCompacted
 from headway.protobuf import encode
-from headway.resource import EndOfSnapshot, Kind, Position, SnapshotChunk, StreamItem, Within, pb, resource_key
+from headway.resource import EndOfSnapshot, Key, Kind, Position, SnapshotChunk, StreamItem, Within, pb, resource_key
 from headway.rpc import PIECE
 from headway.storage import MemoryBackend, Put, SqliteBackend, Watch
 from tests.helpers.calls import refused
@@ -150,6 +151,41 @@ async def test_list_that_is_too_large_is_refused_without_reading_the_rest(
         await refused(calls.list_type(a_type(), EVERYWHERE), Status.RESOURCE_EXHAUSTED, "in one reply: ask for pages")
         assert len(pages) == 3
         assert sum(pages) < COUNT / 10
+
+
+class Counted(MemoryBackend):
+    """A store that records how many resources each list asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[int] = []
+
+    @override
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        self.limits.append(limit)
+        return await super().list(kind, within, after=after, limit=limit)
+
+
+async def test_rest_of_pages_that_is_too_large_is_refused_without_reading_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page of size 0 with a token asks for everything that is left."""
+    monkeypatch.setattr("headway.service._pages._MOST_READ", 300)
+    store = Counted()
+    async with reached("network", store) as calls:
+        await calls.backend.commit(notes(COUNT))
+        first = await calls.list_type(a_type(), EVERYWHERE, page_size=1)
+        store.limits.clear()
+        rest = await calls.list_type(a_type(), EVERYWHERE, page_token=first.next_page_token)
+        assert [id_of(each).name for each in rest.resources] == [f"n{number:05}" for number in range(1, COUNT)]
+        assert store.limits == [300] * 9
+        store.limits.clear()
+        monkeypatch.setattr("headway.service._pages.MAX_REPLY", 50_000)
+        call = calls.list_type(a_type(), EVERYWHERE, page_token=first.next_page_token)
+        await refused(call, Status.RESOURCE_EXHAUSTED, "in one reply: ask for pages")
+        assert len(store.limits) < 3
 
 
 class CompactedWatch(Watch):

@@ -216,7 +216,7 @@ async def read_page(
     place = tokens.place(request.page_token, 3)
     after: Key | None = (place[0], place[1], place[2]) if place else None
     size, page = request.page_size, collected.resources
-    read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else 0
+    read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else _MOST_READ
     position: Position | None = None
     while True:
         stored, here = await backend.list(kind, within, after=after, limit=read_at_once)
@@ -228,6 +228,6 @@ async def read_page(
                 if size and page and (len(page) == size or collected.is_full()):
                     return tokens.token(*resource_key(page[-1])), position
                 collected.add(seen)
-        if not read_at_once or len(stored) < read_at_once:
+        if len(stored) < read_at_once:
             return "", position
         after = resource_key(stored[-1])
