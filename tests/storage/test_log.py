@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, Kind, pb
@@ -200,32 +200,6 @@ def test_history_is_trimmed_by_age() -> None:
     assert log.floor == 4
 
 
-def test_pin_keeps_later_history_until_it_is_released() -> None:
-    """The tail of a pinned revision outlives the bounds by count and age.
-
-    After a release, or two, the next append trims it.
-    """
-    log = _filled(3, max_changes=2)
-    pin = log.pin(3, until=1e9)
-    for revision in range(4, 20):
-        log.append(revision, [(A, RESOURCE, False)], 1e6)
-    assert _revisions(log.take(log.cursor(A, 3))) == list(range(4, 20))
-    log.release(pin)
-    log.release(pin)
-    log.append(20, [(A, RESOURCE, False)], 1e6)
-    assert log.floor == 18
-
-
-def test_pin_expires() -> None:
-    """A pin that is never released keeps nothing after its time."""
-    log = _filled(3, max_changes=2)
-    log.pin(1, until=50.0)
-    log.append(4, [(A, RESOURCE, False)], 50.0)
-    assert log.floor == 1
-    log.append(5, [(A, RESOURCE, False)], 51.0)
-    assert log.floor == 3
-
-
 @dataclass
 class _Watcher:
     """A cursor, and the last revision that the model knows it has passed."""
@@ -271,7 +245,6 @@ class LogMachine(RuleBasedStateMachine):
     """The log against a model that keeps every commit and computes which ones may be trimmed."""
 
     watchers = Bundle("watchers")
-    pins = Bundle("pins")
 
     @initialize(
         head=st.integers(0, 3),
@@ -288,7 +261,6 @@ class LogMachine(RuleBasedStateMachine):
         self.commits: list[tuple[int, list[tuple[Kind, pb.Resource, bool]], float]] = []
         self.kept_from = 0  # Commits before this index have been trimmed.
         self.floor = head
-        self.pinned: dict[object, tuple[int, float]] = {}
 
     @rule(
         kinds=st.lists(st.sampled_from([A, A, B]), max_size=4),
@@ -310,10 +282,8 @@ class LogMachine(RuleBasedStateMachine):
         count = sum(len(changes) for _, changes, _ in kept)
         if count <= self.max_changes and kept[0][2] + self.max_age >= self.now:
             return
-        self.pinned = {pin: place for pin, place in self.pinned.items() if place[1] >= self.now}
-        lowest = min((revision for revision, _ in self.pinned.values()), default=self.head)
         for revision, changes, time in kept[:-1]:
-            if (count <= self.max_changes and time + self.max_age >= self.now) or revision > lowest:
+            if count <= self.max_changes and time + self.max_age >= self.now:
                 break
             count -= len(changes)
             self.kept_from += 1
@@ -358,18 +328,6 @@ class LogMachine(RuleBasedStateMachine):
             for kind, resource, deleted in changes
             if kind == watcher.kind
         ]
-
-    @rule(target=pins, back=st.integers(0, 10), seconds=st.sampled_from([2.0, 1e9]))
-    def pin(self, back: int, seconds: float) -> object:
-        revision = max(self.head - back, 0)
-        token = self.log.pin(revision, self.now + seconds)
-        self.pinned[token] = (revision, self.now + seconds)
-        return token
-
-    @rule(token=consumes(pins))
-    def release(self, token: object) -> None:
-        self.log.release(token)
-        self.pinned.pop(token, None)
 
     def teardown(self) -> None:
         if hasattr(self, "patch"):

@@ -163,33 +163,6 @@ def test_old_commits_without_changes_are_dropped_in_parts_too() -> None:
     assert floors == [_log.MOST_AT_ONCE, 2 * _log.MOST_AT_ONCE, last]
 
 
-def test_pinned_revision_itself_is_not_kept() -> None:
-    """A snapshot at the revision includes it, and needs only what follows."""
-    log = filled(2, max_changes=2)
-    pin = log.pin(2, 1e9)
-    for revision in range(3, 7):
-        log.append(revision, [(A, RESOURCE, False)], 6.0)
-    assert log.floor == 2
-    assert revisions(log.take(log.cursor(A, 2))) == [3, 4, 5, 6]
-    log.release(pin)
-    log.append(7, [(A, RESOURCE, False)], 7.0)
-    assert log.floor == 5
-
-
-def test_lowest_of_several_pins_counts() -> None:
-    log = filled(4, max_changes=2)
-    low, high = log.pin(2, 1e9), log.pin(4, 1e9)
-    for revision in range(5, 9):
-        log.append(revision, [(A, RESOURCE, False)], 6.0)
-    assert log.floor == 2
-    log.release(low)
-    log.append(9, [(A, RESOURCE, False)], 6.0)
-    assert log.floor == 4
-    log.release(high)
-    log.append(10, [(A, RESOURCE, False)], 6.0)
-    assert log.floor == 8
-
-
 def test_new_cursor_stands_where_a_cursor_that_has_followed_stands() -> None:
     """Also after the places of trimmed changes were removed."""
     log = CommitLog(max_changes=10)

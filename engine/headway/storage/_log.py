@@ -9,8 +9,7 @@ Rules:
 3. History is bounded by count and by age. The oldest commits are dropped first, always as a whole. History up to
    `floor` is compacted. If many changes become too old at once, the next few commits drop them. A cursor whose next
    change was dropped gets HistoryCompacted, from `take` or from `cursor`.
-4. A pin at revision R keeps everything after R until it is released or its time has passed.
-5. A session of the store begins at a mark. Changes taken together are all before a mark or all after it, and a cursor
+4. A session of the store begins at a mark. Changes taken together are all before a mark or all after it, and a cursor
    stops at each mark, because a reader must know the session that changes belong to.
 
 Writers never wait for watchers: a log does not know its cursors.
@@ -118,7 +117,6 @@ class CommitLog:
         # One (revision, number of changes by kind, time, number of changes) for each kept commit.
         self._commits: deque[tuple[int, tuple[tuple[Kind, int], ...], float, int]] = deque()
         self._count = 0
-        self._pins: dict[object, tuple[int, float]] = {}
 
     def append(self, revision: int, changes: Sequence[LogChange], now: float, formers: Formers = NO_FORMERS) -> None:
         """Append the changes of a commit. Raise ValueError if the revision is not above the last one."""
@@ -235,16 +233,6 @@ class CommitLog:
             index: former for index in range(len(taken.changes)) if (former := formers.get(begin + index)) is not None
         }
 
-    def pin(self, revision: int, until: float) -> object:
-        """Keep the changes after ``revision`` until the time ``until`` (by `append`'s clock), or until `release`."""
-        token = object()
-        self._pins[token] = (revision, until)
-        return token
-
-    def release(self, token: object) -> None:
-        """Release a pin. Idempotent."""
-        self._pins.pop(token, None)
-
     def _kind(self, kind: Kind) -> _KindLog:
         log = self._kinds.get(kind)
         if log is None:
@@ -252,9 +240,6 @@ class CommitLog:
         return log
 
     def _trim(self, now: float) -> None:
-        for token in [token for token, (_, until) in self._pins.items() if until < now]:
-            del self._pins[token]
-        keep = min((revision for revision, _ in self._pins.values()), default=self.head)
         aged = 0
         # The newest commit is always kept, so that a watcher at the head can take it.
         while len(self._commits) > 1:
@@ -263,8 +248,6 @@ class CommitLog:
                 if time + self._max_age >= now or aged >= MOST_AT_ONCE:
                     break
                 aged += total or 1
-            if revision > keep:
-                break
             self._commits.popleft()
             self._count -= total
             self.floor = revision

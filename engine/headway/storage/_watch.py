@@ -183,4 +183,5 @@ class LogWatch(Watch):
 
     @override
     def close(self) -> None:
+        """Release what is left of the snapshot."""
         self._snapshot = None
