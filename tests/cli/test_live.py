@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -12,13 +14,16 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from rich.console import Console
 
 import headway
+from headway.cli._awaited import Awaited, Wanted
 from headway.cli._bars import Bars
 from headway.cli._scrape import page_address, scrape
 from headway.cli._top_screen import screen
 from headway.cli._top_shown import Shown, cells
+from headway.cli._waiting import wait_for
 from headway.client import Client
 from headway.engine import open_engine
 from headway.errors import InvalidArgument, Unavailable
@@ -72,6 +77,25 @@ async def test_apply_reports_each_resource_that_is_not_ready_in_time(headway: Te
     assert done.returncode == 6
     assert done.stdout == "Team core created\nTeam empty created\nTeam core: Staffed\n"
     assert done.stderr == "Error: Team empty: Staffed does not hold after 0.5 s: teams says Staffed=FALSE\n"
+
+
+async def test_resources_beyond_the_number_of_watches_take_turns(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is ready is found behind what stays as it is, however many that are. Each has its present state."""
+    monkeypatch.setattr("headway.cli._waiting._AT_ONCE", 2)
+    monkeypatch.setattr("headway.cli._waiting._TURN", 0.01)
+    stuck = [await client.apply(TEAM.new(f"empty-{number}", Team())) for number in range(4)]
+    core = await client.apply(TEAM.new("core", STAFFED))
+    wanted = Wanted.parse("Staffed", "--wait")
+    awaited = [Awaited(TEAM, each.id, wanted) for each in (*stuck, core)]
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_for, client, awaited, None)
+            while not (awaited[-1].done and all(each.looks > 1 for each in awaited[:-1])):
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert [each.done for each in awaited] == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +191,24 @@ async def test_top_refuses_what_is_no_address(terminal: Terminal) -> None:
     assert page_address("[::1]:9090") == ("::1", 9090)
     with pytest.raises(InvalidArgument):
         page_address("127.0.0.1:nine")
+
+
+async def test_top_names_a_process_that_resets_its_connection(terminal: Terminal) -> None:
+    """Trio's error for it is no OSError. A host that has no valid name is one more that does not answer."""
+
+    async def reset(stream: trio.SocketStream) -> None:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        stream.socket.close()
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await nursery.start(partial(trio.serve_tcp, reset, 0, host="127.0.0.1"))
+        address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        done = await terminal("top", address, "--once")
+        assert (done.returncode, f"no answer from {address}" in done.stderr) == (5, True)
+        nursery.cancel_scope.cancel()
+    nameless = f"{'x' * 70}.example:9090"
+    done = await terminal("top", nameless, "--once")
+    assert (done.returncode, f"no answer from {nameless}" in done.stderr) == (5, True)
 
 
 HOSTILE = {

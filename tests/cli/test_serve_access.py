@@ -205,6 +205,13 @@ def test_insecure_sends_a_token_to_another_host(start: Started, file: Path) -> N
     assert run_command("--server", there, "--token", reader, "types", env={"HEADWAY_INSECURE": "1"})[0] == 0
 
 
+def test_a_token_given_as_an_option_overrides_a_variable_with_a_missing_file() -> None:
+    """The command looks for the server, not for the file."""
+    at = ("--server", "127.0.0.1:1", "--timeout", "0.1")
+    code, _, errors = run_command(*at, "--token", "hw_x", "types", env={"HEADWAY_TOKEN_FILE": "/none"})
+    assert (code, "/none" in errors) == (5, False)
+
+
 @pytest.mark.parametrize(
     ("options", "environment", "problem"),
     [

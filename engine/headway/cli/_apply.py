@@ -17,7 +17,7 @@ from headway import manifest
 from headway.cli._awaited import CONDITION_HELP, Awaited, Wanted
 from headway.cli._connection import Connection, connected
 from headway.cli._output import Output, output_option, show_all
-from headway.cli._running import Exit, Usage, code_of, fail
+from headway.cli._running import Exit, Usage, code_of, fail, read_stdin
 from headway.cli._waiting import wait_for
 from headway.client import Client, keep_stored, merge_and_compare
 from headway.documents import decode
@@ -60,7 +60,7 @@ async def apply(
     if dry_run and create_only:
         raise Usage("--create-only and --dry-run exclude each other: only a write can find out whether a name exists")
     condition = _condition(wanted, within, dry_run=dry_run)
-    resources = _load_all(files, connection.registry)
+    resources = await _load_all(files, connection.registry)
     if dry_run:
         await _dry_run(connection.client, resources, output)
         return
@@ -139,7 +139,7 @@ async def diff(connection: Connection, files: Sequence[str]) -> None:
     if there is a difference.
     """
     different = False
-    async for preview in _previews(connection.client, _load_all(files, connection.registry)):
+    async for preview in _previews(connection.client, await _load_all(files, connection.registry)):
         if preview.differs:
             different = True
             for line in _difference(preview):
@@ -162,7 +162,7 @@ def _difference(preview: _Preview) -> Iterator[str]:
     )
 
 
-def _load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
+async def _load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
     """Return the resources of all files. Raises ManifestError with the problems of all files.
 
     If no file contains a resource, the command fails: an empty file must not look as if it had been applied.
@@ -172,7 +172,7 @@ def _load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
     more = 0
     for file in files:
         try:
-            resources += _load(file, registry)
+            resources += await _load(file, registry)
         except ManifestError as error:
             problems += error.problems
             more += error.more
@@ -186,10 +186,10 @@ def _load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
     return resources
 
 
-def _load(file: str, registry: Registry) -> list[Resource[Any]]:
+async def _load(file: str, registry: Registry) -> list[Resource[Any]]:
     if file != "-":
         return manifest.load_file(file, registry)
-    text = decode(sys.stdin.buffer.read(), "<stdin>")
+    text = decode(await read_stdin(), "<stdin>")
     return manifest.load(text, registry, source="<stdin>", format=None)
 
 

@@ -67,20 +67,23 @@ class Wanted:
 
 @dataclass
 class Awaited:
-    """A resource, the state that it should reach, and its last known state."""
+    """A resource, the state that it should reach, its last known state, and how often it was looked at."""
 
     type: ResourceType[Any]
     id: ResourceId
     wanted: Wanted
     done: bool = False
+    looks: int = 0
     now: str = ""
 
     def holds(self, resource: Resource[Any] | None) -> bool:
         """Note the state of the resource. Return True if it is the wanted one."""
+        self.looks += 1
         self.done, self.now = self.wanted.holds(resource), self.wanted.now(resource)
         return self.done
 
     def missing_after(self, seconds: float) -> str:
         """Return the sentence that says what has not been reached."""
-        now = f": {self.now}" if self.now else ""
-        return f"{self.id}: {self.wanted.text} does not hold after {seconds:g} s{now}"
+        if not self.looks:
+            return f"{self.id}: its state could not be read within {seconds:g} s"
+        return f"{self.id}: {self.wanted.text} does not hold after {seconds:g} s: {self.now}"

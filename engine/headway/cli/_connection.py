@@ -76,7 +76,6 @@ class Target:
     @functools.cached_property
     def token(self) -> Token:
         """The token, or an empty string if there is none. Raises Usage."""
-        _check_file(self.given, "token_file", self.token_path)
         return given_token(self.given, self.token_text, self.token_path)
 
     def context(self) -> ssl.SSLContext | None:
@@ -199,6 +198,7 @@ def given_token(context: click.Context, token: str | None, path: str | None) -> 
         if by_option == ["token"]:
             path = None
     if path:
+        _check_file(context, "token_file", path)
         try:
             return token_file(path)
         except PermissionError as error:

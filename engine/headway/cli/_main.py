@@ -6,6 +6,8 @@ Each subcommand is imported on first use, so that `headway get` doesn't load wha
 from __future__ import annotations
 
 import importlib
+import io
+import sys
 
 import click
 
@@ -135,5 +137,8 @@ def main(
     from headway.cli._connection import Target
 
     secure = tls or tls_authority is not None or tls_certificate is not None
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal may lack letters of the stored texts. They are escaped, as on standard error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = (server, secure, tls_authority, tls_certificate, tls_key, timeout, token, token_file, insecure)
     context.obj = Target(*options, context)

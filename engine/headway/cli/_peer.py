@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from headway.cli._arguments import combined
 from headway.cli._connection import Connection, connected
 from headway.cli._names import find_type
 from headway.cli._output import Output, as_object, output_option, show_object, table
-from headway.cli._running import Exit, Usage, fail
+from headway.cli._running import Exit, Usage, fail, read_stdin
 from headway.client import Client, until_gone
 from headway.errors import Conflict, InvalidArgument, NotFound
 from headway.peering import (
@@ -121,7 +120,7 @@ async def establish_(connection: Connection, name: str, exports: tuple[str, ...]
     The token is exchanged at once. If the other server gives no answer, this server tries again until the token
     expires. Without --export an existing peering keeps its exports.
     """
-    given = sys.stdin.buffer.readline(MAX_TOKEN + 2).decode(errors="replace")
+    given = (await read_stdin(line_of=MAX_TOKEN + 2)).decode(errors="replace")
     if not given.strip():
         raise Usage(f"no token on stdin: headway peer establish {name} < token")
     wanted = _exports(exports, connection.registry)

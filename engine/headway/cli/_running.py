@@ -159,6 +159,27 @@ def _signaled(watch: ShutdownWatch, trio_handler: Any, number: int, frame: Frame
     trio_handler(number, frame)
 
 
+async def read_stdin(*, line_of: int | None = None) -> bytes:
+    """Return the whole standard input, or only its first line, of at most ``line_of`` bytes.
+
+    Signals are handled while nothing arrives. A read that is abandoned then stays in its thread until the process ends.
+    """
+    buffer = sys.stdin.buffer
+    # A raw stream has no lock that an abandoned read could hold when the interpreter ends.
+    stream = getattr(buffer, "raw", buffer)
+    given = bytearray()
+    while line_of is None or (b"\n" not in given and len(given) < line_of):
+        read = await trio.to_thread.run_sync(stream.read, 65536, abandon_on_cancel=True)
+        if read == b"":
+            break
+        if read is None:
+            # Its descriptor does not block.
+            await trio.lowlevel.wait_readable(stream.fileno())
+        else:
+            given += read
+    return bytes(given) if line_of is None else bytes(given).partition(b"\n")[0][:line_of]
+
+
 def _keep_standard_streams() -> None:
     """Make writes to standard output and standard error succeed without blocking, for the life of the process.
 

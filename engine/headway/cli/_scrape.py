@@ -66,9 +66,10 @@ async def _get(address: str) -> str:
                 return await _ask(h11, stream, f"{host}:{port}")
     except trio.TooSlowError as error:
         raise Unavailable(f"no answer from {address} within {_TIMEOUT:g} s") from error
-    except OSError as error:
+    except (OSError, UnicodeError, trio.BrokenResourceError) as error:
+        cause = error.__cause__ if isinstance(error, trio.BrokenResourceError) else error
         raise Unavailable(
-            f"no answer from {address}: {error.strerror or error}; is it the address of --metrics?"
+            f"no answer from {address}: {getattr(cause, 'strerror', None) or cause}; is it the address of --metrics?"
         ) from error
     except h11.RemoteProtocolError as error:
         raise Unavailable(f"no HTTP answer from {address}; is it the address of --metrics?") from error

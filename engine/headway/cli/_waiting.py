@@ -18,6 +18,8 @@ from headway.errors import HeadwayError
 
 _AT_ONCE = 64
 """The number of watches that are open at once. A server limits the calls of a connection."""
+_TURN = 1.0
+"""The seconds after which one of more resources than that gives its place to the next, and looks again later."""
 
 
 async def wait_for(client: Client, awaited: Sequence[Awaited], within: float | None, *, silent: bool = False) -> None:
@@ -41,8 +43,9 @@ async def _all(client: Client, awaited: Sequence[Awaited]) -> None:
     limiter = trio.CapacityLimiter(_AT_ONCE)
 
     async def wait_for_one(each: Awaited) -> None:
-        async with limiter:
-            await until(client, each.type, each.id, each.holds)
+        while not each.done:
+            async with limiter:
+                await _take_turn(client, each, limiter)
 
     try:
         async with trio.open_nursery() as nursery:
@@ -52,6 +55,22 @@ async def _all(client: Client, awaited: Sequence[Awaited]) -> None:
         # The same for all of them: the server went away, or denies the type. One sentence is enough.
         first = next(leaves(group))
         raise first from first.__cause__
+
+
+async def _take_turn(client: Client, each: Awaited, limiter: trio.CapacityLimiter) -> None:
+    """Watch a resource until its state is reached, or until others have waited for a second after its first state."""
+    looks = each.looks
+
+    async def end_turn() -> None:
+        while True:
+            await trio.sleep(_TURN)
+            if each.looks > looks and limiter.statistics().tasks_waiting:
+                nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end_turn)
+        await until(client, each.type, each.id, each.holds)
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from grpclib.const import Status
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.http import Exchange, resource_object
 from headway.page._service import WHY
-from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id, type_name
+from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id
 from headway.service import RESOURCE_SERVICE
 from headway.why import PastReconcile, Ref, Why, attempts_text, from_message, reconcile_texts
 
@@ -93,12 +93,14 @@ async def relatives(exchange: Exchange, id: ResourceId) -> dict[str, Any]:
     if stored is not None:
         request = pb.ListByOwnerRequest(owner=stored.id)
         owned = list((await exchange.call(f"/{RESOURCE_SERVICE}/ListByOwner", _message(request))).resources)
-    events = [each for each in owned if type_name(each.id.type).kind == _EVENT]  # type: ignore[union-attr]  # stored
-    owned = [each for each in owned if each not in events]
+    events: list[pb.Resource] = []
+    others: list[pb.Resource] = []
+    for each in owned:
+        (events if resource_id(each.id).type.kind == _EVENT else others).append(each)
     return {
         "owners": owners,
-        "owned": [_brief(each) for each in owned[:OWNED]],
-        "ownedCount": len(owned),
+        "owned": [_brief(each) for each in others[:OWNED]],
+        "ownedCount": len(others),
         "events": [_event(exchange, each) for each in events[:OWNED]],
     }
 
