@@ -41,6 +41,20 @@ async def test_mistake_is_refused_by_the_path_of_its_member(changes: Any, says: 
         assert (await api.client.read(TEAM, "core")).version == before.version
 
 
+@pytest.mark.parametrize(("stored", "added"), [(12_000, 0), (7_000, 7_000)])
+async def test_resource_of_too_many_values_is_not_merged(stored: int, added: int) -> None:
+    """Neither is a resource that would have too many. Reading so large a document would hold the loop for seconds."""
+    async with serving() as api:
+        labels = {f"key-{number}": "" for number in range(stored)}
+        before = await api.client.apply(TEAM.new("core", Team(note="x", labels=labels)))
+        more = {f"more-{number}": "" for number in range(added)}
+        answer = await api.http.patch(CORE, json={"data": {"note": "y", "labels": more}})
+        assert (answer.status_code, answer.json()["code"]) == (413, "RESOURCE_EXHAUSTED")
+        assert "HTTP may change 12000; write it over gRPC" in answer.json()["message"]
+        assert await api.client.read(TEAM, "core") == before
+        assert (await api.http.get(CORE)).status_code == 200
+
+
 @pytest.mark.parametrize("where", ["id", "document", "query"])
 async def test_merge_with_the_uid_of_another_incarnation_changes_nothing(where: str) -> None:
     async with serving() as api:

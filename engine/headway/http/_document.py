@@ -72,10 +72,24 @@ def decoded(body: bytes, most_values: int) -> str:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise invalid(f"the body is not UTF-8: byte {error.start} is invalid") from None
-    bare = _STRING.sub("", text)
-    if (count := sum(map(bare.count, _BEFORE_VALUES))) > most_values:
+    if (count := _count(text)) > most_values:
         raise HttpRefusal(413, "RESOURCE_EXHAUSTED", f"the body has about {count} values: it may have {most_values}")
     return text
+
+
+def check_values(document: dict[str, Any], most_values: int) -> None:
+    """Raise HttpRefusal if a document that the server has made is too large to be read, like the body of a request."""
+    if (count := _count(json.dumps(document))) > most_values:
+        raise HttpRefusal(
+            413,
+            "RESOURCE_EXHAUSTED",
+            f"the resource has about {count} values: HTTP may change {most_values}; write it over gRPC",
+        )
+
+
+def _count(text: str) -> int:
+    bare = _STRING.sub("", text)
+    return sum(map(bare.count, _BEFORE_VALUES))
 
 
 def content_of(text: str, type: ResourceType[Any], id: ResourceId, registry: Registry) -> Content:

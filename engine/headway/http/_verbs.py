@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from headway.errors import InvalidArgument, PayloadError
 from headway.http._answer import answer
-from headway.http._document import changes_of, content_of, merged_content, message_of, resource_object
+from headway.http._document import changes_of, check_values, content_of, merged_content, message_of, resource_object
 from headway.http._offered import Exchange, Target
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal, invalid
@@ -65,10 +65,13 @@ async def patch(exchange: Exchange, shown: Shown = resource_object) -> Response:
         changes.update(changes_of(await exchange.body(), target.type))
         return pb.ReadRequest(id=target.message(query.text("uid")))
 
+    most = exchange.offered.limits.values
     stored: pb.Resource = (await exchange.call(_READ, first, pb.ReadRequest(id=target.message()))).resource
     for attempt in range(1, _ATTEMPTS + 1):
         registry = exchange.known_types(None if stored.owner is None else type_name(stored.owner.type))
-        merged = merged_content(_merge(_patchable(target, stored, registry), changes), *target, registry)
+        document = _merge(_patchable(target, stored, registry, most), changes)
+        check_values(document, most)
+        merged = merged_content(document, *target, registry)
         # The stored document has neither, so these are the caller's.
         version = _agreed("version", query.text("version"), merged.version)
         uid = _agreed("uid", query.text("uid"), merged.uid)
@@ -163,16 +166,17 @@ def _agreed(name: str, in_query: str, in_body: str) -> str:
     return in_query or in_body
 
 
-def _patchable(target: Target, stored: pb.Resource, registry: Registry) -> dict[str, Any]:
+def _patchable(target: Target, stored: pb.Resource, registry: Registry, most_values: int) -> dict[str, Any]:
     """Return a stored resource as JSON for a merge.
 
     Raises:
-        HttpRefusal: JSON cannot hold all of the payload, such as a field that this program doesn't know, or
-            nanoseconds. Writing the merged form back would lose the rest.
+        HttpRefusal: it has more values than ``most_values``; or JSON cannot hold all of the payload, such as a field
+            that this program doesn't know, or nanoseconds. Writing the merged form back would lose the rest.
     """
     whole = resource_object(target.type, stored)
     current: dict[str, Any] = {name: whole[name] for name in ("owner", "metadata", "data") if name in whole}
     value = b"" if stored.data is None else stored.data.value
+    check_values(current, most_values)
     if "data" in current:
         # Decoding may drop a part of what is stored, such as unknown fields, so the bytes are compared.
         with suppress(HttpRefusal):
