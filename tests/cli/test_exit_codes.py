@@ -45,6 +45,13 @@ CASES = [
 ]
 
 
+async def test_unknown_command_has_a_suggestion(terminal: Terminal) -> None:
+    """Or the names of all commands, if none is close. It is wrong usage."""
+    for given, said in (("aply", "; did you mean 'apply'?"), ("xyz", "; known: apply, backup, ")):
+        done = await terminal(given)
+        assert (done.returncode, f"Error: command {given!r} not found{said}" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(("fault", "command"), CASES)
 async def test_fault_of_a_store_has_one_exit_code(terminal: Terminal, tmp_path: Path, fault: str, command: str) -> None:
     """A script can tell wrong usage from a store that may be usable later. No fault is a traceback."""

@@ -114,8 +114,9 @@ async def test_wait_times_out(headway: Terminal) -> None:
     assert (await headway("wait", "team", "core", "--for", "Staffed=false")).returncode == 0
     for name, wanted, now in (
         ("core", "Staffed", "teams says Staffed=FALSE (nobody)"),
-        ("core", "Ready", "it has not been reported yet"),
-        ("core", "others/Staffed", "it has not been reported yet"),
+        ("core", "Ready", "it has not been reported yet; known: Staffed"),
+        ("core", "staffed", "it has not been reported yet; did you mean 'Staffed'?"),
+        ("core", "others/Staffed", "it has not been reported yet; did you mean 'teams/Staffed'?"),
         ("core", "deleted", "it exists"),
         ("none", "Ready", "it does not exist"),
     ):

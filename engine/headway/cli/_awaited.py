@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
+from headway.base import did_you_mean
 from headway.cli._running import Usage
 from headway.client import has_condition
 from headway.resource import ConditionState, Resource, ResourceId, ResourceType
@@ -62,7 +63,13 @@ class Wanted:
             for each in status.conditions
             if each.type == self.condition and self.key in ("", key)
         ]
-        return ", ".join(reported) or "it has not been reported yet"
+        others = {
+            each.type if self.key in ("", key) else f"{key}/{each.type}"
+            for key, status in resource.status.items()
+            for each in status.conditions
+        }
+        wanted = f"{self.key}/{self.condition}" if self.key else self.condition
+        return ", ".join(reported) or f"it has not been reported yet{did_you_mean(wanted, others)}"
 
 
 @dataclass

@@ -11,6 +11,8 @@ import sys
 
 import click
 
+from headway.base import did_you_mean
+
 # Files are looked at only by a command that connects to a server, and the variables may be set for others.
 _FILE = click.Path(dir_okay=False)
 
@@ -71,6 +73,14 @@ class _Commands(click.Group):
         module, name, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(f"headway.cli.{module}"), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command and its arguments. Raises click.UsageError with a suggestion for an unknown command."""
+        if args and args[0] not in _COMMANDS and not ctx.resilient_parsing:
+            ctx.fail(f"command {args[0]!r} not found{did_you_mean(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """Write the list of commands for the help."""

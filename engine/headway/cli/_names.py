@@ -17,6 +17,7 @@ from headway.resource import (
     is_builtin,
     name_problem,
     prefix_problem,
+    selector_problem,
 )
 
 
@@ -77,10 +78,9 @@ def find_scope(type: ResourceType[Any], metadata: str) -> ResourceType[Any] | Sc
     """Return the type, or the part of it that has these metadata entries. Raises Usage for an invalid text."""
     if not metadata:
         return type
-    try:
-        return type.within(metadata=metadata)
-    except InvalidArgument as error:
-        raise Usage(f"--metadata: {error}") from error
+    if problem := selector_problem("--metadata", metadata):
+        raise Usage(problem)
+    return type.within(metadata=metadata)
 
 
 def _spellings(type: ResourceType[Any]) -> set[str]:
