@@ -65,7 +65,8 @@ class RunWrites:
 
     Attributes:
         own: the acknowledged writes of the run.
-        starting_revision: the revision of the commit that raised the fence at the start; 0 before it.
+        first_commit: the revision of the first commit that raised the fence; 0 before it.
+        starting_revision: the revision of the last commit that raised the fence at the start; 0 before it.
         hold: the first write whose outcome is being resolved; None if none is.
     """
 
@@ -90,7 +91,7 @@ class RunWrites:
         self.governor = governor
         self.fence: pb.Fence | None = None
         self.store_id = ""
-        self.starting_revision = 0
+        self.first_commit = self.starting_revision = 0
         # The number of unknown writes so far. All are resolved when `resolve` has processed this number.
         self.unknown_writes = 0
         self.hold: Hold | None = None
@@ -147,7 +148,7 @@ class RunWrites:
         raised = await self._commit_fence(fence_name, member, term, number)
         self.fence = raised.fence
         self.store_id = raised.position.store_id
-        self.starting_revision = raised.position.revision
+        self.first_commit = self.starting_revision = raised.position.revision
         return raised
 
     async def raise_again(self) -> RunFence:

@@ -18,25 +18,38 @@ class Owed(NamedTuple):
         keys: the keys that are still to be reconciled.
         changes: the changes that are still to be mapped. If a change moved a resource from one key to another, it is
             the only record of the old key.
-        store_id: the store that their revisions belong to.
         subscriptions: subscriptions left open, so that no change is missed between two runs. The next run closes them.
     """
 
     keys: Sequence[Key] = ()
     changes: Sequence[tuple[TypeName, Applied]] = ()
     subscriptions: Sequence[tuple[TypeName, Subscription]] = ()
-    store_id: str = ""
 
 
-def add_owed(mapping: RunMapping, owed: Owed, store_id: str) -> None:
-    """Map the previous run's changes once their revisions are reached. Another store's revisions mean nothing."""
-    changes = mapping.changes
-    add = changes.push if owed.store_id == store_id else changes.push_backlog
+def add_owed(
+    mapping: RunMapping, owed: Owed, subscriptions: Mapping[TypeName, Subscription], first_commit: int
+) -> None:
+    """Map the previous run's changes once their revisions are reached.
+
+    A change of a history that the store has lost, or of a store that was replaced, waits for no revision. The run's
+    first commit is above everything that the store had before it, so an earlier run can have taken no other change
+    from there on. Only a subscription that is still open can.
+    """
+    lost: dict[TypeName, list[Applied]] = {}
     for type, change in owed.changes:
-        add(type, [change])
+        if change.revision < first_commit:
+            mapping.changes.push(type, [change])
+        else:
+            lost.setdefault(type, []).append(change)
     for type, former in owed.subscriptions:
-        add(type, former.drain())
+        if former.store is subscriptions[type].store:
+            mapping.changes.push(type, former.drain())
+        else:
+            lost.setdefault(type, []).extend(former.drain())
         former.close()
+    for type, found in lost.items():
+        # The run may commit the same revisions again, and these changes are not its own writes.
+        mapping.changes.push_backlog(type, [change._replace(revision=0) for change in found])
 
 
 def add_start(

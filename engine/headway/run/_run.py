@@ -235,7 +235,7 @@ class Run:
         feeds = tuple(self._caches.subscriptions.items())
         # A key that waits for its requested delay may have no cached resource.
         keys = [*self._ownership.queue.owed(), *self._ownership.queue.scheduled()]
-        return Owed(keys, self._primed.mapping.owed(), feeds, self._writes.store_id)
+        return Owed(keys, self._primed.mapping.owed(), feeds)
 
     def scheduled(self) -> dict[Key, float]:
         """Return the keys that wait only for the delay that they requested, with the time when it ends."""
@@ -375,7 +375,7 @@ class Run:
         self._cache.open(self._caches.subscriptions)
         for key in self._owed.keys:
             run.queue.add(key, Reason("owed"))
-        add_owed(run.mapping, self._owed, self._writes.store_id)
+        add_owed(run.mapping, self._owed, self._caches.subscriptions, self._writes.first_commit)
         self._ownership.begin(run, missed)
         return run
 

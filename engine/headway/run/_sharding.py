@@ -254,7 +254,7 @@ class Shards(Ownership):
         self._assigned = False
         self._reading = trio.Lock()
         self._read: _Deletions | None = None
-        if owed.store_id:
+        if owed.subscriptions:
             # The shards of this process are not known yet. Until they are, keep all pending work.
             for number in range(self._count):
                 self.queue.collect(number)
