@@ -155,7 +155,8 @@ async def test_c6_deletion_acknowledged_just_before_a_run_subscribes_is_mapped(
             begin.set()
             while len(channel.done) == raised:  # noqa: ASYNC110  # nothing tells of it
                 await trio.sleep(0.001)
-            await engine.controllers["remover"].wait_idle(rig.store.position.revision)
+            supervisor = engine.controllers["remover"]
+            await supervisor.wait_idle(rig.store.position.revision, supervisor.run)
             channel.hold(pools.member)
             await removers[0].client.delete(pools.member.id("m"))
             deleted = rig.store.position.revision

@@ -11,7 +11,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway import events
-from headway.errors import StoreRolledBack
+from headway.client import pause_controller, resume_controller
+from headway.errors import ControllerPaused, StoreRolledBack
 from headway.predicates import not_own_writes
 from tests.helpers.pools import Member, Pool, SourceFailed
 from tests.helpers.restorable import RestorableBackend
@@ -97,12 +98,19 @@ class Staff:
 
 
 @asynccontextmanager
-async def staff() -> AsyncIterator[tuple[Staff, Callable[[], None]]]:
-    """Provide a running engine in which something has been written, and a function that rolls its store back."""
+async def staff(*, paused: bool = False) -> AsyncIterator[tuple[Staff, Callable[[], None]]]:
+    """Provide a running engine in which something has been written, and a function that rolls its store back.
+
+    ``paused``: the controller is paused in the state that the store is rolled back to.
+    """
     it = Staff()
     async with headway.open_engine(it.store, it.app, report=it.report) as it.engine:
         await it.engine.wait_idle()
+        if paused:
+            await pause_controller(it.engine.client, "test/pools")
         backup = it.store.back_up()
+        if paused:
+            await resume_controller(it.engine.client, "test/pools")
         for number in range(20):
             await it.engine.client.write(it.pool.new(f"p{number}"))
         await it.engine.wait_idle()
@@ -171,3 +179,43 @@ async def test_change_of_the_lost_history_is_not_taken_for_an_own_write_of_the_n
         with trio.fail_after(600):
             await it.engine.wait_idle()
         assert "of-m" in it.reconciled
+
+
+async def test_store_is_accepted_for_streams_that_have_not_noticed_the_rollback(
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+) -> None:
+    """The streams of Headway's own types are slower. They deliver the pauses of the accepted store."""
+    async with staff(paused=True) as (it, roll_back):
+        roll_back()
+        await it.ended(StoreRolledBack)
+        assert it.engine.accept_store()
+        await it.until(lambda: it.engine.controllers["pools"].status().paused is not None)
+        await trio.sleep(120)
+        assert not it.engine.accept_store()
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_wait_for_idleness_that_began_in_the_lost_history_ends_in_the_accepted_one(
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    paused: bool,
+) -> None:
+    """The new run has all that is stored, but the store may never reach the revision that was waited for."""
+    async with staff(paused=paused) as (it, roll_back):
+        await it.write_unmapped()
+        raised: list[BaseException] = []
+
+        async def wait_idle() -> None:
+            try:
+                await it.engine.wait_idle()
+            except ControllerPaused as error:
+                raised.append(error)
+
+        with trio.fail_after(600):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait_idle)
+                await wait_all_tasks_blocked()
+                roll_back()
+                await it.ended(StoreRolledBack)
+                it.failing = False
+                assert it.engine.accept_store()
+        assert bool(raised) == paused

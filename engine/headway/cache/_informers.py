@@ -141,9 +141,13 @@ class Informers:
         """
         if not self.rolled_back:
             return False
+        self.begin_anew()
+        return True
+
+    def begin_anew(self) -> None:
+        """Discard the data of every type, and begin anew with the store's content. Never blocks."""
         for follower in self._followers.values():
             follower.scope.cancel()
-        return True
 
     async def linearizable(self, type: CachedType[Any], known: Position | None = None) -> Position:
         """Return the store's current position, from a read that includes every acknowledged commit.

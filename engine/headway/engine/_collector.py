@@ -157,7 +157,7 @@ class GcFreeze:
         """Turn collection on, and freeze the existing objects, once the controllers are idle."""
         with trio.move_on_after(LIMIT):
             for each in supervisors:
-                await each.wait_idle(1)
+                await each.wait_idle(1, each.run)
         # Garbage of users' reconciles is among the objects created since priming.
         gc.collect()
         gc.freeze()

@@ -88,9 +88,12 @@ class Engine:
         never blocks.
         """
         self._check_open()
-        # Call every one of them: any() would stop at the first that returns True.
-        accepted = {informers.accept_store() for informers in self._informers}
-        return True in accepted
+        if not any(informers.rolled_back for informers in self._informers):
+            return False
+        # Those whose streams have not noticed it yet would stay rolled back.
+        for informers in self._informers:
+            informers.begin_anew()
+        return True
 
     @property
     def store_problem(self) -> StoreProblem | None:
@@ -172,10 +175,11 @@ class Engine:
             await self._begin_late()
             await trio.lowlevel.checkpoint()
             self._check_open()
+            runs = [supervisor.run for supervisor in self._supervisors]
             # Every run begins with a commit, so no run has begun at revision 0.
             revision = max(1, await self._revision())
-            for each in self._supervisors:
-                await each.wait_idle(revision)
+            for each, run in zip(self._supervisors, runs, strict=False):
+                await each.wait_idle(revision, run)
             if await self._revision() <= revision and all(each.checkpoint() >= revision for each in self._supervisors):
                 return
 

@@ -251,6 +251,12 @@ class Run:
         return run.mapped() if run is not None and run.mapping.is_idle and self._ownership.is_idle() else 0
 
     @property
+    def starting_revision(self) -> int:
+        """The revision of its last commit before it read anything; 0 before that commit."""
+        # A run that is still starting has no revision to wait for: the initialiser raises the fence again.
+        return self._writes.starting_revision if self.answered else 0
+
+    @property
     def ends(self) -> bool:
         """True if the run has added a watch, so that it ends."""
         return self._ending.cancel_called
@@ -261,8 +267,6 @@ class Run:
         known = [
             each for type in self.definition.types for each in self._caches.informers.opened(type) if each.type is type
         ]
-        # A run that is still starting has no revision to wait for: the initialiser raises the fence again.
-        starting_revision = self._writes.starting_revision if self.answered else 0
         queue = self._ownership.queue.statistics() if self._primed is not None else None
         oldest = queue.oldest_queued_at if queue is not None else None
         held = self._ownership.queue.held
@@ -271,9 +275,9 @@ class Run:
             phase=self._phase,
             seconds=now - self._phase_began,
             term=self._runtime.term,
-            starting_revision=starting_revision,
+            starting_revision=self.starting_revision,
             settled=self.checkpoint(),
-            types=type_statuses(known, starting_revision, now),
+            types=type_statuses(known, self.starting_revision, now),
             concurrency=self.definition.concurrency,
             queue=queue,
             running=() if self._worker is None else self._worker.running(),

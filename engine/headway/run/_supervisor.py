@@ -261,10 +261,13 @@ class Supervisor:
             raise others from None
         return None, run
 
-    async def wait_idle(self, revision: int) -> None:
+    async def wait_idle(self, revision: int, known: Run | None) -> None:
         """Wait until the controller has no pending work up to ``revision``, through restarts if necessary.
 
         Return at once for a controller on standby, which has no work.
+
+        ``known`` is the run before the revision was read. Any other run needs only its starting revision if that is
+        lower: the store was then rolled back and accepted, or replaced, and may never reach ``revision``.
 
         Raises Closed when the engine ends, and ControllerPaused if pending work waits until the controller is resumed.
         """
@@ -277,9 +280,11 @@ class Supervisor:
                     self.check_open()
                 await self._started.park()
                 continue
-            if run.checkpoint() >= revision:
+            needed = revision if run is known else min(revision, run.starting_revision)
+            # A run that has not begun has no starting revision.
+            if run.checkpoint() >= max(needed, 1):
                 return
-            if run.blocked_by_pause and (reason := await self._paused_at(revision)) is not None:
+            if run.blocked_by_pause and (reason := await self._paused_at(needed)) is not None:
                 raise ControllerPaused(
                     f"controller {self.fence_name} is paused{f' ({reason})' if reason else ''} and has pending work: "
                     f"resume it with `headway resume {self.fence_name}`"
