@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 from trio.testing import MockClock
 
@@ -31,23 +33,28 @@ class Failing(ChangeMapper):
         raise ValueError("fails")
 
 
-async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock) -> None:
-    """There is a checkpoint after each 500, and a cancellation there leaves every change in the queue."""
+def failing(clock: MockClock, kept: int, on_progress: Callable[[], None]) -> tuple[MappingRetries, Failing, MapQueue]:
+    """Return the retries of this many changes, all due now, with their mapper and their queue."""
     app = headway.App("retries")
     app.registry.register(TEAM)
 
-    @app.controller(manages=TEAM, name="teams")
+    @app.controller(manages=TEAM, backoff=headway.Backoff(1.0, 1.0), name="teams")
     async def teams(rt: headway.Runtime, request: headway.Request) -> None: ...
 
     definition: Definition = app.controllers["teams"]
     changes = MapQueue()
-    changes.push(TEAM.name, [Applied(key(f"t{n}"), None, stored(f"t{n}", 1), 1) for n in range(KEPT)])
+    changes.push(TEAM.name, [Applied(key(f"t{n}"), None, stored(f"t{n}", 1), 1) for n in range(kept)])
     while (item := changes.pop(1)) is not None:
         changes.defer(item, trio.current_time())
     mapper = Failing.__new__(Failing)
     ChangeMapper.__init__(mapper, definition, None, {}, None, None, None)  # type: ignore[arg-type]
-    mapper.clock = mock_clock
-    retries = MappingRetries(definition, changes, mapper, BoundedReport(lambda _: None), lambda: None)
+    mapper.clock = clock
+    return MappingRetries(definition, changes, mapper, BoundedReport(lambda _: None), on_progress), mapper, changes
+
+
+async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock) -> None:
+    """There is a checkpoint after each 500, and a cancellation there leaves every change in the queue."""
+    retries, mapper, changes = failing(mock_clock, KEPT, lambda: None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(retries.run)
         while mapper.calls == 0:
@@ -57,3 +64,23 @@ async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock
         nursery.cancel_scope.cancel()
     assert len(changes) == KEPT
     assert len(changes.drain()) == KEPT
+
+
+async def test_pass_of_retries_that_is_slower_than_their_delay_ends(mock_clock: MockClock) -> None:
+    """What fails again and is due before the pass has ended waits for the next one, so that progress is noted."""
+    ended_after: list[int] = []
+
+    def end_pass() -> None:
+        ended_after.append(mapper.calls)
+        nursery.cancel_scope.cancel()
+
+    retries, mapper, changes = failing(mock_clock, 3, end_pass)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(retries.run)
+        while not nursery.cancel_scope.cancel_called:
+            # A pass that does not end has its first checkpoint only then.
+            if mapper.calls >= STEP:
+                nursery.cancel_scope.cancel()
+            await trio.lowlevel.checkpoint()
+    assert ended_after == [3]
+    assert len(changes) == 3
