@@ -285,9 +285,9 @@ def test_drained_queue_includes_failed_changes() -> None:
     assert item is not None
     assert item.backlog
     drained = [(type, applied.revision) for type, applied in queue.drain()]
-    assert drained == [(TEAM.name, 13), (TEAM.name, 11), (TEAM.name, 12), (TEAM.name, 4)]
+    assert drained == [(TEAM.name, 11), (TEAM.name, 12), (TEAM.name, 13), (TEAM.name, 4)]
     assert len(queue) == 0
-    assert queue.drain() == []
+    assert list(queue.drain()) == []
     assert queue.next_due() is None
     assert queue.pop_due(100.0) is None
     assert queue.pop(100) is None
@@ -299,15 +299,30 @@ def test_backlog_that_is_handed_from_run_to_run_does_not_grow() -> None:
     owed: list[tuple[TypeName, Applied]] = []
     for _ in range(3):
         queue = MapQueue()
-        for type, applied in owed:
-            queue.push(type, [applied])
+        queue.push_owed(owed)
         queue.push_backlog(TEAM.name, Backlog(resources))
-        owed = queue.drain()
+        owed = list(queue.drain())
         assert [applied.key[2] for _, applied in owed] == ["ada", "grace"]
     later = Applied(key("ada"), None, stored("ada", 4), 0)
-    queue.push(TEAM.name, [applied for _, applied in owed])
+    queue.push_owed(owed)
     queue.push_backlog(TEAM.name, [later])
-    assert [applied for _, applied in queue.drain()] == [owed[0][1], later, owed[1][1]]
+    assert [applied for _, applied in queue.drain()] == [owed[0][1], owed[1][1], later]
+
+
+def test_changes_that_an_earlier_run_left_are_handed_out_first() -> None:
+    """They wait for no revision, keep their order, and are no backlog. What is left of them is left again."""
+    queue = MapQueue()
+    queue.push_backlog(TEAM.name, [change(3, "x")])
+    queue.push(TEAM.name, [change(11, "live")])
+    queue.push_owed([(TEAM.name, change(9, "a")), (ACCOUNT.name, change(7, "b")), (TEAM.name, change(8, "c"))])
+    assert len(queue) == 5
+    first = queue.pop(0)
+    assert first is not None
+    assert (first.type, first.revision, first.applied.key, first.backlog) == (TEAM.name, 9, key("a"), False)
+    assert len(queue) == 4
+    left = [applied.key[2] for _, applied in queue.drain()]
+    assert left == ["b", "c", "live", "x"]
+    assert len(queue) == 0
 
 
 def failed_backlog(queue: MapQueue, *names: str) -> None:

@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         "changes that a run had not mapped are forgotten",
         "run/_mapping.py",
-        "return self.changes.drain()",
-        "return []",
+        "            owed.append(each)\n",
+        "",
         _CHANGES,
     ),
     Mutant(

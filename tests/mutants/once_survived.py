@@ -91,8 +91,8 @@ ONCE_SURVIVED = (
     Mutant(
         "a change whose mapping failed is not mapped by the next run",
         "mapper/_map_queue.py",
-        "in (*waiting, *failed, *backlog):",
-        "in (*waiting, *backlog):",
+        "        for kept in failed.values():\n",
+        "        for kept in list[FailedChanges]():\n",
         "run/test_starts_and_ends.py",
     ),
     Mutant(

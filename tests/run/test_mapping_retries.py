@@ -63,7 +63,7 @@ async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock
         assert mapper.calls in (STEP, 2 * STEP)
         nursery.cancel_scope.cancel()
     assert len(changes) == KEPT
-    assert len(changes.drain()) == KEPT
+    assert len(list(changes.drain())) == KEPT
 
 
 async def test_pass_of_retries_that_is_slower_than_their_delay_ends(mock_clock: MockClock) -> None:

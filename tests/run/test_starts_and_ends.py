@@ -9,8 +9,13 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
+from headway.cache import Applied
+from headway.mapper import MapQueue
 from headway.run import RECORD_INTERVAL
+from headway.run._mapping import RunMapping
+from headway.run._mapping_retries import STEP
 from tests.helpers.pools import Member
+from tests.helpers.resources import TEAM, key, stored
 from tests.helpers.rig import Rig
 
 
@@ -113,3 +118,15 @@ async def test_run_records_its_checkpoint_when_it_ends(autojump_clock: MockClock
     async with second.open():
         await second.wait_idle()
     assert second.names == []
+
+
+async def test_run_that_leaves_many_changes_lets_other_tasks_run() -> None:
+    """There is a checkpoint after each 500, at which the end of the engine ends the handover as well."""
+    mapping = RunMapping.__new__(RunMapping)
+    for many in (STEP - 1, STEP):
+        mapping.changes = MapQueue()
+        mapping.changes.push(TEAM.name, [Applied(key(f"t{n}"), None, stored(f"t{n}", 1), 1) for n in range(many)])
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            assert len(await mapping.owed()) == many
+        assert scope.cancelled_caught == (many == STEP)

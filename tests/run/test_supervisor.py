@@ -75,7 +75,7 @@ class _EndsAtOnce:
         await trio.lowlevel.checkpoint()
         raise self.error
 
-    def owed(self) -> Owed:
+    async def owed(self) -> Owed:
         return Owed()
 
     def status(self) -> ControllerStatus:

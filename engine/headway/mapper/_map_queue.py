@@ -7,7 +7,9 @@ Rules:
 3. Failed changes of one resource are kept and retried together. If there are more than `FailedChanges.MOST`, they are
    reduced to two: one from the oldest state to the newest, and the last change itself. The amount kept is limited by
    the number of resources. The loss is noted, because only the lost states determine which keys they mapped to.
-4. The backlog (the resources that existed when the run began) is returned only when no change is ready.
+4. What an earlier run left is returned first: every type has reached it. It is taken over in one step, however much it
+   is.
+5. The backlog (the resources that existed when the run began) is returned only when no change is ready.
 """
 
 from __future__ import annotations
@@ -88,6 +90,7 @@ class MapQueue:
         # stays cheap.
         self._backlog: deque[tuple[TypeName, Iterator[Applied]]] = deque()
         self._backlog_left = 0
+        self._owed: deque[tuple[TypeName, Applied]] = deque()
         # By resource. Invariant: the heap, by due time, contains each of them once.
         self._failed: dict[tuple[TypeName, Key], FailedChanges] = {}
         self._due: list[tuple[float, int, FailedChanges]] = []
@@ -102,6 +105,10 @@ class MapQueue:
             heapq.heappush(waiting, tuple.__new__(MapItem, (each.revision, order, type, each, False)))
         self._order = order
 
+    def push_owed(self, changes: Iterable[tuple[TypeName, Applied]]) -> None:
+        """Add changes that an earlier run left, in the order in which they are returned."""
+        self._owed.extend(changes)
+
     def push_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
         """Add the resources that existed when the run began. The collection is kept and must not change."""
         if applied:
@@ -110,6 +117,10 @@ class MapQueue:
 
     def pop(self, complete: int) -> MapItem | None:
         """Return the next change at or below ``complete``, the controller's lowest frontier, or one of the backlog."""
+        if self._owed:
+            type, applied = self._owed.popleft()
+            self._order += 1
+            return MapItem(applied.revision, self._order, type, applied, False)
         if self._waiting and self._waiting[0].revision <= complete:
             return heapq.heappop(self._waiting)
         while self._backlog:
@@ -157,26 +168,32 @@ class MapQueue:
         """Return the resources whose mapping failed, in no particular order."""
         return self._failed.values()
 
-    def drain(self) -> list[tuple[TypeName, Applied]]:
-        """Return everything that waits, in no particular order, for the next run after this one has ended.
+    def drain(self) -> Iterator[tuple[TypeName, Applied]]:
+        """Remove everything that waits, for the next run after this one has ended. Changes of one resource keep order.
 
         Equal changes are returned once: each run adds its whole cache to the backlog, so that without this, several
         short runs would leave as many copies of it. Lost changes need no mention, because every run begins with all
         keys in its cache.
         """
-        waiting = [(item.type, item.applied) for item in self._waiting]
-        failed = [(each.type, applied) for each in self._failed.values() for applied in each.changes]
-        backlog = [(type, applied) for type, left in self._backlog for applied in left]
-        self._waiting, self._failed, self._due, self._backlog_left = [], {}, [], 0
-        self._backlog.clear()
         # By the resource and the revision, because states cannot be hashed.
         distinct: dict[tuple[TypeName, Key, int], list[Applied]] = {}
-        for type, applied in (*waiting, *failed, *backlog):
+        for type, applied in self._rest():
             same = distinct.setdefault((type, applied.key, applied.revision), [])
             if applied not in same:
                 same.append(applied)
-        return [(type, applied) for (type, _, _), same in distinct.items() for applied in same]
+                yield type, applied
+
+    def _rest(self) -> Iterator[tuple[TypeName, Applied]]:
+        # What has failed was returned before any later change of its resource.
+        failed, self._failed, self._due = self._failed, {}, []
+        for kept in failed.values():
+            for applied in kept.changes:
+                yield kept.type, applied
+        while self._waiting or self._backlog or self._owed:
+            item = self.pop(self._waiting[0].revision if self._waiting else 0)
+            if item is not None:
+                yield item.type, item.applied
 
     def __len__(self) -> int:
         """Return the number of changes that wait. Those of a resource whose mapping failed count as one."""
-        return len(self._waiting) + self._backlog_left + len(self._failed)
+        return len(self._owed) + len(self._waiting) + self._backlog_left + len(self._failed)

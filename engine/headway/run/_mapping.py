@@ -78,9 +78,14 @@ class RunMapping:
         """The number of changes that were received and not mapped. A resource whose mapping failed counts as one."""
         return len(self.changes)
 
-    def owed(self) -> list[tuple[TypeName, Applied]]:
-        """Return the changes that were taken from the feeds and are not mapped."""
-        return self.changes.drain()
+    async def owed(self) -> list[tuple[TypeName, Applied]]:
+        """Return the changes that were taken from the feeds and are not mapped. There may be as many as are cached."""
+        owed: list[tuple[TypeName, Applied]] = []
+        for each in self.changes.drain():
+            owed.append(each)
+            if len(owed) % STEP == 0:
+                await trio.lowlevel.checkpoint()
+        return owed
 
     async def watch(self, type: TypeName, subscription: Subscription) -> None:
         """Take changes of one type from its feed and map those that are ready, until canceled."""

@@ -29,17 +29,16 @@ class Owed(NamedTuple):
 def add_owed(
     mapping: RunMapping, owed: Owed, subscriptions: Mapping[TypeName, Subscription], first_commit: int
 ) -> None:
-    """Map the previous run's changes once their revisions are reached.
+    """Map the previous run's changes. Every type has reached those that it had taken.
 
     A change of a history that the store has lost, or of a store that was replaced, waits for no revision. The run's
     first commit is above everything that the store had before it, so an earlier run can have taken no other change
     from there on. Only a subscription that is still open can.
     """
     lost: dict[TypeName, list[Applied]] = {}
+    mapping.changes.push_owed(each for each in owed.changes if each[1].revision < first_commit)
     for type, change in owed.changes:
-        if change.revision < first_commit:
-            mapping.changes.push(type, [change])
-        else:
+        if change.revision >= first_commit:
             lost.setdefault(type, []).append(change)
     for type, former in owed.subscriptions:
         if former.store is subscriptions[type].store:

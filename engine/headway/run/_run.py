@@ -228,14 +228,14 @@ class Run:
         with trio.CancelScope(shield=True):
             await call_back(self._report, self.definition, "on_stop", self._runtime, error)
 
-    def owed(self) -> Owed:
+    async def owed(self) -> Owed:
         """Return the work that this run leaves to the next one. Call it when the run has ended."""
         if self._primed is None:
             return self._owed
         feeds = tuple(self._caches.subscriptions.items())
         # A key that waits for its requested delay may have no cached resource.
         keys = [*self._ownership.queue.owed(), *self._ownership.queue.scheduled()]
-        return Owed(keys, self._primed.mapping.owed(), feeds)
+        return Owed(keys, await self._primed.mapping.owed(), feeds)
 
     def scheduled(self) -> dict[Key, float]:
         """Return the keys that wait only for the delay that they requested, with the time when it ends."""

@@ -139,7 +139,7 @@ class Supervisor:
             error, run = await self._one_run()
             # Invariant: the run's nurseries have closed here, so none of its tasks overlaps the next run (C7).
             if run is not None:
-                self._owed, began = run.owed(), run.began
+                self._owed, began = await run.owed(), run.began
                 self._answered = self._answered or run.answered
             if self._leading is not None and self._leading.answered:
                 # A standby has had no run, but an engine has answered it.
