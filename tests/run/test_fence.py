@@ -1,16 +1,23 @@
-"""The writes of a run, tested alone: the resolution of an initialiser's lost write."""
+"""The writes of a run, tested alone: the resolution of an initialiser's lost write, and a commit below a reply."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 import trio
 
+from headway.cache import Informer, Informers
 from headway.client import LeaseClient, RunFence
+from headway.controller import Definition
+from headway.errors import StoreRolledBack
+from headway.events import ignore
 from headway.queue import WaitingQueue, WorkQueue
 from headway.reconcile import Reason
 from headway.resource import Key, Position, pb
 from headway.run import RunCaches, RunWrites
+from tests.helpers.resources import TEAM, at, bookmark, end, key, stored
 
 
 class _Leases:
@@ -30,7 +37,7 @@ class _Leases:
 class _NoCaches:
     """The caches of a run before anything is cached."""
 
-    def complete_up_to(self) -> dict[Any, int]:
+    def newest(self) -> dict[Any, int]:
         return {}
 
     def check_new_commit(self, before: dict[Any, int], position: Position) -> None:
@@ -51,3 +58,18 @@ async def test_write_lost_during_a_resolution_holds_the_keys() -> None:
     leases.lose = writes.unknown
     await writes.raise_again()
     assert queue.held
+
+
+async def test_commit_that_is_not_above_a_reply_shows_that_the_store_was_rolled_back() -> None:
+    """A reply may be ahead of the stream, which has not shown yet that the store has lost that write."""
+    informer = Informer(TEAM, ignore)
+    for item in (end(10), bookmark(10)):
+        informer.feed(item)
+    informer.reply(key("ada"), stored("ada", 12), at(12))
+    caches = RunCaches.__new__(RunCaches)
+    caches._definition = cast("Definition", SimpleNamespace(types=[TEAM]))
+    caches.informers = cast("Informers", SimpleNamespace(opened=lambda _: [informer]))
+    caches.check_new_commit(caches.newest(), at(13))
+    with pytest.raises(StoreRolledBack):
+        caches.check_new_commit(caches.newest(), at(12))
+    assert informer.rolled_back

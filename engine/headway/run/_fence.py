@@ -178,7 +178,7 @@ class RunWrites:
                 self._on_resolved()
 
     async def _commit_fence(self, name: str, member: str, term: int, number: int) -> RunFence:
-        before = self._caches.complete_up_to()
+        before = self._caches.newest()
         raised = await self._leases.raise_fence(name, member, term=term, number=number)
         self._caches.check_new_commit(before, raised.position)
         return raised

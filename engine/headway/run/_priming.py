@@ -79,10 +79,10 @@ class RunCaches:
             for known in self.informers.opened(type):
                 known.check()
 
-    def complete_up_to(self) -> Mapping[Informer, int]:
-        """Return the revision up to which each open store of the run's types is complete."""
+    def newest(self) -> Mapping[Informer, int]:
+        """Return the newest revision that each open store of the run's types has, also from replies to writes."""
         opened = (known for type in self._definition.types for known in self.informers.opened(type))
-        return {known: known.store.frontier for known in opened if known.store.primed}
+        return {known: known.store.newest for known in opened if known.store.known is not None}
 
     def check_new_commit(self, before: Mapping[Informer, int], position: Position) -> None:
         """Raise StoreRolledBack if a new commit is not above what was cached before it.
