@@ -41,6 +41,18 @@ def test_update_of_a_status_is_indexed() -> None:
         before = after
 
 
+def test_resource_with_one_wrong_value_among_good_ones_has_none_of_them() -> None:
+    """A generator as a value is refused. Otherwise the good values would stay after the resource has others."""
+    given: list[list[object]] = [[*range(50), (each for each in "a")], [50]]
+    table = IndexTable(
+        indexes.by_many(TEAM, "given", lambda resource: given[int(resource.version) - 1]), lambda *_: None
+    )
+    table.build({ADA: team(1)})
+    assert (set(table.values()), table.failed) == (set(), {ADA})
+    table.apply([Applied(ADA, team(1), team(2), 2)])
+    assert (set(table.values()), table.failed) == ({50}, set())
+
+
 def colors(resource: Resource[Team]) -> list[str]:
     if resource.metadata.get("color") == "illegible":
         raise ValueError("illegible")

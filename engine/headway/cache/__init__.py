@@ -9,6 +9,7 @@ from headway.cache._cache import CacheOfTypes as CacheOfTypes
 from headway.cache._follower import Follower as Follower
 from headway.cache._index_table import IndexTable as IndexTable
 from headway.cache._index_table import OnFailure as OnFailure
+from headway.cache._index_table import values_of as values_of
 from headway.cache._indexes import Index as Index
 from headway.cache._indexes import by as by
 from headway.cache._indexes import by_bound_references as by_bound_references

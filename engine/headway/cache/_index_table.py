@@ -135,21 +135,13 @@ class IndexTable:
         return (each for each in self._keys if _path_class(each) is wanted)
 
     def _values(self, resource: pb.Resource) -> Iterable[Hashable]:
-        if self._single:
-            value = self._extract(resource)
-            return () if value is None else (value,)
-        given = self._extract(resource)
-        if type(given) is CoroutineType:
-            _check_value(given)
-        values: Iterable[Hashable] = set(check_many(given))
-        return values
+        return values_of(self.index, self._extract(resource))
 
     def _add(self, key: Key, resource: pb.Resource) -> None:
         try:
             for value in self._values(resource):
                 held = self._keys.get(value)
                 if held is None:
-                    _check_value(value)
                     self._keys[value] = {key}
                     if self._ordered and (ordered := self._ordered.get(_path_class(value))) is not None:
                         ordered.add(value)
@@ -160,7 +152,7 @@ class IndexTable:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # see above
-            # Nothing was added before it raised: `_values` is complete, and each of its values is hashable.
+            # Nothing was added before it raised, because `_values` has checked every value.
             self._fail(key, resource, error)
 
     def _discard(self, key: Key, resource: pb.Resource) -> None:
@@ -213,6 +205,19 @@ class IndexTable:
             )
         redact_error(error, [self.index.type.view(resource)])
         self._on_failure(self.index.name, key, error)
+
+
+def values_of(index: Index[Any, Any], given: Any) -> Iterable[Hashable]:
+    """Return the values in what an index's function has returned. Raises an error if one cannot be a value."""
+    if index.single:
+        values: Iterable[Hashable] = () if given is None else (given,)
+    else:
+        if type(given) is CoroutineType:
+            _check_value(given)
+        values = set(check_many(given))
+    for value in values:
+        _check_value(value)
+    return values
 
 
 def _differ_in_status(old: pb.Resource, new: pb.Resource, *, raw: bool) -> bool:

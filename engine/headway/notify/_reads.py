@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar, cast
 
-from headway.cache import Applied, CachedType, CacheReader, Index
+from headway.cache import Applied, CachedType, CacheReader, Index, values_of
 from headway.notify._handle import Answer
 from headway.resource import Key, Position, ResourceId, TypeName, pb
 
@@ -165,16 +165,15 @@ class AffectedReads:
         self, index: Index[Any, Any], old: pb.Resource | None, new: pb.Resource | None
     ) -> dict[Read[Any], None]:
         extract = index.extract()
-        values: list[Hashable] = []
+        found: dict[Read[Any], None] = {}
         try:
             for state in (old, new):
                 if state is not None:
-                    values += [extract(state)] if index.single else list(extract(state))
+                    for value in values_of(index, extract(state)):
+                        found.update(self._reads.get(("index", index.name, value), {}))
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001  # a user's function may raise anything; the index is incomplete then
+        except BaseException:  # noqa: BLE001  # a user's function or its values may raise anything, as in the index
+            # The index is or was incomplete, so every read of it raises IndexIncomplete, or no longer does.
             return {read: None for read in self if isinstance(read, IndexRead) and read.index is index}
-        found: dict[Read[Any], None] = {}
-        for value in values:
-            found.update(self._reads.get(("index", index.name, value), {}))
         return found
