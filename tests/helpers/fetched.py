@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 import headway
+from headway.notify import Handle, PrimedCache, Updates
+from tests.helpers.cached import Staff
 
 
 class Source:
@@ -61,3 +67,20 @@ class Source:
     def after(self) -> list[object]:
         """The argument of each call."""
         return [given for _, given in self.calls]
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Source, PrimedCache, Updates]]:
+    """Open a cache, and a block of notifications."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        yield Source(), cache, updates
+
+
+async def received(updates: Updates) -> list[Handle[object]]:
+    """Return the handles that have changed by now."""
+    await wait_all_tasks_blocked()
+    found = []
+    while updates._changed:
+        found.append(await anext(updates))
+    return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
@@ -12,28 +10,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway.errors import DeclarationError, InvalidArgument, InvalidResult, NotPrimed
-from headway.notify import Handle, PrimedCache, Updates
 from headway.notify._fetches import retry_delay
-from tests.helpers.cached import Staff
-from tests.helpers.fetched import Source
+from tests.helpers.fetched import Source, opened, received
 from tests.helpers.resources import Team
-
-
-@asynccontextmanager
-async def opened() -> AsyncIterator[tuple[Source, PrimedCache, Updates]]:
-    """Open a cache, and a block of notifications."""
-    staff = Staff()
-    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
-        yield Source(), cache, updates
-
-
-async def received(updates: Updates) -> list[Handle[object]]:
-    """Return the handles that have changed by now."""
-    await wait_all_tasks_blocked()
-    found = []
-    while updates._changed:
-        found.append(await anext(updates))
-    return found
 
 
 async def test_o2_blocking_query_delivers_its_first_value_and_then_only_a_grown_index(

@@ -66,11 +66,13 @@ class Fetch(Answer[T]):
             while True:
                 try:
                     await self._fetch()
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001  # a program's function may raise anything
                     failed, others = of_controller(error)
-                    if failed is None or others is not None:
-                        raise
-                    self.note_error(only_error(failed), self.failures + 1)
+                    if failed is not None:
+                        self.note_error(only_error(failed), self.failures + 1)
+                    if others is not None:
+                        # Without the failure. It would end the cache if it left the canceled scope.
+                        raise others from None
                 if self.failures:
                     await trio.sleep(retry_delay(self.failures))
                 else:

@@ -1,0 +1,53 @@
+"""Polls and blocking queries whose functions fail while they are canceled, or never wait for anything."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+import headway
+from tests.helpers.fetched import opened, received
+
+
+@pytest.mark.parametrize("kind", ["poll", "query"])
+@pytest.mark.parametrize("ends", ["handle", "block", "cache"])
+async def test_failure_of_a_task_of_a_canceled_call_ends_nothing_else(
+    kind: str,
+    ends: str,
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The function has a nursery, so its failure comes together with the cancellation, in one group."""
+    failed: list[str] = []
+
+    async def fail() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            failed.append(kind)
+            raise ValueError("the connection refuses to be closed")
+
+    async def call(*_: int) -> tuple[int, str]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail)
+            nursery.start_soon(trio.sleep_forever)
+        return 1, "unreachable"
+
+    async with opened() as (source, cache, updates):
+        sound = updates.poll(source.poll, max_age=5)
+        async with cache.notify() as other:
+            bad = (
+                other.poll(headway.Poll(call), max_age=5)
+                if kind == "poll"
+                else other.query(headway.BlockingQuery(call))
+            )
+            await received(updates)
+            if ends == "handle":
+                bad.close()
+                await wait_all_tasks_blocked()
+                assert failed
+            if ends == "cache":
+                return
+        source.value = "second"
+        await trio.sleep(10)
+        assert (sound.value, failed) == ("second", [kind])
