@@ -9,6 +9,7 @@ _CACHE = "notify/test_open_cache.py"
 _STREAMS = "notify/test_cached_streams.py"
 _RESTORES = "notify/test_restores.py"
 _UPDATES = "notify/test_updates.py"
+_HELD_UP = "notify/test_held_up.py"
 _FETCHES = "notify/test_fetches.py"
 _ENDED = "notify/test_ended.py"
 
@@ -170,15 +171,15 @@ NOTIFICATION_MUTANTS = (
     Mutant(
         "a change is delivered before its view",
         "notify/_cuts.py",
-        "[change for change in pending if change.revision <= revision]",
-        "[*pending]",
+        "changed.update(reads.affected(_differences(type, pending, before, view)))",
+        "changed.update(reads.affected(_differences(type, pending, before, self._cache)))",
         _UPDATES,
     ),
     Mutant(
         "a change beyond the view is forgotten",
         "notify/_cuts.py",
-        "self._pending[type] = [change for change in pending if change.revision > revision]",
-        "self._pending[type] = []",
+        "self._pending[type.name] = left",
+        "self._pending[type.name] = {}",
         _UPDATES,
     ),
     Mutant(
@@ -189,10 +190,11 @@ NOTIFICATION_MUTANTS = (
         _UPDATES,
     ),
     Mutant(
-        "a slow receiver gets a backlog",
+        "a handle that has not changed is yielded with the others",
         "notify/_cuts.py",
-        "self._pending[type] = [change for change in pending if change.revision > revision]",
-        "self._pending[type] = [*pending]",
+        "changed.update(reads.affected(_differences(type, pending, before, view)))",
+        "changed.update(reads.affected(Difference(key, state_of(before, type, key), state_of(view, type, key)) "
+        "for key in pending))",
         _UPDATES,
     ),
     Mutant(
@@ -223,6 +225,13 @@ NOTIFICATION_MUTANTS = (
         "        self._reads[read.type.name].remove(read)\n",
         "        pass\n",
         _UPDATES,
+    ),
+    Mutant(
+        "notifications go on without a handle while a type has no stream",
+        "notify/_cuts.py",
+        "            self._opening.cancel()\n",
+        "            pass\n",
+        _HELD_UP,
     ),
     Mutant(
         "an index is not found by the value before the change",

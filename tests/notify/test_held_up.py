@@ -165,6 +165,63 @@ async def test_new_handle_misses_no_change_when_a_view_of_earlier_handles_opens(
         assert names(teams.value) == ["one", "two"]
 
 
+async def test_changes_that_wait_for_another_type_are_kept_by_key_and_only_while_there_is_a_handle(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The next view shows all of them at once. Without a handle, no view is requested, and nothing is kept."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        pending, pins = cache._cuts._pending, cache._subscriptions[staff.team.name].pins
+        core, other = updates.get(staff.team, "core"), updates.get(staff.team, "other")
+        await updates.primed()
+        await trio.sleep(1)
+        staff.channel.streams(staff.account).hold()
+        for number in range(20):
+            await staff.write_team("core", f"m{number}")
+            await trio.sleep(1)
+        assert sum(map(len, pending.values())) == 1
+        assert core.value is None
+        core.close()
+        other.close()
+        await wait_all_tasks_blocked()
+        for number in range(20):
+            await staff.write_team(f"team-{number}")
+            await trio.sleep(1)
+        assert not any(pending.values())
+        assert pins == []
+        core = updates.get(staff.team, "core")
+        await trio.sleep(1)
+        await staff.write_team("core", "last")
+        staff.channel.streams(staff.account).release()
+        while not core.has_value or core.value is None or core.value.data.members != ["last"]:
+            with trio.fail_after(LONG):
+                await anext(updates)
+
+
+async def test_handle_made_while_a_view_waits_gets_the_changes_from_before_it(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """Its first value is from the view that is open. The change had come when it had no handle."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        first = updates.list(staff.account)
+        await updates.primed()
+        await trio.sleep(1)
+        staff.channel.streams(staff.account).hold()
+        await staff.write_team("core")
+        await trio.sleep(1)
+        late, same = updates.get(staff.team, "core"), updates.get(staff.team, "other")
+        assert [late.value, same.value, first.value] == [None, None, []]
+        while updates._changed:
+            await anext(updates)
+        staff.channel.streams(staff.account).release()
+        with trio.fail_after(LONG):
+            assert await anext(updates) is late
+        assert late.value is not None
+        await trio.sleep(LONG)
+        assert not updates._changed
+
+
 async def test_new_handle_says_why_it_has_no_value_yet(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     """`primed` does not wait for a type without a stream. If the state can be shown, there is no error."""
     staff = Staff()

@@ -34,6 +34,7 @@ from headway.cache._reader import CacheReader as CacheReader
 from headway.cache._reader import Content as Content
 from headway.cache._reader import Query as Query
 from headway.cache._reader import query as query
+from headway.cache._reader import state_of as state_of
 from headway.cache._reading import MOST_READS as MOST_READS
 from headway.cache._reading import READING as READING
 from headway.cache._reading import LookingUp as LookingUp

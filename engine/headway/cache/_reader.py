@@ -245,6 +245,11 @@ class CacheReader(ABC):
         return content, table
 
 
+def state_of(reader: CacheReader, type: CachedType[Any], key: Key) -> pb.Resource | None:
+    """Return the message with this key, or None. It does not count as a read."""
+    return reader._content(type).find(key)
+
+
 def not_a_type(given: object) -> InvalidArgument:
     """Return the error for a read whose type is not a type."""
     return InvalidArgument(f"a cache is read by a type, as app.type(...) returned it, not {given!r:.120}")

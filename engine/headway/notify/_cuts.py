@@ -3,7 +3,8 @@
 Rules:
 1. All reads show one view of the cache. The next view replaces it in one step, so no reader sees half a commit.
 2. A view is requested when something has changed. It opens when all types have reached its revision. In that step,
-   every read that a change up to there affects is marked. Changes beyond it wait for the next view.
+   every read is marked that the difference between the two views affects. Until then, only the keys of changes are
+   kept, because it may take long. Without a read, no view is open or requested, and nothing is kept.
 3. While the store is void, the last view stays. The first view of another store, or of the accepted one, marks every
    read as restored.
 4. While a type has no stream, no view may open. The error of that type is also the error of the reads whose types have
@@ -12,17 +13,17 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NoReturn
 
 import trio
 
-from headway.cache import Applied, CachedType, CacheOfTypes, CacheReader, View
+from headway.cache import Applied, CachedType, CacheOfTypes, CacheReader, View, state_of
 from headway.errors import HeadwayError, NotPrimed, StoreChanged, StoreRolledBack
-from headway.notify._reads import AffectedReads, Read
-from headway.resource import Position, TypeName
+from headway.notify._reads import AffectedReads, Difference, Read
+from headway.resource import Key, Position, TypeName
 
 
 class Cuts:
@@ -46,7 +47,8 @@ class Cuts:
         self._position_of = position
         self._age_of = age
         self._reads: dict[TypeName, AffectedReads] = {type.name: AffectedReads() for type in types}
-        self._pending: dict[TypeName, list[Applied]] = {type.name: [] for type in types}
+        # The keys whose state may differ from the one in the view, in the order of their changes.
+        self._pending: dict[TypeName, dict[Key, None]] = {type.name: {} for type in types}
         # The reads that have no value yet.
         self._new: dict[Read[Any], None] = {}
         # Why types are not current, with the number of failures.
@@ -63,8 +65,8 @@ class Cuts:
         # True while the store is void.
         self._frozen = False
         self._due = False
-        # True while the next view is being opened.
-        self._advancing = False
+        # While the next view is being opened, the scope of that.
+        self._opening: trio.CancelScope | None = None
         self._woken = trio.lowlevel.ParkingLot()
 
     @property
@@ -88,9 +90,9 @@ class Cuts:
     def _note(self, type: TypeName, generation: int, changes: Sequence[Applied]) -> None:
         # A view that is open or about to open may be older than these changes, and may get a read that they affect.
         # Without one, a new read begins with the present state.
-        begun = self._view is not None or self._advancing or any(self._reads.values())
+        begun = self._view is not None or self._opening is not None or any(self._reads.values())
         if begun and generation == self._generation:
-            self._pending[type].extend(changes)
+            self._pending[type].update((change.key, None) for change in changes)
             if self._errors:
                 self._note_error_of(type)
             self._wake()
@@ -155,6 +157,8 @@ class Cuts:
         """End a read without handles."""
         self._reads[read.type.name].remove(read)
         self._new.pop(read, None)
+        if self._opening is not None and not any(self._reads.values()):
+            self._opening.cancel()
         self._wake()
 
     def close(self) -> None:
@@ -191,39 +195,53 @@ class Cuts:
 
     async def _advance(self) -> None:
         generation = self._generation
-        async with AsyncExitStack() as opening:
-            self._advancing = True
-            try:
-                view = await opening.enter_async_context(self._cache.view(*self._types))
-            except (StoreChanged, StoreRolledBack):
-                # The cache wakes this task when it is primed again.
-                return
-            except NotPrimed:
-                # The cache has closed, so this task is about to be canceled.
-                return
-            finally:
-                self._advancing = False
-            if generation != self._generation:
-                return
-            before, self._opened = self._opened, opening.pop_all()
-        self._show(view)
-        await before.aclose()
+        with trio.CancelScope() as self._opening:
+            async with AsyncExitStack() as opening:
+                try:
+                    view = await opening.enter_async_context(self._cache.view(*self._types))
+                except (StoreChanged, StoreRolledBack):
+                    # The cache wakes this task when it is primed again.
+                    return
+                except NotPrimed:
+                    # The cache has closed, so this task is about to be canceled.
+                    return
+                finally:
+                    self._opening = None
+                if generation != self._generation:
+                    return
+                before, self._opened = self._opened, opening.pop_all()
+                self._show(view)
+                await before.aclose()
 
     def _show(self, view: View) -> None:
         """Replace the view and mark the reads. Contains no checkpoint."""
-        self._view = view
-        revision = view.pinned_at
-        self.position = self._position_of(revision)
+        # It is still open.
+        before, self._view = self._view, view
+        self.position = self._position_of(view.pinned_at)
         restored, self._restored = self._restored, False
         changed, self._new = self._new, {}
-        for type, reads in self._reads.items():
-            pending = self._pending[type]
-            ready = [change for change in pending if change.revision <= revision]
-            self._pending[type] = [change for change in pending if change.revision > revision]
-            self._due = self._due or (bool(self._pending[type]) and not self._frozen)
-            changed.update(dict.fromkeys(reads) if restored else reads.affected(ready))
+        for type in self._types:
+            reads, pending = self._reads[type.name], self._pending[type.name]
+            if restored:
+                changed.update(dict.fromkeys(reads))
+            elif before is not None:
+                changed.update(reads.affected(_differences(type, pending, before, view)))
+            # Changes that came after the view had been requested wait for the next one.
+            left = {each.key: None for each in _differences(type, pending, view, self._cache)}
+            self._pending[type.name] = left
+            self._due = self._due or (bool(left) and not self._frozen)
         for read in changed:
             read.note_value(restored=restored)
-        self._ending = {type: error for type, error in self._ending.items() if self._pending[type]}
-        for type in list(self._noted):
-            self._note_error_of(type)
+        self._ending = {name: error for name, error in self._ending.items() if self._pending[name]}
+        for name in list(self._noted):
+            self._note_error_of(name)
+
+
+def _differences(
+    type: CachedType[Any], keys: Iterable[Key], before: CacheReader, after: CacheReader
+) -> Iterator[Difference]:
+    """Yield the keys whose states differ."""
+    for key in keys:
+        old, new = state_of(before, type, key), state_of(after, type, key)
+        if old is not new:
+            yield Difference(key, old, new)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from headway.cache import Applied, CachedType, CacheReader, Index, values_of
+from headway.cache import CachedType, CacheReader, Index, values_of
 from headway.notify._handle import Answer
 from headway.resource import Key, Position, ResourceId, TypeName, pb
 
@@ -18,6 +18,14 @@ T = TypeVar("T")
 
 Ended = Callable[[Answer[Any]], object]
 """A function that is called when the last handle of a read was closed."""
+
+
+class Difference(NamedTuple):
+    """A resource whose state is not the same at two revisions."""
+
+    key: Key
+    old: pb.Resource | None
+    new: pb.Resource | None
 
 
 class Shown(Protocol):
@@ -149,10 +157,10 @@ class AffectedReads:
             if not self._indexes[read.index]:
                 del self._indexes[read.index]
 
-    def affected(self, changes: Iterable[Applied]) -> dict[Read[Any], None]:
-        """Return the reads whose result may have changed."""
+    def affected(self, differences: Iterable[Difference]) -> dict[Read[Any], None]:
+        """Return the reads whose result may differ."""
         found: dict[Read[Any], None] = {}
-        for key, old, new, _ in changes:
+        for key, old, new in differences:
             found.update(self._reads.get(("get", key), {}))
             for read in self._reads.get(("list",), {}):
                 if isinstance(read, ListRead) and read.covers(key):
