@@ -11,6 +11,7 @@ _RESTORES = "notify/test_restores.py"
 _UPDATES = "notify/test_updates.py"
 _HELD_UP = "notify/test_held_up.py"
 _FETCHES = "notify/test_fetches.py"
+_HARMFUL = "notify/test_harmful_fetches.py"
 _ENDED = "notify/test_ended.py"
 
 NOTIFICATION_MUTANTS = (
@@ -289,6 +290,20 @@ NOTIFICATION_MUTANTS = (
         "if isinstance(age, bool) or not isinstance(age, int | float) or not 0 < age < math.inf:",
         "if False:",
         _FETCHES,
+    ),
+    Mutant(
+        "a poll whose value is always too old lets no other task run",
+        "notify/_fetches.py",
+        "        await trio.lowlevel.checkpoint()\n        jitter",
+        "        jitter",
+        _HARMFUL,
+    ),
+    Mutant(
+        "the failure of a canceled fetch ends the cache",
+        "notify/_fetches.py",
+        "raise others from None",
+        "raise",
+        _HARMFUL,
     ),
     Mutant(
         "a poll has no jitter",

@@ -51,3 +51,27 @@ async def test_failure_of_a_task_of_a_canceled_call_ends_nothing_else(
         source.value = "second"
         await trio.sleep(10)
         assert (sound.value, failed) == ("second", [kind])
+
+
+async def test_poll_that_never_waits_lets_other_tasks_run_and_can_be_canceled() -> None:
+    """The function has no checkpoint, and its value is too old as soon as it is there."""
+    most, calls = 500, 0
+
+    async def call() -> int:
+        nonlocal calls
+        calls += 1
+        if calls == most:
+            # Otherwise a poll that no other task interrupts would never let the test fail.
+            await trio.sleep_forever()
+        return calls
+
+    async with opened() as (_, cache, updates):
+        rates = updates.poll(headway.Poll(call), max_age=1e-300)
+        await updates.primed()
+        for _ in range(20):
+            await trio.lowlevel.checkpoint()
+        assert 1 < rates.value == calls < most
+        rates.close()
+        await wait_all_tasks_blocked()
+        assert calls < most
+        assert not cache._answers._answers

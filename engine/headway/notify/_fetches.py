@@ -146,6 +146,8 @@ class PollFetch(Fetch[T]):
         self._succeeded(grown=grown)
 
     async def _wait(self) -> None:
+        # Otherwise a function without a checkpoint, whose value is too old at once, would let no other task run.
+        await trio.lowlevel.checkpoint()
         jitter = 1 + random.random() * _JITTER
         while True:
             max_age = min((each.max_age for each in self.handles if each.max_age is not None), default=_LONGEST)
