@@ -306,6 +306,13 @@ NOTIFICATION_MUTANTS = (
         _HARMFUL,
     ),
     Mutant(
+        "the first value of a poll's handle waits for the jitter",
+        "notify/_fetches.py",
+        "while all(handle.answered for handle in self.handles):",
+        "while True:",
+        _FETCHES,
+    ),
+    Mutant(
         "a poll has no jitter",
         "notify/_fetches.py",
         "jitter = 1 + random.random() * _JITTER",

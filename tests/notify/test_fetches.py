@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -218,6 +219,26 @@ async def test_handle_that_wants_a_newer_value_gets_an_equal_one(autojump_clock:
             await updates.primed()
         assert (quick.value, quick.age) == ("first", 0.0)
         assert await received(updates) == [quick]
+
+
+async def test_handle_that_wants_a_newer_value_does_not_wait_for_the_jitter(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The jitter spreads the later calls. The other handle is not yielded, and its next call counts from this one."""
+    monkeypatch.setattr(random, "random", lambda: 0.99)
+    async with opened() as (source, _, updates):
+        first = updates.poll(source.poll, max_age=3600)
+        assert await received(updates) == [first]
+        await trio.sleep(3601)
+        assert len(source.calls) == 1
+        second = updates.poll(source.poll, max_age=3600)
+        with trio.fail_after(1):
+            await updates.primed()
+        assert (second.value, second.age) == ("first", 0.0)
+        assert await received(updates) == [second]
+        await trio.sleep(3601)
+        assert len(source.calls) == 2
 
 
 async def test_o6_failing_fetch_is_retried_with_back_off_and_jitter(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time

@@ -149,7 +149,8 @@ class PollFetch(Fetch[T]):
         # Otherwise a function without a checkpoint, whose value is too old at once, would let no other task run.
         await trio.lowlevel.checkpoint()
         jitter = 1 + random.random() * _JITTER
-        while True:
+        # The jitter spreads repeated calls. A handle without an answer does not wait for it.
+        while all(handle.answered for handle in self.handles):
             max_age = min((each.max_age for each in self.handles if each.max_age is not None), default=_LONGEST)
             due = self._current_at + max_age * jitter
             if trio.current_time() >= due:
