@@ -325,6 +325,19 @@ def test_changes_that_an_earlier_run_left_are_handed_out_first() -> None:
     assert len(queue) == 0
 
 
+def test_left_changes_that_fail_together_are_retried_in_their_order() -> None:
+    """A later change of another resource comes after them, also if all are due at the same time."""
+    queue = MapQueue()
+    queue.push_owed([(TEAM.name, change(9, "a")), (TEAM.name, change(7, "b"))])
+    for name in ("a", "b", "c"):
+        if name == "c":
+            queue.push(TEAM.name, [change(10, name)])
+        item = queue.pop(10)
+        assert item is not None
+        queue.defer(item, 5.0)
+    assert [failed.name[1][2] for _ in range(3) if (failed := queue.pop_due(5.0)) is not None] == ["a", "b", "c"]
+
+
 def failed_backlog(queue: MapQueue, *names: str) -> None:
     queue.push_backlog(TEAM.name, [change(number, name) for number, name in enumerate(names)])
     for _ in names:

@@ -26,9 +26,12 @@ EQUIVALENT: dict[Equivalent, str] = {
     Equivalent("mapper/_map_queue.py", "MapQueue.__init__", "self._order = 0", "self._order = 1"): _ORDER,
     Equivalent("mapper/_map_queue.py", "MapQueue.push", "order += 1", "order += 2"): _ORDER,
     Equivalent("mapper/_map_queue.py", "MapQueue.pop", "self._order += 1", "self._order += 2"): _ORDER,
-    Equivalent("mapper/_map_queue.py", "MapQueue.drain", "self._backlog.clear()", "pass"): (
-        "Its iterators are exhausted: `drain` has just read them to their ends."
-    ),
+    Equivalent(
+        "mapper/_map_queue.py",
+        "MapQueue._rest",
+        "item = self.pop(self._waiting[0].revision if self._waiting else 0)",
+        "item = self.pop(self._waiting[0].revision if self._waiting else 1)",
+    ): "Nothing waits, so that nothing is compared with it.",
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "pass"): _SET_BEFORE_READ,
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "self.ticket = 1"): _SET_BEFORE_READ,
     Equivalent(

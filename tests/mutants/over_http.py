@@ -127,8 +127,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a document of any number of values is parsed",
         "http/_document.py",
-        "(count := sum(map(bare.count, _BEFORE_VALUES))) > most_values",
-        "(count := 0) > most_values",
+        "    return sum(map(bare.count, _BEFORE_VALUES))",
+        "    return 0",
         _LIMITS,
         "values_are_counted",
     ),
