@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 
-from headway.resource import Changes
+from headway.protobuf import encode
+from headway.resource import Changes, Position, pb
+from headway.service import TracedWatchDecoder
 from headway.storage import (
     COMMITTING,
     LONGEST_TRACESTATE,
@@ -107,6 +110,49 @@ def test_first_context_of_a_commit_stays() -> None:
     commit.made(3)
     assert commit.kept
     assert traces.of(3) == CommitTrace(GOOD, "", 7)
+
+
+def streams(traces: CommitTraces, *store_ids: str) -> list[Callable[[int], None]]:
+    """Begin a stream of each store, and return functions that receive a traced commit from them."""
+    made: list[Callable[[int], None]] = []
+    for store_id in store_ids:
+        decoder = TracedWatchDecoder(traces)
+        decoder([encode(pb.WatchEvent(bookmark=pb.WatchEventBookmark(Position(store_id, "", 1).message())))])
+
+        def receive(revision: int, decoder: TracedWatchDecoder = decoder, store_id: str = store_id) -> None:
+            trace = pb.CommitTrace(traceparent=GOOD, tracestate=f"store={store_id}")
+            event = pb.WatchEvent(upsert=pb.WatchEventUpsert(thing("n")), revision=revision, trace=trace)
+            decoder([encode(event)])
+
+        made.append(receive)
+    return made
+
+
+def test_contexts_of_a_replaced_store_are_forgotten() -> None:
+    """An open stream of the replaced store brings no more of them."""
+    traces = CommitTraces()
+    one, another = streams(traces, "a", "a")
+    one(3)
+    another(4)
+    assert len(traces) == 2
+    [replaced] = streams(traces, "b")
+    assert traces.of(3) is None
+    one(5)
+    replaced(4)
+    assert [traces.of(revision) for revision in (4, 5)] == [CommitTrace(GOOD, "store=b"), None]
+
+
+def test_contexts_are_forgotten_when_a_rolled_back_store_is_accepted() -> None:
+    """The streams that begin afterwards bring those of the next history, under the same id of the store."""
+    traces = CommitTraces()
+    [lost] = streams(traces, "a")
+    lost(3)
+    traces.clear()
+    lost(4)
+    assert len(traces) == 0
+    [accepted] = streams(traces, "a")
+    accepted(3)
+    assert traces.of(3) is not None
 
 
 async def test_sqlite_keeps_a_context_before_a_watcher_has_the_commit(tmp_path: Path) -> None:

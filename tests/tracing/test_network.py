@@ -16,11 +16,12 @@ import trio
 
 import headway
 from headway import events
-from headway.errors import InvalidArgument
+from headway.errors import InvalidArgument, StoreRolledBack
 from headway.protobuf import decode, encode
 from headway.resource import TypeName, pb
 from headway.rpc import open_channel
 from headway.service import TRACES_HEADER, WATCH_LIST
+from tests.helpers.restorable import RestorableBackend
 from tests.http.kit import NO_CERTIFICATES
 from tests.tracing.spans import CHAIN, Spans, Told, chain, named
 from tests.tracing.staff import Staff, Team, types_alone
@@ -122,6 +123,68 @@ async def test_one_trace_spans_client_engine_and_workers(
     assert [each.name for each in client_spans.all()] == ["write"]
     assert [each.name for each in engine_spans.all()] == ["commit", "commit"]
     assert named(work.spans, "write")[0].parent == first.id
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("new_id", [True, False], ids=["another store", "accepted after a rollback"])
+async def test_traces_of_a_lost_history_end_with_it(tmp_path: Path, new_id: bool) -> None:
+    """The commits of the next history have the same revisions, and only their own traces."""
+    app, address, spans, staff = types_alone(), f"unix:{tmp_path}/engine.sock", Spans(), Staff()
+    team, store = app.registry.resolve(TEAM), RestorableBackend()
+    stopped, begun_anew = trio.Event(), trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, events.RunEnded) and isinstance(event.error, StoreRolledBack):
+            stopped.set()
+
+    async def note(_: headway.Runtime, request: headway.Request[Team]) -> None:
+        if request.id.name == "marker":
+            begun_anew.set()
+
+    staff.before = note
+
+    def serving(life: Spans) -> AbstractAsyncContextManager[headway.Engine]:
+        return headway.open_engine(
+            store, app, report=events.ignore, listen=[address], insecure=True, tracing=life.provider
+        )
+
+    backup = store.back_up()
+    async with headway.open_workers(
+        address, staff.app, process="web-1", report=report, tracing=spans.provider
+    ) as workers:
+        first = Spans()
+        async with serving(first) as engine:
+            await workers.wait_idle()
+            for number in range(40):
+                with first.root():
+                    await engine.client.write(team.new(f"old-{number}", Team(size=1)))
+            await workers.wait_idle()
+        assert len(spans.named("reconcile")) >= 40
+        traced = {int(each.attributes["revision"]) for each in first.named("commit")}
+        store.restore(backup, new_id=new_id)
+        second = Spans()
+        async with serving(second) as engine:
+            with trio.fail_after(PATIENCE):
+                if not new_id:
+                    await stopped.wait()
+                    assert workers.accept_store()
+                await engine.client.write(team.new("marker", Team(size=1)))
+                await begun_anew.wait()
+                await workers.wait_idle()
+            begun = len(spans.all())
+            untraced = 0
+            for number in range(10):
+                written = await engine.client.write(team.new(f"untraced-{number}", Team(size=1)))
+                untraced += int(written.version) in traced
+            await workers.wait_idle()
+            assert untraced, "no revision had a trace in the lost history"
+            assert spans.all()[begun:] == []
+            with second.root() as root:
+                written = await engine.client.write(team.new("new", Team(size=1)))
+            assert int(written.version) in traced
+            await workers.wait_idle()
+    assert {each.trace for each in spans.all()[begun:]} == {root.get_span_context().trace_id}
+    assert len(named(spans.all()[begun:], "reconcile")) == 2
 
 
 async def events_of(address: str, metadata: dict[str, str] | None, live: trio.Event) -> list[bytes]:

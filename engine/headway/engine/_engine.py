@@ -47,6 +47,7 @@ class Engine:
         observe: ObserveHost | None = None,
         begin_late: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         http: str | None = None,
+        on_accepted: Callable[[], None] = lambda: None,
     ) -> None:
         self.client = client
         self.addresses = list(addresses)
@@ -58,6 +59,7 @@ class Engine:
         self._informers = informers
         self._store = store
         self._begin_late = begin_late
+        self._on_accepted = on_accepted
         self.http = http
         self._home = current_run()
 
@@ -93,6 +95,7 @@ class Engine:
         # Those whose streams have not noticed it yet would stay rolled back.
         for informers in self._informers:
             informers.begin_anew()
+        self._on_accepted()
         return True
 
     @property

@@ -176,4 +176,5 @@ async def open_workers(
                     registry=registry,
                     report=report,
                     observe=observe,
+                    on_accepted=traced.forget,
                 )

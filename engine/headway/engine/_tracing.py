@@ -53,6 +53,9 @@ class Untraced:
         """Creates the decoder of a watch."""
         return WatchDecoder
 
+    def forget(self) -> None:
+        """Forget the traces of the store's commits, because a store with another history was accepted."""
+
     def apart(self) -> AbstractContextManager[None]:
         """Return a block for starting long-lived tasks, which then don't inherit the caller's span."""
         return nullcontext()
@@ -103,7 +106,11 @@ class Traced(Untraced):
     def decoder(self) -> Callable[[], StreamDecoder]:
         from headway.service import TracedWatchDecoder
 
-        return lambda: TracedWatchDecoder(self._tracing.traces.put)
+        return lambda: TracedWatchDecoder(self._tracing.traces)
+
+    @override
+    def forget(self) -> None:
+        self._tracing.traces.clear()
 
     @override
     def apart(self) -> AbstractContextManager[None]:

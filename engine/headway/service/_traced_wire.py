@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headway.protobuf import decode, encode
-from headway.resource import Change, Changes, pb
+from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, pb
 from headway.rpc import StreamEncoder, framed
 from headway.service._watch_wire import WatchDecoder, event_content
-from headway.storage import CommitTrace, sampled_trace
+from headway.storage import CommitTrace, CommitTraces, sampled_trace
 
 TRACES_HEADER = "headway-traces"
 """The metadata with which a client asks a watch for the contexts of commits. Its value is ``1``."""
@@ -53,15 +53,17 @@ def _pieces(encoder: StreamEncoder, item: TracedChanges) -> Iterator[bytes]:
 
 
 class TracedWatchDecoder(WatchDecoder):
-    """A decoder of one stream's WatchEvents that passes on the contexts of commits.
+    """A decoder of one stream's WatchEvents that keeps the contexts of commits.
 
     Args:
-        note: called with the revision and the context of each traced commit, before its changes are returned.
+        traces: keeps the context of each traced commit, before its changes are returned. All streams of a process
+            share it.
     """
 
-    def __init__(self, note: Callable[[int, CommitTrace], None]) -> None:
+    def __init__(self, traces: CommitTraces) -> None:
         super().__init__()
-        self._note = note
+        self._traces = traces
+        self._store_id = ""
 
     def _event(self, body: bytes) -> Any:
         change = self._quick(body)
@@ -71,6 +73,12 @@ class TracedWatchDecoder(WatchDecoder):
         if event.trace is not None and event.revision:
             told = event.trace
             trace = sampled_trace(told.traceparent, told.tracestate, told.committed_at)
-            if trace is not None:
-                self._note(event.revision, trace)
-        return event_content(event)
+            # A server of a replaced store may still have open streams.
+            if trace is not None and self._store_id == self._traces.store_id:
+                self._traces.put(event.revision, trace)
+        content = event_content(event)
+        if not self._store_id and isinstance(content, EndOfSnapshot | Bookmark):
+            # One of them comes before the first change.
+            self._store_id = content.position.store_id
+            self._traces.begin(self._store_id)
+        return content

@@ -76,11 +76,15 @@ class CommitTraces:
 
     Args:
         limit: the number of commits to keep. The contexts that were put first are dropped first.
+
+    Attributes:
+        store_id: the id of the store whose commits they are, where a process learns it from streams; otherwise empty.
     """
 
-    __slots__ = ("_found", "_limit")
+    __slots__ = ("_found", "_limit", "store_id")
 
     def __init__(self, limit: int = MOST_TRACES) -> None:
+        self.store_id = ""
         self._limit = limit
         self._found: dict[int, CommitTrace] = {}
 
@@ -98,8 +102,15 @@ class CommitTraces:
         """Return the context of a commit, or None if it has none, or if it is no longer kept."""
         return self._found.get(revision)
 
+    def begin(self, store_id: str) -> None:
+        """Note that a stream of this store has begun. The contexts of another store's commits are forgotten."""
+        if store_id != self.store_id:
+            self.clear()
+            self.store_id = store_id
+
     def clear(self) -> None:
-        """Forget everything, because the revisions of another store follow."""
+        """Forget everything until the next stream begins, because its revisions are of another history."""
+        self.store_id = ""
         self._found.clear()
 
 
