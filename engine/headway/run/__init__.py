@@ -11,6 +11,7 @@ from headway.run._fence import Hold as Hold
 from headway.run._fence import RunWrites as RunWrites
 from headway.run._governor import Governed as Governed
 from headway.run._governor import Governor as Governor
+from headway.run._invalid_result import invalid_result as invalid_result
 from headway.run._keys import KeyStatus as KeyStatus
 from headway.run._keys import Pending as Pending
 from headway.run._leading import LEASE_TTL as LEASE_TTL

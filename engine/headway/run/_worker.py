@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import trio
 
-from headway.base import leaves, leaving, of_controller, only_error, ordinary, repr_text, stack_text
+from headway.base import leaves, leaving, of_controller, only_error, ordinary, stack_text
 from headway.cache import READING, VersionedReads
 from headway.controller import Definition, Reconciler
-from headway.errors import InvalidResult, ReconcileTimeout
+from headway.errors import ReconcileTimeout
 from headway.events import ReconcileSlow, Report
 from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import (
@@ -25,6 +24,7 @@ from headway.reconcile import (
     trace_id_of,
 )
 from headway.resource import Key, ResourceId, secret_types
+from headway.run._invalid_result import invalid_result
 from headway.run._outcomes import Outcomes
 from headway.run._own_writes import SelfTriggers
 
@@ -207,16 +207,9 @@ class Worker:
             del self._started[key]
         if result is None or isinstance(result, RequeueAfter):
             return result, None
-        advice = "return None, or headway.requeue_after(seconds)"
-        if inspect.iscoroutine(result):
-            # A forgotten `await`.
-            result.close()
-            advice = "await it, as in `return await ...`"
-        elif isinstance(result, BaseException):
-            advice = "raise it"
         if (reconciling := RECONCILING.get()) is not None:
             self._note_versions(reconciling)
-        return None, InvalidResult(f"{self._definition.name} returned {repr_text(result)}: {advice}")
+        return None, invalid_result(self._definition.name, result)
 
     def running(self) -> tuple[float, ...]:
         """Return the duration so far, in seconds, of each running reconcile."""

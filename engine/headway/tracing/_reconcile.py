@@ -9,10 +9,11 @@ from typing import Any
 import trio
 from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
 
-from headway.base import only_error
+from headway.base import leaves, of_controller, only_error
 from headway.controller import Definition
 from headway.errors import PermanentFailure
-from headway.reconcile import Request, RequeueAfter, Runtime, TracedReason, redact_reads
+from headway.reconcile import RECONCILING, Request, RequeueAfter, Runtime, TracedReason, redact_reads
+from headway.run import invalid_result
 from headway.tracing._tracing import PREFIX, about, child_of, note_error, now
 
 
@@ -53,24 +54,41 @@ def traced_definition(definition: Definition, tracer: Tracer) -> Definition:
                 except BaseException as error:
                     _note_failure(span, error)
                     raise
-                span.set_attribute("headway.outcome", "requeue" if isinstance(result, RequeueAfter) else "done")
+                _note_result(span, name, result)
                 return result
-        except BaseException:
-            # The next attempt waits from here on.
+        finally:
+            # If there is a next attempt, it waits from here on.
             ended = now()
             for each in causes:
                 each.since = ended
-            raise
 
     return dataclasses.replace(definition, reconcile=traced)
 
 
-def _note_failure(span: Span, error: BaseException) -> None:
-    if isinstance(error, trio.Cancelled):
-        span.set_attribute("headway.outcome", "canceled")
-        span.set_status(Status(StatusCode.ERROR, "canceled: its deadline has passed, or the run has ended"))
+def _note_result(span: Span, name: str, result: object) -> None:
+    reconciling = RECONCILING.get()
+    if (invalid := invalid_result(name, result)) is not None:
+        _note_failure(span, invalid)
+    elif reconciling is not None and reconciling.scope.cancel_called:
+        # The reconciler has caught the cancellation, or has not reached a checkpoint since.
+        _note_canceled(span)
+    else:
+        span.set_attribute("headway.outcome", "requeue" if isinstance(result, RequeueAfter) else "done")
+
+
+def _note_canceled(span: Span) -> None:
+    span.set_attribute("headway.outcome", "canceled")
+    span.set_status(Status(StatusCode.ERROR, "canceled: its deadline has passed, or the run has ended"))
+
+
+def _note_failure(span: Span, raised: BaseException) -> None:
+    # A nursery groups a failure with the cancellations of the tasks beside it.
+    failed, ending = of_controller(raised)
+    if failed is None and ending is not None and all(isinstance(each, trio.Cancelled) for each in leaves(ending)):
+        _note_canceled(span)
         return
-    permanent = isinstance(only_error(error), PermanentFailure)
+    error = only_error(failed or raised)
+    permanent = isinstance(error, PermanentFailure)
     span.set_attribute("headway.outcome", "permanent" if permanent else "failed")
     # The worker redacts the error too, but only after the span has ended.
     redact_reads(error)
