@@ -31,8 +31,15 @@ PAUSE_MUTANTS = (
     Mutant(
         "daemons go on through a pause",
         "controller/_daemons.py",
-        "                    task.scope.cancel()\n                await",
-        "                    pass\n                await",
+        "                        task.scope.cancel()\n                await",
+        "                        pass\n                await",
+        _PAUSES,
+    ),
+    Mutant(
+        "a daemon that has returned is called again after a pause",
+        "controller/_daemons.py",
+        "if not task.ended.is_set():",
+        "if True:",
         _PAUSES,
     ),
     Mutant(

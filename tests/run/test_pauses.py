@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -273,6 +275,38 @@ async def test_daemons_end_with_a_pause_and_begin_again(autojump_clock: MockCloc
         await engine.wait_idle()
         await wait_all_tasks_blocked()
         assert sorted(beating.lives) == ["kept begins", "new begins"]
+
+
+async def test_daemon_that_has_returned_is_not_called_after_a_pause(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Those that the pause has canceled are, however they have ended, and after each pause."""
+    app, seen, lives = headway.App("staff"), Seen(), Counter[str]()
+    app.registry.register(TEAM)
+
+    @app.daemon(TEAM)
+    async def heart(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        lives[team.name] += 1
+        if team.name == "returned":
+            return
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            if team.name == "raises":
+                raise LookupError("no desk is left") from None
+            if team.name == "returns":
+                return
+            raise
+
+    async with headway.open_engine("memory:", app, report=seen) as engine:
+        for name in ("returned", "canceled", "raises", "returns"):
+            await engine.client.apply(TEAM.new(name, Team()))
+        await engine.wait_idle()
+        for pauses in range(3):
+            await wait_all_tasks_blocked()
+            assert lives == {"returned": 1} | dict.fromkeys(("canceled", "raises", "returns"), pauses + 1)
+            await pause_controller(engine.client, "staff/heart")
+            await trio.sleep(1)
+            await resume_controller(engine.client, "staff/heart")
+            await trio.sleep(1)
 
 
 async def test_worker_that_may_not_write_pauses_obeys_them() -> None:

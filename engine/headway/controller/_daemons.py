@@ -101,7 +101,9 @@ class Daemons:
             while True:
                 await rt.pausing.wait(paused=True)
                 for task in host.tasks.values():
-                    task.scope.cancel()
+                    # A daemon that has returned is not called again.
+                    if not task.ended.is_set():
+                        task.scope.cancel()
                 await rt.pausing.wait(paused=False)
                 for key, task in host.tasks.items():
                     if task.scope.cancel_called:
