@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -149,6 +150,73 @@ async def test_pipe_that_nothing_reads_is_refused_at_the_start(tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="pipe"):
         JournalFile(tmp_path / "pipe", lambda at: at)
+
+
+TORN = '{"at": 1.0, "what": "ran", "contr'
+
+
+def put_two(file: JournalFile) -> None:
+    for at in (2.0, 3.0):
+        file.put("staff/teams", Happened(at, "RunEnded", {"error": "x"}))
+
+
+async def test_torn_line_of_a_crash_takes_no_other_line_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(f'{{"at": 0.5}}\n{TORN}')
+    file = JournalFile(path, lambda at: at)
+    for _ in range(2):
+        put_two(file)
+        await file.finish()
+    first, torn, *rest = path.read_text().splitlines()
+    assert (first, torn) == ('{"at": 0.5}', TORN)
+    assert [json.loads(each)["at"] for each in rest] == [2.0, 3.0, 2.0, 3.0]
+
+
+async def test_torn_line_of_a_full_disk_takes_no_other_line_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines that were not written are counted in the next one."""
+    path = tmp_path / "journal.jsonl"
+    file = JournalFile(path, lambda at: at)
+
+    def fail(*_: object) -> int:
+        path.write_text(TORN)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_module, "_open", fail)
+        put_two(file)
+        await file.finish()
+    put_two(file)
+    await file.finish()
+    torn, *rest = path.read_text().splitlines()
+    assert torn == TORN
+    assert [json.loads(each).get("lines") for each in rest] == [None, None, 2]
+
+
+async def test_rotation_leaves_a_torn_line_behind(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(TORN)
+    file = JournalFile(path, lambda at: at, limit=len(TORN) + 1)
+    put_two(file)
+    await file.finish()
+    assert (tmp_path / "journal.jsonl.1").read_text() == TORN
+    assert [each["at"] for each in lines(path)] == [2.0, 3.0]
+
+
+async def test_lines_in_a_pipe_are_only_written(tmp_path: Path) -> None:
+    """What they followed has gone to the reader."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        file = JournalFile(tmp_path / "pipe", lambda at: at)
+        for _ in range(2):
+            put_two(file)
+            await file.finish()
+        received = os.read(reader, 4096).decode()
+    finally:
+        os.close(reader)
+    assert [json.loads(each)["at"] for each in received.splitlines()] == [2.0, 3.0, 2.0, 3.0]
 
 
 async def test_hostile_text_cannot_end_a_line_or_reach_a_terminal(tmp_path: Path) -> None:

@@ -58,6 +58,13 @@ WHY_MUTANTS = (
         _FILE,
     ),
     Mutant(
+        "a torn line of the journal's file takes the next one with it",
+        "journal/_file.py",
+        "if _is_torn(self.path):",
+        "if False:",
+        _FILE,
+    ),
+    Mutant(
         "a failure makes work younger",
         "queue/_machine.py",
         "        entry.failures += 1\n",

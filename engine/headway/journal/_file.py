@@ -6,6 +6,7 @@ a bounded buffer, and are dropped and counted when that is full.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import deque
@@ -92,10 +93,23 @@ class JournalFile:
         if lost:
             objects.append({"what": "lost", "lines": lost})
         data = "".join(f"{_line(each)}\n" for each in objects).encode()
-        if os.path.exists(self.path) and os.path.getsize(self.path) + len(data) > self._limit:
-            os.replace(self.path, f"{self.path}.1")
+        if os.path.isfile(self.path):
+            if _is_torn(self.path):
+                data = b"\n" + data
+            if os.path.getsize(self.path) + len(data) > self._limit:
+                os.replace(self.path, f"{self.path}.1")
+                data = data.lstrip(b"\n")
         with open(self.path, "ab", opener=_open) as file:
             file.write(data)
+
+
+def _is_torn(path: str) -> bool:
+    """Return True if the last line of a file has no end, because a crash or a full disk has cut it off."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        # An empty file has no last byte, and a file that only collects lines may not be readable.
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+    return False
 
 
 def _open(path: str, flags: int) -> int:
