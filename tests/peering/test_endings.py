@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from headway._gen.headway.peering.v1 import Ack, Request, Server, Subject, Subsc
 from headway.errors import Unavailable
 from headway.peering import PEERING, Peering, PeerLimits, Role
 from headway.peering._hub import CLOSED, DELETED, NOT_LEADING, REFUSED, UNREACHABLE, StreamEnded
-from headway.peering.links import RARELY, TOLD, Dialer, open_importer
+from headway.peering.links import RARELY, TOLD, Dialer, Importer, open_importer
 from headway.peering.stream import Work
 from headway.storage import Operation
 from tests.helpers.resources import TEAM
@@ -76,8 +76,10 @@ async def test_deletion_is_sent_at_once_while_a_refused_resource_is_read(autojum
             assert trio.current_time() - deleted[0] < 1
 
 
-async def failing_after(pair: Pair, commits: int, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store work on a store that fails after a number of commits."""
+async def failing_after(
+    pair: Pair, commits: int, write: Callable[[Importer], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Write with an importer of a store that fails after a number of commits."""
     side = pair.b
     importer = await open_importer(side.host, side.entry.peering, PeerLimits())
     real, made = side.host.backend.commit, 0
@@ -91,7 +93,7 @@ async def failing_after(pair: Pair, commits: int, work: Work, monkeypatch: pytes
 
     monkeypatch.setattr(side.host.backend, "commit", commit)
     with pytest.raises(Unavailable):
-        await importer.store(work)
+        await write(importer)
     monkeypatch.undo()
 
 
@@ -114,9 +116,32 @@ async def test_crash_between_commits_leaves_no_position_that_is_ahead_of_the_cop
         assert before.complete
         removals = [[each] for each in importer.copies.outside(())]
         after = type(before)(position=before.position, complete=complete, replaced=True)
-        await failing_after(pair, 1, Work(commits=removals, state=after), monkeypatch)
+        work = Work(commits=removals, state=after)
+        await failing_after(pair, 1, lambda importer: importer.store(work), monkeypatch)
         again = await open_importer(pair.b.host, pair.b.entry.peering, PeerLimits())
         assert (again.state, len(again.copies)) == (before if complete else after, 1)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+async def test_crash_while_the_copies_are_cleared_leaves_no_position_without_them(
+    commits: int,
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The peering may be established again before its copies are cleared, and the next stream copies all of them."""
+    wanted: dict[str, list[str]] = {f"team{number}": [] for number in range(20)}
+    async with open_pair() as pair:
+        for name in wanted:
+            await pair.a.write(name)
+        scope = pair.connect()
+        await pair.wait(pair.b, wanted)
+        scope.cancel()
+        await failing_after(pair, commits, lambda importer: importer.clear(), monkeypatch)
+        left = await open_importer(pair.b.host, pair.b.entry.peering, PeerLimits())
+        assert (left.state is None) == (commits > 0)
+        assert (len(left.copies) < len(wanted)) == (commits > 1)
+        pair.connect()
+        await pair.wait(pair.b, wanted)
 
 
 class Counting(Dialer):

@@ -89,13 +89,16 @@ class Importer:
             await self._commit([], work.state)
 
     async def clear(self) -> None:
-        """Remove all copies, and the position."""
-        for operations in commits(self.copies.outside(())):
-            await self._commit(operations, None)
+        """Remove the position, and all copies.
+
+        The position goes first: after a crash in between, a stream would resume from it without the removed copies.
+        """
         if self._version:
             removal = Remove(STATE_KIND, self._key, self._uid, self._version)
             await self._host.backend.commit((removal,), self._fence)
             self._version = self._uid = ""
+        for operations in commits(self.copies.outside(())):
+            await self._commit(operations, None)
 
     async def _commit(self, operations: Sequence[Operation], state: wire.Imported | None) -> None:
         given: list[Operation] = [self._partition, *operations]
