@@ -139,7 +139,7 @@ PEERING_MUTANTS = (
     ),
     Mutant(
         "a resource that is too large to be sent is taken for a deleted one",
-        "peering/stream/_receiver.py",
+        "peering/stream/_admitting.py",
         """                self._copies.see(id)
                 self._remember(""",
         "                self._remember(",

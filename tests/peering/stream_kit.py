@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
@@ -18,12 +18,25 @@ from headway.resource import (
     SnapshotChunk,
     TypeName,
     pb,
+    type_name,
 )
 from headway.storage import Operation, Put, ResourceTables, Within, decide
-from headway.subscription import Commit, Commits, Reached, SnapshotComplete, SubscriptionPosition
+from headway.subscription import (
+    Commit,
+    CommitMerge,
+    Commits,
+    Reached,
+    SnapshotComplete,
+    SnapshotPart,
+    SubscriptionItem,
+    SubscriptionPosition,
+)
 
 TEAM = TypeName("staff", "v1", "Team")
+TEAM2 = TypeName("staff", "v2", "Team")
+"""Another version of the kind, without a converter: a resource is stored as one of them."""
 TEAMS = Exported(TEAM, "default", "*")
+TEAMS2 = Exported(TEAM2, "default", "*")
 OTHERS = Exported(TypeName("staff", "v1", "Account"), "default", "*")
 PARTITION = "peer-west"
 uids = (f"u{number}" for number in itertools.count(1))
@@ -63,8 +76,11 @@ class Origin:
         """The current position."""
         return Position(self.store_id, self.session, self.revision)
 
-    def commit(self, **teams: str | None) -> int:
-        """Store teams with this content in one commit; None deletes a team."""
+    def commit(self, as_type: TypeName | None = None, /, **teams: str | None) -> int:
+        """Store teams with this content in one commit; None deletes a team.
+
+        They are stored as a version of the type; with None, as the one that they have.
+        """
         self.revision += 1
         state = dict(self.states[self.revision - 1])
         changes: list[Change] = []
@@ -77,8 +93,13 @@ class Origin:
                     changes.append(Change(self.revision, old, True, False))
                 continue
             uid = next(uids) if old is None or old.id is None else old.id.uid
-            state[key] = team(name, self.revision, uid=uid, data=data)
-            changes.append(Change(self.revision, state[key], False, False))
+            before = TEAM if old is None else typed(old)
+            new = state[key] = team(name, self.revision, uid=uid, data=data)
+            assert new.id is not None
+            new.id.type = (as_type or before).message()
+            if old is not None and typed(new) != before:
+                changes.append(Change(self.revision, old, True, False))
+            changes.append(Change(self.revision, new, False, False))
         self.states[self.revision] = state
         self.log.append((self.revision, changes))
         return self.revision
@@ -91,6 +112,11 @@ class Origin:
         self.revision = revision
         self.log = [each for each in self.log if each[0] <= revision]
 
+    def changes(self, type: TypeName, after: int, to: int) -> list[Change]:
+        """Return the changes of a version of a type in the commits after a revision, up to another one."""
+        found = [each for revision, changes in self.log if after < revision <= to for each in changes]
+        return [each for each in found if typed(each.resource) == type]
+
     def knows(self, position: wire.PeerPosition) -> bool:
         """Return True if the history of the store contains a position."""
         if position.store_id != self.store_id:
@@ -99,9 +125,65 @@ class Origin:
         return position.revision <= last
 
 
+def typed(resource: pb.Resource) -> TypeName:
+    """Return the version of the type that a resource is stored as."""
+    assert resource.id is not None
+    return type_name(resource.id.type)
+
+
 def at(position: Position, selection: str) -> SubscriptionPosition:
     """Return the position of a subscription."""
     return SubscriptionPosition(position, (), selection)
+
+
+class Source:
+    """A subscription to some versions of a type, which reads an origin like the engine's own subscriptions.
+
+    A snapshot has a part for each version, and then the changes since the first part, because commits may come in
+    between. Then come whole commits.
+    """
+
+    def __init__(self, origin: Origin, types: Sequence[TypeName], selection: str, after: int | None) -> None:
+        self._origin, self._types, self._selection = origin, types, selection
+        self._snapshot: Iterator[SubscriptionItem] = self._read() if after is None else iter(())
+        self._merge = None if after is None else CommitMerge([after for _ in types])
+
+    @property
+    def is_current(self) -> bool:
+        """True if everything was delivered."""
+        return self._merge is not None and (not self._types or self._merge.frontier >= self._origin.revision)
+
+    def next(self) -> SubscriptionItem | None:
+        """Return the next item; None without one."""
+        for item in self._snapshot:
+            return item
+        if self._merge is None or self.is_current:
+            return None
+        commits = self._advance(self._merge, self._merge.frontier + 1)
+        return Commits([Commit([*changes], self._at(revision)) for revision, changes in commits])
+
+    def _read(self) -> Iterator[SubscriptionItem]:
+        first = last = self._origin.revision
+        for type in self._types:
+            last = self._origin.revision
+            found = [each for each in self._origin.now.values() if typed(each) == type]
+            for start in range(0, len(found), 3):
+                yield SnapshotChunk(found[start : start + 3])
+        merge = CommitMerge([first for _ in self._types])
+        late = [each for _, changes in self._advance(merge, last) for each in changes]
+        if late:
+            yield SnapshotPart([*late])
+        self._merge = merge
+        yield SnapshotComplete(self._at(last))
+
+    def _advance(self, merge: CommitMerge, revision: int) -> list[tuple[int, list[Change]]]:
+        """Read every watch up to a revision, and return the whole commits."""
+        for index, type in enumerate(self._types):
+            merge.feed(index, self._origin.changes(type, merge.frontier, revision), revision)
+        return merge.take(revision) if self._types else []
+
+    def _at(self, revision: int) -> SubscriptionPosition:
+        return at(self._origin.position._replace(revision=revision), self._selection)
 
 
 class Importing:
@@ -184,8 +266,7 @@ class Stream:
         self.replaced = 0
         self.feed = 0
         self.selection = ""
-        self.reached = 0
-        self.ahead: list[object] = []
+        self.source: Source | None = None
 
     # --- single steps; each returns True if it did something ---
 
@@ -232,46 +313,33 @@ class Stream:
         if wanted.number != self.feed:
             self.feed = wanted.number
             self.selection = ", ".join(map(str, wanted.exports))
-            self._open(wanted.resume_after, empty=not wanted.exports)
+            self._open([each.type for each in wanted.exports], wanted.resume_after)
             return True
-        if self.ahead:
-            item = self.ahead.pop(0)
-            self.sender.feed(self.feed, item)  # type: ignore[arg-type]  # only such items
-            return True
-        later = [each for each in self.origin.log if each[0] > self.reached]
-        if later:
-            revision, changes = later[0]
-            self.reached = revision
-            here = self.origin.position._replace(revision=revision)
-            self.sender.feed(self.feed, Commits([Commit([*changes], at(here, self.selection))]))
-            return True
-        return False
+        item = None if self.source is None else self.source.next()
+        if item is None:
+            return False
+        self.sender.feed(self.feed, item)
+        return True
 
-    def _open(self, after: wire.PeerPosition | None, *, empty: bool) -> None:
+    def _open(self, types: Sequence[TypeName], after: wire.PeerPosition | None) -> None:
         cause = Cause.FIRST
-        if after is not None and not empty:
+        if after is not None and types:
             if not self.origin.knows(after):
                 cause = Cause.LOST
             elif after.revision < self.compacted or after.selection != self.selection:
                 cause = Cause.COMPACTED
             else:
                 cause = Cause.RESUMED
-        here = self.origin.position
-        self.sender.begin(self.feed, cause, here, self.selection)
-        if cause is Cause.RESUMED and after is not None:
-            self.reached = after.revision
-            self.ahead = []
-            return
-        self.reached = self.origin.revision
-        teams = [] if empty else list(self.origin.now.values())
-        self.ahead = [SnapshotChunk(teams[start : start + 3]) for start in range(0, len(teams), 3)]
-        self.ahead.append(SnapshotComplete(at(here, self.selection)))
+        self.sender.begin(self.feed, cause, self.origin.position, self.selection)
+        resumed = None if after is None or cause is not Cause.RESUMED else after.revision
+        self.source = Source(self.origin, types, self.selection, resumed)
 
     def again(self) -> bool:
         """Read the resources that are due again."""
         due = self.sender.due_again(self.time)
         for id in due:
-            self.sender.again(id, self.origin.now.get(id.key))
+            found = self.origin.now.get(id.key)
+            self.sender.again(id, found if found is not None and typed(found) == id.type else None)
         return bool(due)
 
     def progress(self) -> None:

@@ -332,4 +332,3 @@ def test_only_another_store_overrides_a_newer_copy(replaced: bool) -> None:
     id = resource_id(team("ada", 3).id)
     change = Change(id, copies.place(id), team("ada", 3, uid="u"), 3)
     assert [len(each) for each in copies.plan([change])] == [0, int(replaced)]
-    assert copies.seen == 1

@@ -83,7 +83,7 @@ class PeerStream(RuleBasedStateMachine):
 
     @rule()
     def progress(self) -> None:
-        if not self.stream.ahead and self.stream.reached == self.origin.revision:
+        if self.stream.source is not None and self.stream.source.is_current:
             self.stream.progress()
 
     @rule(commits=st.integers(0, 2))

@@ -149,3 +149,18 @@ async def test_copy_follows_its_original_to_an_earlier_version_and_back(tmp_path
                 return copy.uid
 
             assert len({await copied(type) for type in (apart_v2, apart_v1, apart_v2)}) == 1
+
+
+async def test_copy_stays_when_its_original_moves_to_a_version_that_the_importing_side_does_not_know(
+    tmp_path: Path,
+) -> None:
+    sides = Sides(tmp_path)
+    with trio.fail_after(60):
+        async with sides.open_west(apart) as west, sides.open_east(earlier) as east:
+            token = await generate_token(west.client, "east", [export(apart_v1), export(apart_v2)], plain_text=True)
+            await establish(east.client, "west", token, plain_text=True)
+            await west.client.write(apart_v1.new("moves", Roster(names=["ada"])))
+            await seen(east, V1, {"moves": ["ada"]})
+            await west.client.write(apart_v2.new("moves", Crew(members=[Member(name="ben")])))
+            await west.client.write(apart_v1.new("next", Roster(names=["cyd"])))
+            await seen(east, V1, {"moves": ["ada"], "next": ["cyd"]})

@@ -1,7 +1,8 @@
 """A peer stream as two state machines, one for each side. They are pure: no Trio, no I/O, no clock.
 
-Read `_rules.py` first, then `_sender.py` with `_sending.py`, and `_receiver.py` with `_receiving.py`. `_copies.py`
-keeps the copies equal to their originals, and `_schemas.py` compares the types of both sides.
+Read `_rules.py` first, then `_sender.py` with `_sending.py`, and `_receiver.py` with `_receiving.py`.
+`_admitting.py` decides which states can be stored, `_copies.py` keeps the copies equal to their originals, and
+`_schemas.py` compares the types of both sides.
 """
 
 from headway.peering.stream._copies import Change as Change

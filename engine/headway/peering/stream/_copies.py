@@ -2,13 +2,15 @@
 
 Rules:
 1. A copy carries the version of its original. A state of the original below it is stale and is ignored. Versions of
-   different stores cannot be compared, so a snapshot from another store overrides every copy.
+   different stores cannot be compared, so a snapshot from another store overrides every copy, and so does the next
+   state of a resource that was refused: its copy may be of the store before.
 2. A copy has a uid of this store. If the original has a new uid, it is another incarnation: the copy is removed in
    one commit, and created in the next.
 3. Originals of several partitions may have the same namespace and name. The first one is copied, and the others are
    refused until it is gone.
 4. After a snapshot, every copy is removed whose original it did not contain, unless its export is still offered by the
-   peer but not received here.
+   peer but not received here. A snapshot removes no copy before its end: an original that is deleted within it may
+   have moved to another version of its kind.
 """
 
 from __future__ import annotations
@@ -36,12 +38,16 @@ Place = tuple[Kind, Key]
 
 
 class Change(NamedTuple):
-    """The newest known state of an original, None if it was deleted, with its revision, and the place of its copy."""
+    """The newest known state of an original, None if it was deleted, with its revision, and the place of its copy.
+
+    With ``override``, it replaces a copy of any version.
+    """
 
     id: ResourceId
     place: Place
     resource: pb.Resource | None
     revision: int
+    override: bool = False
 
 
 class Copies:
@@ -54,6 +60,8 @@ class Copies:
 
     Attributes:
         stale: the number of states that were ignored, because a newer one is stored.
+        kept: the number of copies without an original that the last snapshot has not removed.
+        spared: True if there may be copies without an original, because another version of their kind is refused.
     """
 
     def __init__(self, partition: str, most: int, new_uid: Callable[[], str]) -> None:
@@ -68,6 +76,8 @@ class Copies:
         self._seen: set[Place] | None = None
         self._override = False
         self.stale = 0
+        self.kept = 0
+        self.spared = False
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -108,16 +118,23 @@ class Copies:
         if self._seen is not None:
             (self._seen.discard if deleted else self._seen.add)((id.type.unversioned, id.key))
 
-    def end_snapshot(self, kept: Iterable[Exported]) -> list[Operation]:
+    def end_snapshot(self, kept: Iterable[Exported], selection: Iterable[Exported]) -> list[Operation]:
         """Return the removals of all copies without an original. The copies of the exports in ``kept`` stay."""
         seen, self._seen = self._seen or set(), None
-        self._override = False
-        spared = list(kept)
-        return [
-            Remove(kind, key, copy.uid, copy.version)
-            for (kind, key), copy in self._copies.items()
-            if (kind, (original := _original(copy, key))) not in seen and not _covered(spared, kind, original)
-        ]
+        self._override = self.spared = False
+        self.kept = 0
+        refused, selected = list(kept), list(selection)
+        removals: list[Operation] = []
+        for (kind, key), copy in self._copies.items():
+            original = _original(copy, key)
+            if (kind, original) in seen:
+                continue
+            if covered(refused, kind, original):
+                self.kept += 1
+                self.spared = self.spared or covered(selected, kind, original)
+            else:
+                removals.append(Remove(kind, key, copy.uid, copy.version))
+        return removals
 
     def outside(self, exports: Iterable[Exported]) -> list[Operation]:
         """Return the removals of all copies that belong to none of the exports."""
@@ -125,7 +142,7 @@ class Copies:
         return [
             Remove(kind, key, copy.uid, copy.version)
             for (kind, key), copy in self._copies.items()
-            if not _covered(offered, kind, _original(copy, key))
+            if not covered(offered, kind, _original(copy, key))
         ]
 
     # --- changes ---
@@ -136,6 +153,11 @@ class Copies:
         if known is None or known.origin_partition == partition:
             return None
         return f"partition {known.origin_partition} has a resource of the same name, which is copied already"
+
+    def holds(self, id: ResourceId) -> bool:
+        """Return True if there is a copy of an original."""
+        known = self._copies.get(self.place(id))
+        return known is not None and known.origin_partition == id.partition
 
     def plan(self, changes: Iterable[Change]) -> tuple[list[Operation], list[Operation]]:
         """Return the operations that bring the copies to these states: the first and the second commit.
@@ -148,7 +170,6 @@ class Copies:
         newest: dict[Place, Change] = {}
         for change in changes:
             place = change.place
-            self.see(change.id, deleted=change.resource is None)
             if change.resource is None and self._holder(newest.get(place), place) not in (None, change.id.partition):
                 # Another partition's original of the same name, which was refused.
                 continue
@@ -156,13 +177,13 @@ class Copies:
         first: list[Operation] = []
         then: list[Operation] = []
         created = 0
-        for (kind, key), (id, _, resource, revision) in newest.items():
+        for (kind, key), (id, _, resource, revision, override) in newest.items():
             known = self._copies.get((kind, key))
-            if known is not None and not self._override and known.origin_version >= revision:
+            if known is not None and not (override or self._override) and known.origin_version >= revision:
                 self.stale += known.origin_version > revision
                 continue
             if resource is None:
-                if known is not None:
+                if known is not None and self._seen is None:
                     then.append(Remove(kind, key, known.uid, known.version))
                 continue
             assert resource.id is not None
@@ -212,6 +233,6 @@ def _original(copy: Copy, key: Key) -> Key:
     return copy.origin_partition, key[1], key[2]
 
 
-def _covered(exports: list[Exported], kind: Kind, original: Key) -> bool:
+def covered(exports: list[Exported], kind: Kind, original: Key) -> bool:
     """Return True if an original of any version of its kind belongs to one of the exports."""
     return any(each.type.unversioned == kind and each.covers(each.type, original) for each in exports)

@@ -19,14 +19,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Operation, Subject
-from headway.peering.stream._copies import Change, Copies, Place
+from headway.peering.stream._admitting import Admission
+from headway.peering.stream._copies import Copies
 from headway.peering.stream._receiving import (
-    REASON,
     Copying,
     Partial,
     Work,
@@ -39,12 +39,9 @@ from headway.peering.stream._receiving import (
     rolled_back,
     same_place,
 )
-from headway.peering.stream._rules import Breach, Coverage, Exported, PeerLimits, exports_of
+from headway.peering.stream._rules import Breach, Exported, PeerLimits, exports_of
 from headway.peering.stream._schemas import schema_problems
-from headway.resource import ResourceId, TypeName, pb, quoted, resource_id
-
-_DIGITS = 19
-"""A version has fewer digits."""
+from headway.resource import ResourceId, TypeName, pb, quoted
 
 _PROGRESS = 1000
 """The revisions after which a position without a change is stored.
@@ -69,7 +66,6 @@ class Receiver:
         copying: what the receiver does.
         exports: what the peer exports; None before it has said so.
         problems: why an export is not received, by export.
-        refused: why a resource is not stored, by id.
         held: why the last feed was refused; empty if it was not.
     """
 
@@ -88,7 +84,6 @@ class Receiver:
         self._limits = limits or PeerLimits()
         self._copies = copies
         self._unknown = unknown
-        self._check = check
         self._compare = compare
         self._accepted = accepted
         self._subjects = {Subject.EXPORTS, *([Subject.SERVER] if follows_server else ())}
@@ -98,14 +93,13 @@ class Receiver:
         self.exports: tuple[Exported, ...] | None = None
         self.problems: dict[Exported, str] = {}
         state = state or wire.Imported()
-        self.refused: dict[ResourceId, str] = {resource_id(each.id): each.message for each in state.refused}
+        self._admission = Admission(copies, check, state.refused, self._limits)
         self._position = state.position
         self._complete = state.complete
         self._replaced = state.replaced
         self._stored_revision = 0 if state.position is None else state.position.revision
         self._subscription = 0
         self._selection: tuple[Exported, ...] = ()
-        self._coverage = Coverage()
         # The feed that is being received, and the last that began. A refused feed is ignored to its end.
         self._feed = 0
         self._ignored = True
@@ -150,9 +144,15 @@ class Receiver:
             return self._new_exports(nonce, response.exports)
         return self._resources(nonce, response)
 
+    @property
+    def refused(self) -> dict[ResourceId, str]:
+        """The reason why a resource is not stored, by id."""
+        return self._admission.refused
+
     # --- exports ---
 
     def _new_exports(self, nonce: int, message: wire.Exports) -> Work:
+        before = self.problems.keys()
         self.exports = exports_of(message.exports, self._limits.exports)
         self.problems = {each: why for each in self.exports if (why := self._unknown(each)) is not None}
         known = [each for each in self.exports if each not in self.problems]
@@ -166,15 +166,17 @@ class Receiver:
         else:
             work = ack(Subject.EXPORTS, nonce)
         work.commits = commits(removals)
-        withdrawn = bool(removals) and self._complete
-        if withdrawn:
+        decided = self._copies.spared and self.problems.keys() != before
+        broken = (bool(removals) or decided) and self._complete
+        if broken:
             # The copies are no longer what the position says. The peer may restore the export before it sends a feed
             # without it, and would then resume after this position: only a snapshot brings the removed copies back.
+            # The same is true once nothing refused may be the reason for keeping a copy.
             self._complete = False
             work.state = self._state()
-        if withdrawn or selection != self._selection or not self._subscription:
+        self._admission.select(selection, self.problems)
+        if broken or selection != self._selection or not self._subscription:
             self._selection = selection
-            self._coverage = Coverage(selection)
             work.replies.append(self._subscribe())
         return work
 
@@ -196,12 +198,12 @@ class Receiver:
     def _resume_after(self) -> wire.PeerPosition | None:
         """Return the position to resume after; None without any.
 
-        If the copies are not whole, amid a snapshot or after a withdrawal, it has no selection. The peer then sends a
-        snapshot, but only after it has found the position in its history: otherwise older states would look like newer
-        ones.
+        If the copies are not what the position says (amid a snapshot, after a withdrawal, or with copies that are
+        spared), it has no selection. The peer then sends a snapshot, but only after it has found the position in its
+        history: otherwise older states would look like newer ones.
         """
         at = self._position
-        if at is None or self._complete:
+        if at is None or (self._complete and not self._copies.spared):
             return at
         return wire.PeerPosition(store_id=at.store_id, session=at.session, revision=at.revision)
 
@@ -254,7 +256,7 @@ class Receiver:
                 if begins.cause == Cause.LOST:
                     return self._hold(nonce, Copying.ROLLED_BACK, rolled_back(here, last))
                 return self._hold(nonce, Copying.BEHIND, behind(here, last))
-        self._replaced = replaced or (self._replaced and not self._complete)
+        self._replaced = replaced or self._replaced
         self._position, self._complete = here, False
         self.copying = Copying.SNAPSHOT
         self._copies.begin_snapshot(override=self._replaced)
@@ -283,7 +285,7 @@ class Receiver:
         if position is not None and not self._complete:
             raise Breach("a position within a snapshot")
         before = dict(self.refused)
-        found, refused = self._admitted(events, None if position is None else position.revision)
+        found, refused = self._admission.admit(events, None if position is None else position.revision)
         if position is not None:
             self._advance(position)
         first, then = self._copies.plan(found)
@@ -297,66 +299,6 @@ class Receiver:
             work.replies = ack(Subject.RESOURCES, nonce).replies
         return work
 
-    def _admitted(self, events: Sequence[wire.Event], revision: int | None) -> tuple[list[Change], list[wire.Refused]]:
-        """Return the changes to store, and the resources that cannot be stored."""
-        found: list[Change] = []
-        refused: list[wire.Refused] = []
-        claimed: dict[Place, str] = {}
-        for event in events:
-            deleted, resource = event.delete, event.upsert
-            if event.withheld is not None:
-                id = self._checked_id(event.withheld.id)
-                self._copies.see(id)
-                self._remember(id, event.withheld.message[:REASON])
-                continue
-            if resource is None:
-                if deleted is None:
-                    raise Breach("an event has no content: send upsert, delete or withheld")
-                id = self._checked_id(deleted.id)
-                if revision is not None and deleted.revision > revision:
-                    raise Breach(f"{id} was deleted at {deleted.revision}, after the commit {revision}")
-                self.refused.pop(id, None)
-                found.append(Change(id, self._copies.place(id), None, deleted.revision))
-                continue
-            id = self._checked_id(resource.id)
-            version = resource.version
-            at = int(version) if version.isascii() and version.isdecimal() and len(version) < _DIGITS else 0
-            assert resource.id is not None
-            if not at or not resource.id.uid or (revision is not None and at > revision):
-                raise Breach(f"{id} has uid {quoted(resource.id.uid)} and version {quoted(version)}, which cannot be")
-            place = self._copies.place(id)
-            first = claimed.setdefault(place, id.partition)
-            why = self._check(resource) or self._copies.conflict(place, id.partition)
-            if why is None and first != id.partition:
-                why = f"partition {first} has a resource of the same name, which is copied"
-            if why is not None:
-                self._copies.see(id)
-                refused.append(self._refused(id, why[:REASON]))
-                continue
-            if self.refused:
-                self.refused.pop(id, None)
-            found.append(Change(id, place, resource, at))
-        return found, refused
-
-    def _refused(self, id: ResourceId, why: str) -> wire.Refused:
-        self._remember(id, why)
-        return wire.Refused(id=id.message(), message=why)
-
-    def _remember(self, id: ResourceId, why: str) -> None:
-        """Note that a resource has no copy of its present state. Another stream asks for it again."""
-        if id not in self.refused and len(self.refused) >= self._limits.refused:
-            raise Breach(f"more than {self._limits.refused} resources cannot be stored, the last {id}: {why}")
-        self.refused[id] = why
-
-    def _checked_id(self, message: pb.Id | None) -> ResourceId:
-        tenancy, type = (None, None) if message is None else (message.tenancy, message.type)
-        if message is not None and tenancy is not None and type is not None:
-            name = self._coverage.covered(type, tenancy.partition, tenancy.namespace)
-            if name is not None:
-                return ResourceId(name, message.name, tenancy.partition, tenancy.namespace)
-        id = resource_id(message)
-        raise Breach(f"sent {id} of type {id.type} in partition {quoted(id.partition)}, which was not subscribed")
-
     def _end_of_snapshot(self, nonce: int, complete: wire.FeedComplete) -> Work:
         if self._complete:
             raise Breach("a snapshot ends that has not begun")
@@ -365,11 +307,10 @@ class Receiver:
             text = f"{self._copies.seen} resources arrived, and the snapshot has {complete.count}: nothing is removed"
             return self._hold(nonce, Copying.SNAPSHOT, text)
         self._advance(position)
-        removals = self._copies.end_snapshot(self.problems)
-        self._complete, self._replaced = True, False
-        self.refused = {
-            id: why for id, why in self.refused.items() if any(each.covers(id.type, id.key) for each in self._selection)
-        }
+        removals = self._copies.end_snapshot(self.problems, self._selection)
+        # The next snapshot overrides the copies that stay, if this one would have.
+        self._complete, self._replaced = True, self._replaced and self._copies.kept > 0
+        self._admission.forget_others()
         self.copying = Copying.CURRENT
         work = ack(Subject.RESOURCES, nonce)
         work.commits, work.state = commits(removals), self._state()
@@ -396,4 +337,6 @@ class Receiver:
         assert self._position is not None
         self._stored_revision = self._position.revision
         refused = [wire.Refused(id=id.message(), message=why) for id, why in self.refused.items()]
-        return wire.Imported(position=self._position, complete=self._complete, replaced=self._replaced, refused=refused)
+        return wire.Imported(
+            position=self._resume_after(), complete=self._complete, replaced=self._replaced, refused=refused
+        )
