@@ -67,6 +67,16 @@ def test_copy_stays_when_its_refused_original_has_moved_while_no_stream_was_open
     assert stream.receiver.refused == {}
 
 
+def test_refusal_of_the_former_version_ends_with_a_snapshot(origin: Origin, store: Importing) -> None:
+    opened(origin, store).run()
+    origin.commit(ada=BAD)
+    opened(origin, store).run()
+    origin.commit(TEAM2, ada=BAD)
+    stream = opened(origin, store, compacted=100)
+    stream.run()
+    assert [id.type for id in stream.receiver.refused] == [TEAM2]
+
+
 @pytest.mark.parametrize("content", ["2", BAD, HUGE])
 def test_copy_stays_when_its_original_moves_amid_a_snapshot(content: str, origin: Origin, store: Importing) -> None:
     """The deletion of the old version and the new one arrive in batches of their own."""

@@ -46,6 +46,8 @@ class Admission:
         self._limits = limits
         self._coverage = Coverage()
         self._refused_exports: list[Exported] = []
+        # The refused resources that the snapshot being received has not contained so far, as the version that they had.
+        self._missing: set[ResourceId] = set()
         self.refused = {resource_id(each.id): each.message for each in refused}
 
     def select(self, selection: tuple[Exported, ...], refused: Iterable[Exported]) -> None:
@@ -53,12 +55,19 @@ class Admission:
         self._coverage = Coverage(selection)
         self._refused_exports = list(refused)
 
-    def forget_others(self) -> None:
-        """Forget the refused resources that do not belong to the subscribed exports."""
+    def begin_snapshot(self) -> None:
+        """Note that a snapshot begins."""
+        self._missing = set(self.refused)
+
+    def end_snapshot(self) -> None:
+        """Forget the refused resources that the snapshot did not contain, or that belong to no subscribed export."""
         selection = self._coverage.exports
         self.refused = {
-            id: why for id, why in self.refused.items() if any(each.covers(id.type, id.key) for each in selection)
+            id: why
+            for id, why in self.refused.items()
+            if id not in self._missing and any(each.covers(id.type, id.key) for each in selection)
         }
+        self._missing = set()
 
     def admit(self, events: Sequence[wire.Event], revision: int | None) -> tuple[list[Change], list[wire.Refused]]:
         """Return the changes to store, and the resources that cannot be stored. With a revision, they are one commit.
@@ -124,6 +133,7 @@ class Admission:
         if id not in self.refused and len(self.refused) >= self._limits.refused:
             raise Breach(f"more than {self._limits.refused} resources cannot be stored, the last {id}: {why}")
         self.refused[id] = why
+        self._missing.discard(id)
 
     def _checked_id(self, message: pb.Id | None) -> ResourceId:
         tenancy, type = (None, None) if message is None else (message.tenancy, message.type)

@@ -259,6 +259,7 @@ class Receiver:
         self._replaced = replaced or self._replaced
         self._position, self._complete = here, False
         self.copying = Copying.SNAPSHOT
+        self._admission.begin_snapshot()
         self._copies.begin_snapshot(override=self._replaced)
         work = ack(Subject.RESOURCES, nonce)
         work.state, work.replaced = self._state(), replaced
@@ -310,7 +311,7 @@ class Receiver:
         removals = self._copies.end_snapshot(self.problems, self._selection)
         # The next snapshot overrides the copies that stay, if this one would have.
         self._complete, self._replaced = True, self._replaced and self._copies.kept > 0
-        self._admission.forget_others()
+        self._admission.end_snapshot()
         self.copying = Copying.CURRENT
         work = ack(Subject.RESOURCES, nonce)
         work.commits, work.state = commits(removals), self._state()
