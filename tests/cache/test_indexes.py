@@ -266,6 +266,8 @@ def test_text_in_place_of_several_values_is_explained(checked: Isolation | None)
     assert table.failed == {ADA}
     assert list(table.values()) == []
     assert str(failures.errors[0]) == "it returned 'ada': return a list of values, such as ['ada']"
+    # It needs no further explanation, unlike a value that is not hashable.
+    assert not hasattr(failures.errors[0], "__notes__")
 
 
 def test_none_in_place_of_several_values_is_explained() -> None:
