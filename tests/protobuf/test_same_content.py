@@ -30,6 +30,7 @@ class Whole:
     ratio: float = field(8)
     lasts: datetime.timedelta | None = field(9)
     names: dict[int, str] = field(10)
+    always: Part = field(11)
 
 
 UNKNOWN = b"\xa2\x06\x03new"
@@ -50,6 +51,7 @@ SAME = {
     "order between elements": (at(5, ONE) + TWO + at(5, b""), TWO + at(5, ONE) + at(5, b"")),
     "default": (b"", at(1, b"")),
     "zero": (b"", b"\x41" + bytes(8)),
+    "message that is always there": (b"", at(11, b"")),
     "packed": (b"\x18\x01\x18\x02", at(3, b"\x01\x02")),
     "packed in parts": (at(3, b"\x01") + at(3, b"\x02"), at(3, b"\x01\x02")),
     "packed nothing": (b"", at(3, b"")),

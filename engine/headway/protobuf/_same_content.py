@@ -52,8 +52,8 @@ def _content(cls: Any, data: bytes) -> _Content:
             found.append(_value(field.value, wire, value))
     for number in [number for number in made if number in fields]:
         field, values = fields[number], made[number]
-        # Without such a field, a message has its default. The presence of a message makes a difference.
-        implied = field.shape == "single" and field.value.message is None and values == [_zero(field.value)]
+        # Without such a field, a message has its default. Presence makes a difference only for an optional field.
+        implied = field.shape == "single" and values == [_zero(field.value)]
         if implied or not values:
             del made[number]
     return made

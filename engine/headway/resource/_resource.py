@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -128,8 +129,17 @@ class Resource(Stored, Generic[T]):
             made.owner = self._owner.message()
         if self._data is not None:
             check_fields(self._data)
-            made.data = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
+            made.data = AnyMessage(type_url=self.type.type_url, value=self._encoded(self._data))
         return made
+
+    def _encoded(self, data: T) -> bytes:
+        value, stored = encode(data), self._message.data
+        if stored is not None and value != stored.value and stored.type_url == self.type.type_url:
+            # An unchanged payload keeps what its class cannot hold, such as nanoseconds.
+            with suppress(PayloadError):
+                if value == encode(decode(self.type.payload, stored.value)):
+                    return stored.value
+        return value
 
     def original(self) -> Resource[T]:
         """Return this resource as it was made or read, without your later changes."""
@@ -142,9 +152,7 @@ class Resource(Stored, Generic[T]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Resource):
             return NotImplemented
-        mine: pb.Resource = self.message()
-        theirs: pb.Resource = other.message()
-        return mine == theirs
+        return bool(self.message() == other.message())
 
     __hash__ = None  # type: ignore[assignment]  # it is mutable; use its id as a key
 

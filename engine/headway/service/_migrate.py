@@ -41,7 +41,10 @@ OPERATIONS = 32
 ATTEMPTS = 20
 """The number of attempts to rewrite a resource that other writers keep changing."""
 
-LOSES = "its data would not be read back as it is, or has fields that this program does not know"
+LOSES = (
+    "its data would not be read back as it is, or has content that this program cannot hold, such as fields that it "
+    "does not know or a time of more digits than microseconds"
+)
 BUSY = f"it was written {ATTEMPTS} times while it was to be rewritten; run the migration again"
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from grpclib import GRPCError
 
 from headway.errors import PayloadError
-from headway.protobuf import decode, different_fields, equal, has_unknown_fields, merges
+from headway.protobuf import decode, different_fields, encode, equal, has_unknown_fields, merges, same_content
 from headway.resource import (
     AnyMessage,
     BadConversion,
@@ -51,8 +51,8 @@ class StorageVersion(NamedTuple):
         if storage is self.type:
             return resource
         given = self._payload(resource)
-        if has_unknown_fields(given):
-            # Keep its version: a conversion would lose the unknown fields.
+        if _exceeds(self.type, given, resource.data):
+            # Keep its version: a conversion would lose what this program cannot hold.
             return resource
         data, _ = self._read_back(resource, given, [self._to(resource, given, storage)], storage)
         return in_version(resource, storage, data)
@@ -117,11 +117,18 @@ class StorageVersion(NamedTuple):
                 raise self._unseen(stored) from None
             return self.created(updated)
         given = self._payload(updated)
-        unchanged = equal(before, given)
+        unchanged = equal(before, given) and self._same(seen, before, updated, given)
         made = self._unchanged(stored, updated) if unchanged else self._changed(stored, updated, given)
         if unchanged and updated.metadata == stored.metadata:
             made.generation = stored.generation
         return made
+
+    def _same(self, seen: pb.Resource, before: Any, updated: pb.Resource, given: Any) -> bool:
+        """Return True if two payloads that this program takes for equal also agree in what it cannot hold."""
+        left, right = seen.data, updated.data
+        return same_content(self.type.payload, _value(left), _value(right)) or not (
+            _exceeds(self.type, before, left) or _exceeds(self.type, given, right)
+        )
 
     def _unchanged(self, stored: pb.Resource, updated: pb.Resource) -> pb.Resource:
         """Return an update with the stored payload, converted to the storage version if that loses nothing."""
@@ -148,16 +155,20 @@ class StorageVersion(NamedTuple):
         there_now = self.chain.payload_of(stored)
         holds_all = self.chain.newer(storage, self.chain.type_of(there))
         merges_in = holds_all.name.version
-        if (version != merges_in and has_unknown_fields(given)) or (
-            there != merges_in and has_unknown_fields(there_now)
+        keeps, there_type = version not in (there, merges_in), self.chain.type_of(there)
+        if (
+            (version != merges_in and _exceeds(self.type, given, updated.data))
+            or (there != merges_in and _exceeds(there_type, there_now, stored.data))
+            # Unknown fields survive a merge in their own version.
+            or (keeps and _is_cut(there_type, there_now, stored.data))
         ):
             if there == version:
                 return _as(stored, updated, self.type, updated.data)
             raise precondition(
-                f"{resource_id(updated.id)} has fields that this server's program does not know, and a conversion to "
-                f"{holds_all.name} would lose them: update the server's program first, or write version {there}"
+                f"{resource_id(updated.id)} has content that this server's program cannot hold, such as fields that it "
+                f"does not know or a time of more digits than microseconds, and storing this write as {holds_all.name} "
+                f"would lose it: write version {there}, round times to microseconds, or update the server's program"
             )
-        keeps = version not in (there, merges_in)
         if not keeps:
             # The writer saw everything that is stored, so the old payload is replaced and need not be converted.
             results: Iterable[Any] = [self._to(updated, given, holds_all)]
@@ -170,16 +181,16 @@ class StorageVersion(NamedTuple):
                 raise self._unseen(stored, error) from error
             results = merges(seen, self._to(updated, given, holds_all), kept)
         # An older stored version, converted up, shows all of its fields.
-        hidden = self.chain.newer(self.type, self.chain.type_of(there)) is not self.type
+        hidden = self.chain.newer(self.type, there_type) is not self.type
         data, result = self._read_back(updated, given, results, holds_all, hidden=hidden)
-        if holds_all is not storage and (held := self._as_storage(holds_all, result, given)) is not None:
+        if holds_all is not storage and (held := self._as_storage(holds_all, result, given, data)) is not None:
             return _as(stored, updated, storage, held)
         return _as(stored, updated, holds_all, data)
 
-    def _as_storage(self, type: Type, result: Any, given: Any) -> AnyMessage | None:
+    def _as_storage(self, type: Type, result: Any, given: Any, encoded: AnyMessage) -> AnyMessage | None:
         """Return a newer version's payload in the storage version, or None if the conversion would lose something."""
         storage = self.chain.storage
-        if has_unknown_fields(result):
+        if _exceeds(type, result, encoded):
             return None
         try:
             data = self.chain.packed(result, type.name.version, storage.name.version)
@@ -195,7 +206,7 @@ class StorageVersion(NamedTuple):
         return self.chain.converted(payload, stored_as.name.version, wanted.name.version)
 
     def _payload(self, resource: pb.Resource) -> Any:
-        return decode(self.type.payload, b"" if resource.data is None else resource.data.value)
+        return decode(self.type.payload, _value(resource.data))
 
     def _to(self, resource: pb.Resource, given: Any, wanted: Type) -> Any:
         """Return the given payload in the wanted version."""
@@ -214,7 +225,11 @@ class StorageVersion(NamedTuple):
         different: list[str] = []
         for result in results:
             try:
-                data = packed(stored_as, result)
+                if result is given and stored_as is self.type and resource.data is not None:
+                    # Encoding it again would lose what this program cannot hold.
+                    data = resource.data
+                else:
+                    data = packed(stored_as, result)
                 read = self._read(stored_as, data, self.type)
             except (BadConversion, PayloadError) as error:
                 raise self._refused(resource, error, stored_as) from error
@@ -250,7 +265,7 @@ def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource 
     if version == storage.name.version:
         return stored
     payload = chain.payload_of(stored)
-    if has_unknown_fields(payload):
+    if _exceeds(chain.type_of(version), payload, stored.data):
         return None
     data = chain.packed(payload, version, storage.name.version)
     try:
@@ -260,6 +275,20 @@ def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource 
         redact_error(error, [chain.type_of(version).view(stored)])
         raise
     return in_version(stored, storage, data) if equal(read, payload) else None
+
+
+def _exceeds(type: Type, payload: Any, data: AnyMessage | None) -> bool:
+    """Return True if a conversion of a decoded payload would lose a part of its data, which no converter can see."""
+    return has_unknown_fields(payload) or _is_cut(type, payload, data)
+
+
+def _is_cut(type: Type, payload: Any, data: AnyMessage | None) -> bool:
+    """Return True if decoding has dropped a part of the data, such as nanoseconds."""
+    return not same_content(type.payload, encode(payload), _value(data))
+
+
+def _value(data: AnyMessage | None) -> bytes:
+    return b"" if data is None else data.value
 
 
 def _as(stored: pb.Resource, updated: pb.Resource, type: Type, data: AnyMessage | None) -> pb.Resource:
