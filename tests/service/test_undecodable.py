@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
+from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.protobuf import copy_message
+from headway.errors import PayloadError
+from headway.protobuf import copy_message, field, message
 from headway.resource import AnyMessage, Resource, ResourceId, ResourceType, pb, resource_key
 from headway.service import Decision
 from headway.storage import MemoryBackend, Put
@@ -61,7 +64,7 @@ async def test_refusal_names_the_field_of_the_payload(how: str) -> None:
     async with reached(how, MemoryBackend()) as calls:
         for each in (calls, calls.as_consul()):
             said = await refused(each.write(garbage(data=b"\x0a\x01\xff")), Status.INVALID_ARGUMENT)
-            assert said.startswith("resource.data of Note one: not a valid Note: text: b'\\xff' is not UTF-8")
+            assert said.startswith("resource.data of Note one: not a valid Note: text: byte 0 is not UTF-8")
 
 
 async def test_unknown_fields_are_accepted(calls: Calls) -> None:
@@ -150,3 +153,37 @@ async def test_guess_of_stored_bytes_is_not_confirmed_without_read_permission() 
             told.add(said.replace(name, "it").replace("\\xfe", "\\xff"))
         assert len(told) == 1, told
     assert (await calls.read(id_of(stored))).resource == stored
+
+
+@message
+class Key:
+    token: str = field(1, secret=True)
+    spare: list[str] = field(2, secret=True)
+    by_name: dict[str, str] = field(3, secret=True)
+
+
+KEY = ResourceType("tests", "v1", "Key", Key)
+
+
+@pytest.mark.parametrize(
+    ("data", "where"),
+    [
+        (b"\x0a\x0ahunter22\xff!", "token: byte 8"),
+        (b"\x12\x09\xffhunter22", "spare: byte 0"),
+        (b"\x1a\x0e\x0a\x01k\x12\x09hunter22\xff", "by_name.value: byte 8"),
+    ],
+)
+async def test_refusal_of_invalid_text_does_not_quote_a_secret(
+    caplog: pytest.LogCaptureFixture, data: bytes, where: str
+) -> None:
+    """Neither do the error of the payload and the log."""
+    known = registry()
+    known.register(KEY)
+    calls = Calls(MemoryBackend(), known)
+    key = pb.Resource(id=KEY.id("one").message(), data=AnyMessage(type_url=KEY.type_url, value=data))
+    with pytest.raises(GRPCError) as caught:
+        await calls.write(key)
+    assert f"{where} is not UTF-8" in str(caught.value.message)
+    with pytest.raises(PayloadError) as undecodable:
+        _ = KEY.view(key).data
+    assert "hunter22" not in f"{caught.value} {''.join(traceback.format_exception(undecodable.value))} {caplog.text}"

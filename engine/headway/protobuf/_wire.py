@@ -167,7 +167,8 @@ def located(names: dict[int, str], tag: int, error: PayloadError) -> PayloadErro
 def malformed(names: dict[int, str], tag: int, error: Exception) -> PayloadError:
     """Return the error for a Python exception that malformed bytes caused."""
     if isinstance(error, UnicodeDecodeError):
-        return located(names, tag, WireError(f"{error.object[:40]!r} is not UTF-8 ({error.reason})"))
+        # The text is not quoted: it may be secret.
+        return located(names, tag, WireError(f"byte {error.start} is not UTF-8 ({error.reason})"))
     if isinstance(error, (IndexError, struct.error)):
         return located(names, tag, truncated())
     return located(names, tag, WireError(str(error)))
