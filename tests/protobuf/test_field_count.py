@@ -33,6 +33,7 @@ COUNTS: list[tuple[Tree, int]] = [
     (Tree(by_name={"a": Leaf(text="x"), "b": Leaf()}), 7),
     (Tree(sizes={"a": 1, "b": 2}), 6),
     (Tree(numbers=[1, 2, 3, 4]), 5),
+    (Tree(numbers=[1000, -1, 0, 1 << 62]), 5),
     (Tree(ratios=[1.0, 2.0]), 3),
     (Tree(text="as long as it is, a text is one" * 100), 1),
 ]
@@ -46,6 +47,13 @@ def test_fields_are_counted_within_the_bound(tree: Tree, count: int) -> None:
     if count:
         with pytest.raises(PayloadError, match=f"not a valid Tree: it has more than {count - 1} fields"):
             check_field_count(Tree, data, count - 1)
+
+
+@pytest.mark.parametrize(("number", "times"), [(10, 999), (1000, 600), (-1, 500)])
+def test_size_of_a_packed_number_makes_no_difference(number: int, times: int) -> None:
+    check_field_count(Tree, encode(Tree(numbers=[number] * times)), 1000)
+    with pytest.raises(PayloadError, match="more than 1000 fields"):
+        check_field_count(Tree, encode(Tree(numbers=[number] * 1001)), 1000)
 
 
 @pytest.mark.parametrize("field", [b"\x98\x06\x01", b"\x99\x06" + b"x" * 8, b"\x9d\x06" + b"x" * 4, b"\x9a\x06\x00"])

@@ -19,9 +19,11 @@ from headway.protobuf._wire import (
     wire_type,
 )
 
-# The content of delimited fields by number: the class of a message, the fields of a map's entry, or the minimum size of
-# a packed value in bytes.
+# The content of delimited fields by number: the class of a message, the fields of a map's entry, or the size of a
+# packed value in bytes, which is 0 for varints.
 _Contents = dict[int, Any]
+# Each varint ends with a byte below 128.
+_NOT_LAST = bytes(range(0x80, 0x100))
 
 
 def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
@@ -50,7 +52,7 @@ def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
                         return
                     content = contents.get(tag >> 3)
                     if isinstance(content, int):
-                        count += length // content
+                        count += length // content if content else len(data[begin:at].translate(None, _NOT_LAST))
                     elif content is not None:
                         waiting.append((content if isinstance(content, dict) else _contents(content), begin, at))
                 elif wire in (FIXED64, FIXED32):
@@ -81,7 +83,7 @@ def _contents(cls: Any) -> _Contents:
         elif message is not None:
             found[field.number] = message
         elif field.shape == "repeated" and kind in VARINT_KINDS:
-            found[field.number] = 1
+            found[field.number] = 0
         elif field.shape == "repeated" and kind in FIXED_FORMATS:
             found[field.number] = 8 if wire_type(kind) == FIXED64 else 4
     return found
