@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -177,3 +178,24 @@ def test_field_of_a_oneof_replaces_one_that_the_class_does_not_know() -> None:
     changed = kept(Old(mail="m"), New(phone="p", extra="F"))
     assert (changed.mail, changed.phone, changed.extra) == ("m", None, "F")
     assert kept(Old(title="x"), New(pager="p")).pager == "p"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+@given(MESSAGES)
+def test_copies_keep_unknown_fields(copied: Callable[[Old], Old], new: New) -> None:
+    """They do so at every depth, and an encoded copy has all fields of the newer program."""
+    old = decode(Old, encode(new))
+    made = copied(old)
+    assert equal(made, old)
+    assert decode(New, encode(made)) == new
+
+
+def test_deep_copy_is_independent() -> None:
+    """A message that is held twice is one message in the copy, too."""
+    old = decode(Old, encode(New(part=NewPart(name="a", extra="x"), parts=[NewPart(name="a")])))
+    first, second = copy.deepcopy([old, old])
+    assert first is second
+    assert first.part is not None
+    first.part.name = first.parts[0].name = "b"
+    assert old.part is not None
+    assert (old.part.name, old.parts[0].name) == ("a", "a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 import sys
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import betterproto2
 
@@ -85,6 +86,18 @@ class DeclaredMessage(betterproto2.Message):
     def __repr__(self) -> str:
         """Return the fields that are set. A secret is redacted, because a repr ends in logs and error messages."""
         return betterproto2.Message.__repr__(DeclaredMessage._shown(self))
+
+    # betterproto2's copies would lose the unknown fields, and would call a program's own __post_init__.
+    def __copy__(self, _: Any = None) -> Self:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: Any = None) -> Self:
+        memo = {} if memo is None else memo
+        memo[id(self)] = made = object.__new__(type(self))
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
 
     @classmethod
     def _type_hints(cls) -> dict[str, Any]:
