@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from headway.resource import (
     PAUSE,
     PEERING,
     QUOTA,
+    RESERVED_GROUPS,
     TOMBSTONE,
     Hooks,
     Registry,
@@ -120,3 +122,10 @@ def test_register_accepts_only_a_type(wrong: object) -> None:
     """A payload class or a name is refused."""
     with pytest.raises(DeclarationError, match=r"expected a headway\.ResourceType, got"):
         Registry().register(cast("Any", wrong))
+
+
+def test_guide_names_every_reserved_group() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "types.md").read_text()
+    sentence = re.search(r"The groups (.*) are reserved for Headway\.", page)
+    assert sentence is not None
+    assert set(re.findall(r"`(\w+)`", sentence[1])) == RESERVED_GROUPS
