@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Callable
@@ -112,6 +113,7 @@ def test_projection_that_is_read_may_be_mutated() -> None:
     mine.data.members = 7
     mine.metadata["colour"] = "blue"
     mine.status["sizes"].conditions.append(Condition(type="Mine"))
+    assert copy.deepcopy(mine.status) == mine.status
     theirs = sizes.one()
     assert (theirs.data.members, theirs.metadata, theirs.status) == (0, {"colour": "red"}, {"sizes": pb.Status()})
 

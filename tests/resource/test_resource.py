@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -159,9 +160,36 @@ def test_message_contains_changes_of_data_and_metadata_but_not_of_status() -> No
 def test_status_refuses_an_assignment_because_no_write_would_store_it() -> None:
     resource = NOTE.view(stored_message())
     status: Any = resource.status
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        status["more"] = Status()
+    changes: list[Callable[[], object]] = [
+        lambda: status.__setitem__("more", Status()),
+        lambda: status.__delitem__("mine"),
+        lambda: status.__ior__({"more": Status()}),
+        status.clear,
+        lambda: status.pop("mine"),
+        status.popitem,
+        lambda: status.setdefault("more", Status()),
+        lambda: status.update(more=Status()),
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match=r"read-only: use rt\.conditions\(\.\.\.\) or client\.write_status"):
+            change()
+    assert resource.status == stored_message().status
     assert copy.deepcopy(resource).status == stored_message().status, "a resource can be copied, also once it was read"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copy_of_the_statuses_may_be_changed(copied: Callable[[Any], Any]) -> None:
+    resource = NOTE.view(stored_message())
+    made = copied(resource.status)
+    assert made == resource.status
+    made["more"] = Status()
+    assert resource.status == stored_message().status
+
+
+def test_deep_copy_of_the_statuses_is_independent() -> None:
+    resource = NOTE.view(stored_message())
+    copy.deepcopy(resource.status)["mine"].conditions.append(Condition())
+    assert resource.status == stored_message().status
 
 
 def test_copy_includes_changes_and_is_independent() -> None:

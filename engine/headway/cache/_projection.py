@@ -15,7 +15,6 @@ Rules of projections:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 from headway.base import answer_problem, check_keywords, plain_problem
@@ -33,6 +32,7 @@ from headway.resource import (
     ResourceType,
     Scope,
     ScopedType,
+    Statuses,
     Stored,
     TypeName,
     Within,
@@ -128,7 +128,7 @@ class Projected(Stored, Generic[S]):
     @property
     def status(self) -> Mapping[str, pb.Status]:
         """The statuses that the projection keeps, by the name of their writer."""
-        return MappingProxyType({key: copy_message(status) for key, status in self._message.status.items()})
+        return Statuses({key: copy_message(status) for key, status in self._message.status.items()})
 
     @property
     def finalizers(self) -> frozenset[str]:

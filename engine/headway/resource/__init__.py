@@ -85,6 +85,7 @@ from headway.resource._reserved import set_finalizers as set_finalizers
 from headway.resource._resource import Resource as Resource
 from headway.resource._scoped import ScopedType as ScopedType
 from headway.resource._scoped import is_form_of as is_form_of
+from headway.resource._statuses import Statuses as Statuses
 from headway.resource._stored import Stored as Stored
 from headway.resource._stored import shared_message as shared_message
 from headway.resource._stream import ANY_VERSIONS as ANY_VERSIONS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
@@ -15,6 +14,7 @@ from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource._given import finalizer_names, owner_id, text_map
 from headway.resource._ids import ResourceId
 from headway.resource._reserved import finalizers, set_finalizers
+from headway.resource._statuses import Statuses
 from headway.resource._stored import Stored
 from headway.resource._unconverted import is_unconverted, unconverted_error
 
@@ -105,7 +105,7 @@ class Resource(Stored, Generic[T]):
         """The statuses, by the name of their writer. They are written with ``write_status`` and never by ``write``."""
         if self._status is None:
             self._status = {key: copy_message(status) for key, status in self._message.status.items()}
-        return MappingProxyType(self._status)
+        return Statuses(self._status)
 
     @property
     def finalizers(self) -> frozenset[str]:
