@@ -90,13 +90,13 @@ class DeclaredMessage(betterproto2.Message):
     # betterproto2's copies would lose the unknown fields, and would call a program's own __post_init__.
     def __copy__(self, _: Any = None) -> Self:
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        vars(made).update(vars(self))
         return made
 
     def __deepcopy__(self, memo: Any = None) -> Self:
         memo = {} if memo is None else memo
         memo[id(self)] = made = object.__new__(type(self))
-        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        vars(made).update(copy.deepcopy(vars(self), memo))
         return made
 
     @classmethod
