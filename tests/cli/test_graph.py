@@ -120,11 +120,3 @@ def test_object_that_is_not_an_app_is_wrong_usage() -> None:
     code, text = run("tests.cli.served:TEAM")
     assert code == 2
     assert "tests.cli.served:TEAM is <ResourceType staff.v1.Team>; it must be a headway.App" in text
-
-
-def test_letters_that_a_terminal_lacks_are_escaped() -> None:
-    """A drawing has lines that Latin-1 lacks. The command succeeds and shows the rest."""
-    done = CliRunner(charset="latin-1").invoke(main, ["graph", "tests.cli.served:app", "-o", "drawing"])
-    assert done.exit_code == 0, done.exception
-    assert "staff.v1.Team" in done.output
-    assert "\\u25" in done.output or "\\u25" in repr(done.output)

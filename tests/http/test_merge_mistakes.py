@@ -50,7 +50,7 @@ async def test_resource_of_too_many_values_is_not_merged(stored: int, added: int
         more = {f"more-{number}": "" for number in range(added)}
         answer = await api.http.patch(CORE, json={"data": {"note": "y", "labels": more}})
         assert (answer.status_code, answer.json()["code"]) == (413, "RESOURCE_EXHAUSTED")
-        assert "HTTP may change 12000; write it over gRPC" in answer.json()["message"]
+        assert "a PATCH is limited to 12000; write it over gRPC" in answer.json()["message"]
         assert await api.client.read(TEAM, "core") == before
         assert (await api.http.get(CORE)).status_code == 200
 

@@ -12,6 +12,7 @@ import click
 
 from headway.base import plain
 from headway.cli._arguments import apps_at
+from headway.cli._output import utf8_for_programs
 from headway.cli._progress import is_terminal
 from headway.cli._running import Exit, fail
 from headway.controller import Graph
@@ -27,6 +28,7 @@ _WIDTH = 80
     "-o",
     "--output",
     type=click.Choice(["text", "drawing", "svg", "mermaid", "json"]),
+    callback=utf8_for_programs,
     help="drawing is of characters; svg is an image; mermaid is a flowchart; json has all details.  [default: text, "
     "and before it, on a terminal that is wide enough, the drawing]",
 )

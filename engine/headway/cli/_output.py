@@ -5,8 +5,10 @@ A server's text must not move the cursor or change colors.
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -25,10 +27,19 @@ _RESOURCES = (
 )
 
 
+def utf8_for_programs(_: click.Context, __: click.Parameter, output: str) -> str:
+    """Let standard output be UTF-8 if a program will read it, whatever the terminal has. A callback of options."""
+    if output in ("json", "yaml", "svg", "mermaid") and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    return output
+
+
 def output_option(help: str = _RESOURCES) -> Callable[[Any], Any]:
     """Return the option -o of the commands that print resources or types."""
     choice = click.Choice(["table", "yaml", "json"])
-    return click.option("-o", "--output", type=choice, default="table", show_default=True, help=help)
+    return click.option(
+        "-o", "--output", type=choice, default="table", show_default=True, help=help, callback=utf8_for_programs
+    )
 
 
 details_option: Callable[[Any], Any] = click.option(
@@ -38,6 +49,7 @@ details_option: Callable[[Any], Any] = click.option(
     default="text",
     show_default=True,
     help="json has all details.",
+    callback=utf8_for_programs,
 )
 """The option -o of the commands that report on a store."""
 

@@ -67,7 +67,7 @@ async def _get(address: str) -> str:
     except trio.TooSlowError as error:
         raise Unavailable(f"no answer from {address} within {_TIMEOUT:g} s") from error
     except (OSError, UnicodeError, trio.BrokenResourceError) as error:
-        cause = error.__cause__ if isinstance(error, trio.BrokenResourceError) else error
+        cause = (isinstance(error, trio.BrokenResourceError) and error.__cause__) or error
         raise Unavailable(
             f"no answer from {address}: {getattr(cause, 'strerror', None) or cause}; is it the address of --metrics?"
         ) from error

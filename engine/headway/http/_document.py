@@ -83,7 +83,7 @@ def check_values(document: dict[str, Any], most_values: int) -> None:
         raise HttpRefusal(
             413,
             "RESOURCE_EXHAUSTED",
-            f"the resource has about {count} values: HTTP may change {most_values}; write it over gRPC",
+            f"the resource has about {count} values: a PATCH is limited to {most_values}; write it over gRPC",
         )
 
 

@@ -3,8 +3,9 @@
 Rules:
 1. All reads show one view of the cache. The next view replaces it in one step, so no reader sees half a commit.
 2. A view is requested when something has changed. It opens when all types have reached its revision. In that step,
-   every read is marked that the difference between the two views affects. Until then, only the keys of changes are
-   kept, because it may take long. Without a read, no view is open or requested, and nothing is kept.
+   every read that the difference between the two views affects is marked. Until then, only the keys of changes are
+   kept, because a type without a stream can delay the view for long. Without a read, no view is open or requested, and
+   nothing is kept.
 3. While the store is void, the last view stays. The first view of another store, or of the accepted one, marks every
    read as restored.
 4. While a type has no stream, no view may open. The error of that type is also the error of the reads whose types have
@@ -65,7 +66,7 @@ class Cuts:
         # True while the store is void.
         self._frozen = False
         self._due = False
-        # While the next view is being opened, the scope of that.
+        # The cancel scope in which the next view is being opened; None at other times.
         self._opening: trio.CancelScope | None = None
         self._woken = trio.lowlevel.ParkingLot()
 
