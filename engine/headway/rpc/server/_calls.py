@@ -132,7 +132,7 @@ class Calls(AbstractHandler):
             return
         head = request.head
         if head.refused is not None:
-            await _reject(call, stream, head.refused)
+            await _reject(call, stream, head.refused, self._limits.keepalive_timeout)
             return
         handler = self._services.handler(head.path)
         error = None
@@ -195,11 +195,12 @@ class Calls(AbstractHandler):
         return GRPCError(Status.CANCELLED, "the call was canceled")
 
 
-async def _reject(call: Call, stream: Http2Stream, status: str) -> None:
+async def _reject(call: Call, stream: Http2Stream, status: str, patience: float) -> None:
     """Reject a request that is not gRPC with an HTTP status, when the request has ended or after a short time.
 
     An earlier answer would close the stream, and the rest of the request would count as frames on a closed stream.
-    Until the answer is sent, the call counts as one whose request is incomplete, and its data is discarded.
+    Until the answer is sent, the call counts as one whose request is incomplete, and its data is discarded. A client
+    that doesn't read the answer within ``patience`` seconds doesn't get it.
     """
     stream.buffer.close()
     stream.buffer.count(CALL_SIZE)
@@ -207,7 +208,8 @@ async def _reject(call: Call, stream: Http2Stream, status: str) -> None:
     with call.scope, trio.move_on_after(_REJECTION_DELAY), contextlib.suppress(GRPCError):
         await stream.buffer.wait_end()
     if stream.writable:
-        await stream.send_headers([(":status", status)], end_stream=True)
+        with trio.move_on_after(patience):
+            await stream.send_headers([(":status", status)], end_stream=True)
         stream.abandon(ErrorCodes.NO_ERROR)
 
 

@@ -136,7 +136,11 @@ class ServerStream(Stream[Any, Any]):
         return self._inbox
 
     async def send_headers(self, headers: list[tuple[str, str]], *, end: bool = False) -> None:
-        """Send raw headers: the response's headers or, with ``end``, its trailers or a trailers-only response."""
+        """Send raw headers: the response's headers or, with ``end``, its trailers or a trailers-only response.
+
+        Wait while the client doesn't read.
+        """
+        await self._until_writable()
         await self._inbox.send_headers(headers, end_stream=end)
         self._send_initial_metadata_done = True
         self._send_trailing_metadata_done = end
@@ -232,8 +236,11 @@ class ServerStream(Stream[Any, Any]):
         if only and not self._send_initial_metadata_done and self._inbox.hold(_HEADERS, data):
             self._send_initial_metadata_done = self._send_message_done = True
             return
+        # Charge it before its headers are sent, because they may have to wait, too.
+        charged = self._charge(len(data))
         await trio.lowlevel.checkpoint()
         if not self._send_initial_metadata_done:
+            await self._until_writable()
             await self.send_initial_metadata()
         self._send_message_done = True
         if parts is None:
@@ -242,18 +249,35 @@ class ServerStream(Stream[Any, Any]):
             for piece in parts:
                 await self.send_data(piece)
                 await give_way()
+        if charged:
+            self.hold(0)
+
+    def _charge(self, size: int) -> bool:
+        """Charge data that is about to wait to the budget, unless it is small or the whole reply is charged already."""
+        charged = size >= _LARGE and not self._waiting
+        if charged:
+            self.hold(size)
+        return charged
+
+    async def _until_writable(self) -> None:
+        """Wait while the client doesn't read. Headers are then sent without another wait."""
+        ready = self._inbox.connection.write_ready
+        if ready.is_set():
+            return
+        with trio.move_on_after(self._limits.stall_timeout) as scope:
+            await ready.wait()
+        if scope.cancelled_caught:
+            raise _unread()
 
     async def send_data(self, data: bytes) -> None:
         """Send data of the response's body. Wait while the client doesn't read."""
-        counted = len(data) >= _LARGE and not self._waiting
-        if counted:
-            self.hold(len(data))
+        charged = self._charge(len(data))
         with trio.move_on_after(self._limits.stall_timeout) as scope:
             await self._stream.send_data(data)
-        if counted:
+        if charged:
             self.hold(0)
         if scope.cancelled_caught:
-            raise GRPCError(Status.UNAVAILABLE, "the client does not read")
+            raise _unread()
 
     async def conclude(self, error: GRPCError | None) -> None:
         """Send the trailers, if they have not been sent and the stream is still open."""
@@ -292,7 +316,12 @@ class ServerStream(Stream[Any, Any]):
             TRAILER: details,
             **error.trailers(),
         }
-        await self.send_headers([*([] if self._send_initial_metadata_done else _HEADERS), *trailers.items()], end=True)
+        headers = [*([] if self._send_initial_metadata_done else _HEADERS), *trailers.items()]
+        await self._inbox.send_headers(headers, end_stream=True)
+
+
+def _unread() -> GRPCError:
+    return GRPCError(Status.UNAVAILABLE, "the client does not read")
 
 
 def _are_messages(details: object) -> bool:
