@@ -349,6 +349,8 @@ class Http2Processor(EventsProcessor):
             if isinstance(stream, Http2Stream) and id > (event.last_stream_id or 0):
                 stream.refused = True
                 stream.__terminated__("the server accepts no more calls")
+        # Calls that wait for a free stream can go elsewhere now.
+        self.connection.stream_close_waiter.set()
         self._close_when_drained()
 
     def register(self, stream: Stream) -> Callable[[], None]:

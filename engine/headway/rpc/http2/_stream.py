@@ -66,10 +66,17 @@ class Http2Stream(Stream):
         """Open the stream and send a request or the beginning of one, in a single write if it fits.
 
         grpclib's `send_request` would wake the server twice: for the headers and for the message.
+
+        Raises:
+            StreamTerminatedError: the connection has ended or accepts no more calls. If the stream has no id, nothing
+                was sent.
         """
         h2 = self._h2_connection
         while True:
             await self.connection.write_ready.wait()
+            if self.connection.draining:
+                # It has begun to drain since the call got this connection. The server would ignore the stream.
+                raise StreamTerminatedError("it accepts no more calls")
             stream_id = h2.get_next_available_stream_id()
             try:
                 h2.send_headers(stream_id, headers)
