@@ -96,7 +96,7 @@ class Http2Connection(Connection):
         self.budget = budget
         # True while incoming frames are handled. Output is collected and sent in one write instead of many.
         self.gathering = False
-        # True if the peer has said that no more calls may begin.
+        # True if no more calls may begin: the peer has said so, or this client has used all ids of streams.
         self.draining = False
 
     @property

@@ -86,6 +86,9 @@ class Http2Stream(Stream):
                 await self.connection.stream_close_waiter.wait()
         self.init_stream(stream_id, self.connection)
         self.release = processor.register(self)
+        if stream_id == h2.HIGHEST_ALLOWED_STREAM_ID:
+            # No id is left for another call. The connection closes when its last call ends.
+            self.connection.draining = True
         if not data and not end:
             self.connection.flush()
         elif self.fits(data):
