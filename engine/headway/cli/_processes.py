@@ -89,14 +89,14 @@ async def _run(group: Sequence[_Process], plan: Plan, name: str, addresses: Sequ
             for each in group:
                 each.channel = await stack.enter_async_context(open_channel(f"unix:{each.socket}", timeout=_ANSWERS))
             nursery = await stack.enter_async_context(trio.open_nursery())
+            if plan.reloads:
+                await nursery.start(_pass_on_reloads, group)
             first, *others = group
             # An app that cannot run is found out by the first process, which alone says so.
             await nursery.start(first.keep)
             async with trio.open_nursery() as starting:
                 for each in others:
                     starting.start_soon(nursery.start, each.keep)
-            if plan.reloads:
-                await nursery.start(_pass_on_reloads, group)
             for where in addresses:
                 announce(options.log, f"listening on {where}")
             if options.metrics is not None:
@@ -131,7 +131,7 @@ async def _pass_on_reloads(group: Sequence[_Process], *, task_status: trio.TaskS
         task_status.started()
         async for _ in signals:
             for each in group:
-                each.signal(signal.SIGHUP)
+                each.reload()
     raise AssertionError("signals never end")
 
 
@@ -153,6 +153,8 @@ class _Process:
         self._patience = plan.options.hard_exit + AFTER_THE_PROCESSES
         self._process: trio.Process | None = None
         self._serves = False
+        # True if the process must reload its files when it serves. It may have read them before they changed.
+        self._reload_due = False
         self._restarts = 0
 
     async def keep(self, *, task_status: trio.TaskStatus[None]) -> NoReturn:
@@ -165,6 +167,8 @@ class _Process:
         def serving() -> None:
             nonlocal started
             self._serves = True
+            if self._reload_due:
+                self.reload()
             if not started:
                 started = True
                 task_status.started()
@@ -244,10 +248,14 @@ class _Process:
             await process.wait()
         self.blocked |= process.returncode in (HARD_EXIT, -signal.SIGKILL)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process if it serves."""
+    def reload(self) -> None:
+        """Make the process reload its files: now if it serves, otherwise as soon as it does.
+
+        Before it serves, the signal would end it.
+        """
+        self._reload_due = not self._serves
         if self._serves and self._process is not None:
-            self._process.send_signal(number)
+            self._process.send_signal(signal.SIGHUP)
 
     def state(self) -> ProcessState:
         """Return its state for the pages."""
