@@ -325,19 +325,33 @@ def outside_state(outside: object) -> Any:
 class Outside:
     """A process's access to the outside world: an object of the user, whose async methods are steps.
 
-    It has the attributes of that object.
+    It has the attributes of that object, also to assign and to delete them.
     """
 
+    _real: object
+    _process: Process
+
     def __init__(self, real: object, process: Process) -> None:
-        self._real = real
-        self._process = process
+        object.__setattr__(self, "_real", real)
+        object.__setattr__(self, "_process", process)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self._check_alive()
+        setattr(self._real, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._check_alive()
+        delattr(self._real, name)
+
+    def _check_alive(self) -> None:
+        if self._process.killed:
+            raise OutsideUnreachable("the process has been killed")
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)
         process = self._process
         if not inspect.iscoroutinefunction(found):
-            if process.killed:
-                raise OutsideUnreachable("the process has been killed")
+            self._check_alive()
             return found
 
         async def call(*arguments: Any, **named: Any) -> Any:
