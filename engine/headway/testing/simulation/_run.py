@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import gc
 import random
@@ -146,7 +145,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     if setting.quiet is not None and setting.long:
         after = await _let_timers_end(world, setting.quiet)
     await _hold_invariants(world, setting, findings)
-    writes, outside = _writes(world), _outside(world)
+    writes, outside = _writes(world), outside_state(world.outside)
     if setting.quiet is not None:
         due = world.scheduled()
         await world.sleep(_quiet_time(world, setting, setting.quiet))
@@ -168,7 +167,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
             findings += [_of(each, found) for found in oracles.stuck_deletions(each.store.now, each.trace.commits)]
     findings += world.findings()
     findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
-    if not by_the_clock and (now := _outside(world)) != outside:
+    if not by_the_clock and (now := outside_state(world.outside)) != outside:
         was, is_now = oracles.shown(outside), oracles.shown(now)
         findings.append(Finding("again", f"the outside world was {was}; after a restart it is {is_now}"))
     before = trio.current_time()
@@ -198,10 +197,10 @@ async def _let_timers_end(world: World, quiet: float) -> str:
     began = trio.current_time()
     for _ in range(_ROUNDS):
         wait = longest_wait(world.processes)
-        before = len(_of_controllers(world)), _outside(world)
+        before = len(_of_controllers(world)), outside_state(world.outside)
         await world.sleep(max(quiet, wait + 1))
         await world.wait_idle()
-        if (len(_of_controllers(world)), _outside(world)) == before:
+        if (len(_of_controllers(world)), outside_state(world.outside)) == before:
             break
     return f"from {trio.current_time() - began:.0f} s after the scenario on"
 
@@ -274,7 +273,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         trace,
         end,
         oracles.counted(trace.commits, set(types)),
-        _outside(world),
+        outside_state(world.outside),
         tuple(findings),
         (*world.struck, *(AtPeer(each.side, fault) for each in world.peers.values() for fault in each.struck)),
         {place: contents(stored[place], each.data) for place, each in seen.items()},
@@ -292,11 +291,6 @@ def _self_trigger(key: str, event: events.SelfTriggered, trace: Trace) -> Findin
     entries = tuple(each for each in trace.commits if each.revision in revisions)
     text = f"{key} triggers itself by what it writes: {', '.join(map(str, event.writes))}"
     return Finding("self-trigger", text, (event.id.type.unversioned, event.id.key), entries)
-
-
-def _outside(world: World) -> Any:
-    """Return the state that the outside world reports."""
-    return copy.deepcopy(outside_state(world.outside))
 
 
 class _Spinning(trio.abc.Instrument):

@@ -2,6 +2,7 @@
 
 Read `_oracles.py` first. A module imports only those before it:
 
+    _shown                       values as texts
     _oracles                     the result of a run, and the mistakes that it shows by itself
     _always, _late_writes        what must hold at all times; writes when all work is done
     _blind, _steady              changes that a write has destroyed; reconciles that write something else for no reason
@@ -49,7 +50,6 @@ from headway.testing.simulation.oracles._oracles import fights as fights
 from headway.testing.simulation.oracles._oracles import left_in_the_queue as left_in_the_queue
 from headway.testing.simulation.oracles._oracles import orphans as orphans
 from headway.testing.simulation.oracles._oracles import reads_rolled_back as reads_rolled_back
-from headway.testing.simulation.oracles._oracles import shown as shown
 from headway.testing.simulation.oracles._oracles import stuck_deletions as stuck_deletions
 from headway.testing.simulation.oracles._oracles import twice_at_once as twice_at_once
 from headway.testing.simulation.oracles._oracles import two_writers as two_writers
@@ -59,6 +59,8 @@ from headway.testing.simulation.oracles._peer_oracles import Feed as Feed
 from headway.testing.simulation.oracles._peer_oracles import PeerWatch as PeerWatch
 from headway.testing.simulation.oracles._peer_oracles import difference as difference
 from headway.testing.simulation.oracles._peer_oracles import is_of_peering as is_of_peering
+from headway.testing.simulation.oracles._shown import attributes_of as attributes_of
+from headway.testing.simulation.oracles._shown import shown as shown
 from headway.testing.simulation.oracles._slots import without_slots as without_slots
 from headway.testing.simulation.oracles._steady import unsteady as unsteady
 from headway.testing.simulation.oracles._times import Aligner as Aligner

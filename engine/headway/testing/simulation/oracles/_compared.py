@@ -16,7 +16,8 @@ from headway.resource import Kind
 from headway.testing.simulation._trace import Trace, named
 from headway.testing.simulation.oracles._allowed import Allowed
 from headway.testing.simulation.oracles._compared_outside import outside_difference
-from headway.testing.simulation.oracles._oracles import Contents, Finding, Place, Result, shown
+from headway.testing.simulation.oracles._oracles import Contents, Finding, Place, Result
+from headway.testing.simulation.oracles._shown import shown
 from headway.testing.simulation.oracles._times import aligned, all_aligned
 
 _WORDS = re.compile(r"\w+|\W")

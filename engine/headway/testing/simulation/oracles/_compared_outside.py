@@ -7,7 +7,8 @@ from typing import Any
 
 from headway.testing.simulation._trace import Trace
 from headway.testing.simulation.oracles._allowed import OUTSIDE, Allowed
-from headway.testing.simulation.oracles._oracles import Result, shown
+from headway.testing.simulation.oracles._oracles import Result
+from headway.testing.simulation.oracles._shown import shown
 
 
 def outside_difference(got: Result, rights: Sequence[Result], allowed: Allowed) -> tuple[str, Any, Any] | None:
@@ -58,7 +59,7 @@ def _values(value: Any, several: bool) -> Any:
         if value and all(isinstance(each, Mapping) for each in value.values()):
             columns = sorted({str(key) for each in value.values() for key in each})
             rows = [{str(key): _values(of, several) for key, of in each.items()} for each in value.values()]
-            return sorted(map(str, value)), [(name, sorted(repr(row.get(name)) for row in rows)) for name in columns]
+            return sorted(map(str, value)), [(name, sorted(shown(row.get(name)) for row in rows)) for name in columns]
         return sorted(map(str, value)), sorted(shown(_values(each, several)) for each in value.values())
     if isinstance(value, list | tuple):
         texts = [shown(_values(each, several)) for each in value]

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from headway.protobuf import secret_fields
 from headway.resource import FINALIZERS, pb, resource_id
-from headway.testing.simulation.oracles._oracles import VARIES, Contents, secret_text, shown
+from headway.testing.simulation.oracles._oracles import VARIES, Contents, secret_text
+from headway.testing.simulation.oracles._shown import shown
 
 OWN_PARTS = ("owner", "metadata", "status")
 """The parts of a resource beside its payload."""

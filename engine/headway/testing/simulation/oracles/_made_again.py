@@ -13,6 +13,7 @@ from typing import Any
 from headway.testing.simulation._trace import Trace
 from headway.testing.simulation.oracles._allowed import OUTSIDE, Allowed
 from headway.testing.simulation.oracles._oracles import Finding, Result
+from headway.testing.simulation.oracles._shown import shown
 
 Thing = tuple[str, Hashable]
 """A part of the world outside, and the key or the value of a thing in it."""
@@ -25,7 +26,7 @@ def things_in(state: Any) -> frozenset[Thing]:
     found: set[Thing] = set()
     for part, value in state.items():
         if isinstance(value, Mapping | list | tuple | set | frozenset):
-            found |= {(str(part), each if isinstance(each, str | int) else repr(each)) for each in value}
+            found |= {(str(part), each if isinstance(each, str | int) else shown(each)) for each in value}
     return frozenset(found)
 
 

@@ -15,6 +15,7 @@ from headway.protobuf import REDACTED, secret_values
 from headway.resource import FINALIZERS, Key, Kind, ResourceType, Within, is_marked, pb, resource_id
 from headway.testing.simulation._trace import Committed, Entry, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
+from headway.testing.simulation.oracles._shown import shown
 
 ROLLED_BACK = "restored: an older copy of the store is in its place"
 """The entry of a trace before which processes may have seen newer states than after it."""
@@ -366,14 +367,3 @@ def secret_text(value: object) -> str:
         return shown(value)
     digest = hashlib.sha256(shown(value).encode(errors="backslashreplace")).hexdigest()[:6]
     return f"{REDACTED[:-1]} #{digest})"
-
-
-def shown(state: object) -> str:
-    """Return a state as text that is the same in every process: sets are sorted."""
-    if type(state) is dict:
-        return f"{{{', '.join(f'{shown(key)}: {shown(value)}' for key, value in state.items())}}}"
-    if type(state) is list:
-        return f"[{', '.join(map(shown, state))}]"
-    if type(state) is set and state:
-        return f"{{{', '.join(sorted(map(shown, state)))}}}"
-    return repr(state)

@@ -9,6 +9,7 @@ Nothing here judges a run. Read `_world.py` first. A module imports only those b
     _wire, _store, _engines      what the processes are connected to; further engines on one store
     _server                      the server, which restarts and restores backups
     _readers, _traced_app        what a program has open; its functions, recorded
+    _outside_state               the state of the world outside
     _link, _beside, _process     a connection; the functions beside the controllers; a process
     _streams, _free_shards       the faults of streams; shards without a process
     _tasks, _waits               the tasks of a run; what a program waits for by its own clock
@@ -22,6 +23,7 @@ from headway.testing.simulation.world._clocks import LOOK as LOOK
 from headway.testing.simulation.world._injector import Injector as Injector
 from headway.testing.simulation.world._jumping import Clock as Clock
 from headway.testing.simulation.world._jumping import JumpingClock as JumpingClock
+from headway.testing.simulation.world._outside_state import outside_state as outside_state
 from headway.testing.simulation.world._own_modules import own_clocks as own_clocks
 from headway.testing.simulation.world._pace import DELETED as DELETED
 from headway.testing.simulation.world._peer import Peer as Peer
@@ -29,7 +31,6 @@ from headway.testing.simulation.world._process import Beside as Beside
 from headway.testing.simulation.world._process import MakeApp as MakeApp
 from headway.testing.simulation.world._process import OutsideUnreachable as OutsideUnreachable
 from headway.testing.simulation.world._process import Process as Process
-from headway.testing.simulation.world._process import outside_state as outside_state
 from headway.testing.simulation.world._rival import Rival as Rival
 from headway.testing.simulation.world._server import ANOTHER_WRITER as ANOTHER_WRITER
 from headway.testing.simulation.world._setting import Setting as Setting

@@ -23,6 +23,7 @@ from headway.testing.simulation.oracles import Scheduled, things_in
 from headway.testing.simulation.world._beside import Besides
 from headway.testing.simulation.world._injector import Injector
 from headway.testing.simulation.world._link import Link
+from headway.testing.simulation.world._outside_state import outside_state
 from headway.testing.simulation.world._readers import Readers
 from headway.testing.simulation.world._tasks import all_tasks
 from headway.testing.simulation.world._traced_app import RECONCILE, traced_app
@@ -314,12 +315,6 @@ class OutsideUnreachable(ConnectionError):
 
     A program catches it as a `ConnectionError`. An exception that the object itself raises is passed on unchanged.
     """
-
-
-def outside_state(outside: object) -> Any:
-    """Return the state that a world outside reports, or else its attributes."""
-    state = getattr(outside, "state", None)
-    return state() if callable(state) else getattr(outside, "__dict__", None)
 
 
 class Outside:

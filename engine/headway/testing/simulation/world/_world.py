@@ -23,6 +23,7 @@ from headway.testing.simulation.world._injector import GivenUp as GivenUp
 from headway.testing.simulation.world._injector import Injector
 from headway.testing.simulation.world._jumping import Clock, JumpingClock
 from headway.testing.simulation.world._link import Link
+from headway.testing.simulation.world._outside_state import made_outside
 from headway.testing.simulation.world._pace import Pace, PacedClient
 from headway.testing.simulation.world._peer_network import PeerNetwork
 from headway.testing.simulation.world._peerings import Peerings
@@ -103,7 +104,7 @@ class World:
         if rival is not None:
             self.injector.before_reconcile = partial(rival.before_reconcile, self)
         with self.clocks.in_force():
-            self.outside: Any = None if setting.outside is None else setting.outside()
+            self.outside: Any = made_outside(setting.outside)
         self.processes = [
             Process(
                 self.injector,
