@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from headway.protobuf import secret_fields
 from headway.resource import FINALIZERS, pb, resource_id
 from headway.testing.simulation.oracles._oracles import VARIES, Contents, secret_text
-from headway.testing.simulation.oracles._shown import shown
+from headway.testing.simulation.oracles._shown import shown, with_sorted_maps
 
 OWN_PARTS = ("owner", "metadata", "status")
 """The parts of a resource beside its payload."""
@@ -21,7 +21,7 @@ CURRENT, OUTDATED = "of this generation", "of an earlier generation"
 
 def contents(resource: pb.Resource, payload: object) -> Contents:
     """Return the fields of a resource, without what differs from run to run: uids, versions, generations and times."""
-    fields = dict(_payload_fields(payload, ""))
+    fields = dict(_payload_fields(with_sorted_maps(payload), ""))
     taken = {path.partition(".")[0] for path in fields}
     for path, text in _own_fields(resource):
         part, dot, rest = path.partition(".")

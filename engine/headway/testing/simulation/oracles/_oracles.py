@@ -15,7 +15,7 @@ from headway.protobuf import REDACTED, secret_values
 from headway.resource import FINALIZERS, Key, Kind, ResourceType, Within, is_marked, pb, resource_id
 from headway.testing.simulation._trace import Committed, Entry, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
-from headway.testing.simulation.oracles._shown import shown
+from headway.testing.simulation.oracles._shown import shown, with_sorted_maps
 
 ROLLED_BACK = "restored: an older copy of the store is in its place"
 """The entry of a trace before which processes may have seen newer states than after it."""
@@ -141,6 +141,7 @@ def described(resource: pb.Resource, payload: object) -> str:
         + ([] if status.observed_generation == resource.generation else ["of an earlier generation"])
         for key, status in sorted(resource.status.items())
     }
+    payload = with_sorted_maps(payload)
     # The text of a payload has no secrets, and two that differ in them must not look alike.
     parts = [str(payload)]
     if secrets := secret_values(payload):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import reprlib
 from typing import Any
 
@@ -19,6 +21,22 @@ def shown(state: object) -> str:
     if type(state) is frozenset and state:
         return f"frozenset({{{', '.join(sorted(map(shown, state)))}}})"
     return _attributes_shown(state) if type(state).__repr__ is object.__repr__ else repr(state)
+
+
+def with_sorted_maps(payload: Any) -> Any:
+    """Return a payload whose maps are in the order of their keys, because the service knows no other order."""
+    if isinstance(payload, dict):
+        return {key: with_sorted_maps(payload[key]) for key in sorted(payload)}
+    if isinstance(payload, list):
+        return [with_sorted_maps(each) for each in payload]
+    if not dataclasses.is_dataclass(payload) or isinstance(payload, type):
+        return payload
+    made: Any = copy.copy(payload)
+    for field in dataclasses.fields(payload):
+        value = getattr(payload, field.name)
+        if isinstance(value, dict | list) or dataclasses.is_dataclass(value):
+            setattr(made, field.name, with_sorted_maps(value))
+    return made
 
 
 @reprlib.recursive_repr("...")
