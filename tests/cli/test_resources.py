@@ -13,6 +13,7 @@ import trio
 import yaml
 
 from headway.cli import main
+from headway.errors import OutcomeUnknown
 from headway.rpc import Health, Services, open_server
 from tests.cli.conftest import CORE, Started
 from tests.cli.terminal import Terminal
@@ -185,6 +186,21 @@ async def test_apply_stops_at_the_first_refused_resource(headway: Terminal) -> N
     assert done.stdout == ""
     assert done.stderr.startswith("Error: Account a: ")
     assert done.stderr.endswith(" (1 more not applied)\n")
+
+
+async def test_apply_says_that_a_resource_may_have_been_stored(
+    headway: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection ended during the call. The resources after it were certainly not applied."""
+
+    async def lose(*_: object, **__: object) -> object:
+        raise OutcomeUnknown("the call may have taken effect: UNAVAILABLE: connection lost")
+
+    monkeypatch.setattr("headway.cli._apply._apply_one", lose)
+    done = await headway("apply", "-f", "-", stdin=BOTH)
+    assert done.returncode == 5
+    assert "the call may have taken effect: UNAVAILABLE: connection lost; apply again to find out" in done.stderr
+    assert done.stderr.endswith(" (3 more not applied)\n")
 
 
 @pytest.mark.parametrize("command", [["apply"], ["apply", "--dry-run"], ["diff"]])

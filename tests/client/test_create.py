@@ -124,8 +124,9 @@ async def test_creation_that_stays_unknown_raises_outcome_unknown(calls: Calls, 
     assert autojump_clock.autojump_threshold == 0
     not_begun = rpc.NotBegun(Status.UNAVAILABLE, "no server was reached")
     client, channel = client_of(calls, (True, LOST), *[(False, not_begun)] * 3)
-    with pytest.raises(OutcomeUnknown, match=r"connection lost; sent again: .*no server was reached"):
+    with pytest.raises(OutcomeUnknown, match=r"connection lost; sent again: .*no server was reached") as raised:
         await client.create(NOTE.new("one"))
+    assert str(raised.value).count("sent again") == 1
     assert len(channel.times) == 4
     client, channel = client_of(calls, (False, not_begun))
     with pytest.raises(Unavailable):

@@ -21,7 +21,7 @@ from headway.cli._running import Exit, Usage, code_of, fail, read_stdin
 from headway.cli._waiting import wait_for
 from headway.client import Client, keep_stored, merge_and_compare
 from headway.documents import decode
-from headway.errors import AlreadyExists, HeadwayError, ManifestError, Problem
+from headway.errors import AlreadyExists, HeadwayError, ManifestError, OutcomeUnknown, Problem
 from headway.resource import NAMESPACE, PARTITION, Registry, Resource, redacted_resource
 
 _files_option: Callable[[Any], Any] = click.option(
@@ -71,7 +71,8 @@ async def apply(
         except HeadwayError as error:
             show_all(stored, output)
             left = len(resources) - number - 1
-            rest = f" ({left} more not applied)" if left else ""
+            again = "; apply again to find out" if isinstance(error, OutcomeUnknown) else ""
+            rest = f"{again} ({left} more not applied)" if left else again
             fail(code_of(error), f"Error: {_named(resource, error)}{rest}")
         if output == "table":
             click.echo(f"{resource.id} {done}")

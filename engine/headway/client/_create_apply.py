@@ -37,6 +37,7 @@ async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource
             f"{resource.id} has been read, at version {resource.version}: create() takes what TYPE.new(...) returns"
         )
     token = new_create_token()
+    first: OutcomeUnknown | None = None
     lost: OutcomeUnknown | None = None
     attempts = len(_CREATE_WAITS) if repeats else 0
     for attempt in range(attempts + 1):
@@ -46,11 +47,12 @@ async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource
             stored = await send(token)
         except OutcomeUnknown as error:
             lost = error
+            first = first or error
         except HeadwayError as error:
             if lost is None or isinstance(error, AlreadyExists):
                 raise
             # This attempt had no effect, but an earlier one may have had.
-            lost = OutcomeUnknown(f"{lost}; sent again: {error}")
+            lost = OutcomeUnknown(f"{first}; sent again: {error}")
             if not isinstance(error, Unavailable):
                 raise lost from error
         else:

@@ -105,7 +105,7 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
     if isinstance(error, rpc.NotBegun):
         return Unavailable(f"{error.status.name}: {message}")
     if write and not (knows_outcomes and error.status is Status.UNAVAILABLE):
-        return OutcomeUnknown(f"{error.status.name}: {message}")
+        return OutcomeUnknown(f"the call may have taken effect: {error.status.name}: {message}")
     if error.status is Status.DATA_LOSS:
         return StoreChanged(message)
     return Unavailable(f"{error.status.name}: {message}")
