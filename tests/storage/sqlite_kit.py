@@ -178,8 +178,8 @@ def count_pages(patch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     read_page = _reader.read_page
 
-    def counted(*arguments: object) -> object:
-        page, end = read_page(*arguments)  # type: ignore[arg-type]  # passed through
+    def counted(*arguments: object, **named: object) -> object:
+        page, end = read_page(*arguments, **named)  # type: ignore[arg-type]  # passed through
         sizes.append(len(page))
         return page, end
 
@@ -187,10 +187,29 @@ def count_pages(patch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+def fail_next_page(patch: pytest.MonkeyPatch) -> None:
+    """Fail the next read of a page of a snapshot once, as by a disk that had a moment's problem."""
+    read_page = _reader.read_page
+    errors = [sqlite3.OperationalError("disk I/O error")]
+
+    def failing(*arguments: object, **named: object) -> object:
+        if errors:
+            raise errors.pop()
+        return read_page(*arguments, **named)  # type: ignore[arg-type]  # passed through
+
+    patch.setattr(_snapshots, "read_page", failing)
+
+
+def damage(backend: SqliteBackend, change: str, name: str) -> None:
+    """Change the row of a resource in the open file, without its seal."""
+    backend._use().file.writer.execute(f"UPDATE resources SET {change} WHERE name = ?", (name,))
+
+
 def replaced_rows(backend: SqliteBackend) -> list[str]:
     """Return the names of the rows that are kept for open snapshots, in order of their replacement."""
-    batches = backend._use().file.replaced._batches
-    return [row.key[2] for batch in batches for row in batch.rows]
+    kept = backend._use().file.replaced._batches.values()
+    rows = sorted((row.revision, row.key[2]) for batches in kept for batch in batches for row in batch.rows)
+    return [name for _, name in rows]
 
 
 def plans_of(backend: SqliteBackend, kind: Kind, within: Within, after: Key | None) -> list[str]:

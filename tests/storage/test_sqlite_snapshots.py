@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from headway.errors import HistoryCompacted, WriteRejected
+from headway.errors import HistoryCompacted, StoreUnusable, WriteRejected
 from headway.resource import EndOfSnapshot, Key, SnapshotChunk, Within, pb, resource_key
 from headway.storage import LogWatch, Put, Remove, SqliteBackend, Watch, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, name_of, put, putting, remove, thing
 from tests.storage.sqlite_kit import (
     Gate,
     count_pages,
+    damage,
     fail_commits,
+    fail_next_page,
     hold_published,
     plans_of,
     replaced_rows,
@@ -218,6 +220,61 @@ async def test_snapshot_that_is_read_too_slowly_ends_when_too_much_was_replaced(
             await slow.next()
         found, revision = await rest_of(later)
         assert ([each.version for each in found], revision) == (["2"] * 4, 3)
+
+
+async def test_writes_of_another_kind_end_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are needed by nobody. If both kinds have snapshots, the kind with the most replaced bytes pays."""
+    monkeypatch.setattr("headway.storage.sqlite._reader.SNAPSHOT_CHUNK", 2)
+    set_limit(monkeypatch, "MOST_REPLACED", 20_000)
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await fill(backend, 5, 3000)
+        at = await backend.commit([put_other(size=15_000)])
+        slow = await backend.watch(KIND, EVERYTHING)
+        await chunk_of(slow)
+        for _ in range(3):
+            at = await backend.commit([put_other(str(at.revision), size=15_000)])
+            assert replaced_rows(backend) == []
+        other = await backend.watch(OTHER, EVERYTHING)
+        await remove(backend, (await backend.list(KIND, EVERYTHING))[0][-1], "1")
+        for _ in range(2):
+            at = await backend.commit([put_other(str(at.revision), size=15_000)])
+        with pytest.raises(HistoryCompacted):
+            await other.next()
+        assert [name_of(each) for each in (await rest_of(slow))[0]] == ["n0002", "n0003", "n0004"]
+
+
+OTHER = ("tests", "Other")
+
+
+def put_other(expected: str = "", *, size: int) -> Put:
+    return putting(thing("other", "x" * size, uid="other", kind=OTHER), expected)
+
+
+async def test_damaged_row_is_not_taken_for_a_newer_one(tmp_path: Path) -> None:
+    """Its revision counts only if its seal is right. A cache would take the missing resource for deleted."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await fill(backend, 5)
+        damage(backend, "revision = 1000", "n0002")
+        watch = await backend.watch(KIND, EVERYTHING)
+        with pytest.raises(StoreUnusable, match="n0002"):
+            await rest_of(watch)
+        await backend.probe()
+
+
+async def test_page_that_failed_once_leaves_the_store_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check reads that page again, without what its snapshot needed, which is no longer kept."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await fill(backend, 3)
+        watch = await backend.watch(KIND, EVERYTHING)
+        fail_next_page(monkeypatch)
+        with pytest.raises(StoreUnusable, match="disk I/O error"):
+            await watch.next()
+        set_limit(monkeypatch, "MOST_REPLACED", 100)
+        await replace_all(backend)
+        with pytest.raises(HistoryCompacted):
+            await watch.next()
+        await backend.probe()
+        await backend.probe()
 
 
 async def fill_and_replace(backend: SqliteBackend) -> None:

@@ -348,14 +348,18 @@ class Client(Subscribing):
 
     def _stored(self, reply: pb.WriteResponse | pb.WriteStatusResponse) -> pb.Resource:
         if reply.resource is None or reply.resource.id is None:
-            raise self._unknown(OutcomeUnknown("the call may have taken effect, but the reply to a write has no resource"))
+            raise self._unknown(
+                OutcomeUnknown("the call may have taken effect, but the reply to a write has no resource")
+            )
         return reply.resource
 
     async def _acknowledge(
         self, type: ResourceType[Any], key: Key, reply: Any, status_key: str = "", *, deleted: bool = False
     ) -> None:
         if reply.position is None:
-            text = "the call may have taken effect, but the reply to a write has no position: it is not a Headway server"
+            text = (
+                "the call may have taken effect, but the reply to a write has no position: it is not a Headway server"
+            )
             raise self._unknown(OutcomeUnknown(text))
         if self._writes is not None and (at := position(reply.position)) is not None:
             self._writes.acknowledged(Acknowledged(type, key, reply.resource, at, status_key, deleted))

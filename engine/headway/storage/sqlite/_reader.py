@@ -69,10 +69,15 @@ class Readers:
         # resource does not count: the others can be read.
         self.failed: Callable[[sqlite3.Connection], object] | None = None
 
-    async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
-        """Run ``read`` and return its result. Once its thread has started, a cancellation waits for it."""
+    async def run(
+        self, read: Callable[[sqlite3.Connection], R], retry: Callable[[sqlite3.Connection], object] | None = None
+    ) -> R:
+        """Run ``read`` and return its result. Once its thread has started, a cancellation waits for it.
+
+        ``retry`` is what `check` runs after an error of SQLite, if ``read`` does more than to read.
+        """
         self._refuse_when_closed()
-        return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
+        return await trio.to_thread.run_sync(self._lend, read, retry or read, limiter=self._limiter)
 
     async def check(self) -> None:
         """Read, and raise the error if that fails. A read that failed before is retried."""
@@ -86,7 +91,7 @@ class Readers:
         if self._closed:
             raise StoreUnusable(f"the store in {self.path} is closed")
 
-    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
+    def _lend(self, read: Callable[[sqlite3.Connection], R], retry: Callable[[sqlite3.Connection], object]) -> R:
         self._refuse_when_closed()
         connection = self._free.pop()
         try:
@@ -96,7 +101,7 @@ class Readers:
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
-            self.failed = read
+            self.failed = retry
             raise unreadable(self.path, error) from error
         finally:
             self._free.append(connection)

@@ -12,7 +12,7 @@ import sqlite3
 import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
@@ -26,8 +26,11 @@ from headway.storage._reads import Snapshot
 from headway.storage.sqlite._reader import Readers, read_page
 from headway.storage.sqlite._rows import Row, resource_from
 
-MOST_REPLACED = 64 << 20
-"""The maximum number of bytes of replaced rows to keep. Beyond it, the oldest snapshots cannot be read to their end."""
+MOST_REPLACED = 256 << 20
+"""The maximum number of bytes of replaced rows to keep.
+
+Beyond it, the oldest snapshots of the kind that has the most of them cannot be read to their end.
+"""
 
 # Bytes of memory of a kept row without its body: its tuples, numbers and key. A transaction takes as much.
 _ROW = 400
@@ -44,7 +47,7 @@ class ReplacedRow(NamedTuple):
 
 class _Batch(NamedTuple):
     head: int
-    rows: Sequence[ReplacedRow]
+    rows: list[ReplacedRow]
     size: int
 
 
@@ -53,46 +56,65 @@ class ReplacedRows:
 
     Invariants:
 
-    1. Every row that was replaced by a commit above ``floor`` is here before a reader can see the commit.
-    2. Rows that no open snapshot needs are dropped with the next commit.
+    1. Every row of a kind that was replaced by a commit above the kind's floor, and that an open snapshot needs, is
+       here before a reader can see the commit.
+    2. Rows that no open snapshot of their kind needs are dropped with the next commit.
     """
 
     def __init__(self) -> None:
-        self.floor = 0
-        self._batches: deque[_Batch] = deque()
-        self._size = 0
+        self._batches: dict[Kind, deque[_Batch]] = {}
+        # The last revision whose rows were dropped although an open snapshot needed them; 0 if there is none.
+        self._floors: dict[Kind, int] = {}
+        self._sizes: dict[Kind, int] = {}
+        self._last: list[Kind] = []
         self._snapshots: WeakSet[FileSnapshot] = WeakSet()
         # The writer's thread adds batches, the loop drops them, and the threads of readers look at them.
         self._lock = threading.Lock()
 
     def add(self, head: int, rows: Sequence[ReplacedRow]) -> None:
         """Add the rows that a transaction replaces, before its commit. ``head`` is its last revision."""
-        size = _ROW + sum(_ROW + sys.getsizeof(each.row[2]) for each in rows)
+        by_kind: dict[Kind, list[ReplacedRow]] = {}
+        for each in rows:
+            by_kind.setdefault(each.kind, []).append(each)
         with self._lock:
-            self._batches.append(_Batch(head, rows, size))
-            self._size += size
+            self._last = [*by_kind]
+            for kind, found in by_kind.items():
+                size = _ROW + sum(_ROW + sys.getsizeof(each.row[2]) for each in found)
+                self._batches.setdefault(kind, deque()).append(_Batch(head, found, size))
+                self._sizes[kind] = self._sizes.get(kind, 0) + size
 
     def take_back(self) -> None:
-        """Drop the last batch, because its transaction was not stored."""
+        """Drop the rows that were added last, because their transaction was not stored."""
         with self._lock:
-            self._size -= self._batches.pop().size
+            for kind in self._last:
+                self._sizes[kind] -= self._batches[kind].pop().size
 
     def register(self, snapshot: FileSnapshot) -> None:
         """Keep what a snapshot needs for as long as it is referenced. Call this in the event loop."""
         self._snapshots.add(snapshot)
 
-    def published(self, head: int) -> None:
-        """Drop what no snapshot needs, and what is too much. ``head`` is the last revision shown to callers.
+    def published(self) -> None:
+        """Drop what no snapshot needs, and what is too much.
 
-        Call this in the event loop, while no transaction is in progress.
+        Call this in the event loop, while no transaction is in progress: later snapshots then begin at the last
+        revision that was added, or above it.
         """
         if not self._batches:
             return
-        needed = min((each.revision for each in self._snapshots), default=head)
+        oldest: dict[Kind, int] = {}
+        for each in self._snapshots:
+            oldest[each.kind] = min(each.revision, oldest.get(each.kind, each.revision))
         with self._lock:
-            while self._batches and (self._batches[0].head <= needed or self._size > MOST_REPLACED):
-                self.floor, _, size = self._batches.popleft()
-                self._size -= size
+            for kind, batches in [*self._batches.items()]:
+                needed = oldest.get(kind)
+                while batches and (needed is None or batches[0].head <= needed):
+                    self._sizes[kind] -= batches.popleft().size
+                if not batches:
+                    del self._batches[kind], self._sizes[kind]
+            while sum(self._sizes.values()) > MOST_REPLACED:
+                kind = max(self._sizes, key=self._sizes.__getitem__)
+                self._floors[kind], _, size = self._batches[kind].popleft()
+                self._sizes[kind] -= size
 
     def find(self, kind: Kind, within: Within, revision: int, after: Key | None, end: Key | None) -> list[Row]:
         """Return the rows of ``revision`` that were replaced since, with keys behind ``after`` and up to ``end``.
@@ -100,19 +122,18 @@ class ReplacedRows:
         Raises HistoryCompacted if some are no longer kept.
         """
         with self._lock:
-            if self.floor > revision:
+            if self._floors.get(kind, 0) > revision:
                 raise HistoryCompacted(
                     f"the snapshot of {'.'.join(kind)} at revision {revision} was read too slowly: "
                     f"more than {MOST_REPLACED >> 20} MiB of resources have been replaced since; begin with a new one"
                 )
-            batches = [*self._batches]
+            batches = [*self._batches.get(kind, ())]
         return [
             each.row
             for batch in batches
             if batch.head > revision
             for each in batch.rows
-            if each.kind == kind
-            and each.row[0] <= revision < each.revision
+            if each.row[0] <= revision < each.revision
             and (after is None or each.key > after)
             and (end is None or each.key <= end)
             and within.matches(each.key)
@@ -123,14 +144,16 @@ class FileSnapshot(Snapshot):
     """The resources within a range at one revision. Each page is read when it is asked for.
 
     Attributes:
+        kind: their kind.
         revision: the revision.
     """
 
     def __init__(self, readers: Readers, replaced: ReplacedRows, kind: Kind, within: Within, revision: int) -> None:
+        self.kind = kind
         self.revision = revision
         self._readers = readers
-        # It does not refer to this object, because a read that fails is kept to be retried.
-        self._read = partial(_read_page, replaced=replaced, kind=kind, within=within, revision=revision)
+        self._replaced = replaced
+        self._within = within
         # The last key of the pages that were read; None before the first and after the last.
         self._after: Key | None = None
         self._complete = False
@@ -139,29 +162,27 @@ class FileSnapshot(Snapshot):
     @override
     async def next(self) -> list[pb.Resource]:
         while not self._complete:
+            read = partial(read_page, kind=self.kind, within=self._within, after=self._after)
             async with self._readers.pages:
-                resources, self._after = await self._readers.run(partial(self._read, after=self._after))
+                resources, self._after = await self._readers.run(partial(self._page, read), retry=read)
             self._complete = self._after is None
             if resources:
                 return resources
         return []
 
-
-def _read_page(
-    connection: sqlite3.Connection,
-    replaced: ReplacedRows,
-    kind: Kind,
-    within: Within,
-    revision: int,
-    after: Key | None,
-) -> tuple[list[pb.Resource], Key | None]:
-    """Return the next resources of a snapshot, and the last key up to which they were read; None at the end."""
-    page, end = read_page(connection, kind, within, after)
-    # After the read, so that the rows of each commit that it has seen are found.
-    former = replaced.find(kind, within, revision, after, end)
-    resources = [resource_from(*row) for row in page if row[0] <= revision]
-    if former:
-        # A row that was replaced after the read is in both.
-        by_key = {resource_key(each): each for each in (*resources, *(resource_from(*row) for row in former))}
-        resources = [by_key[key] for key in sorted(by_key)]
-    return within.select(resources) if within.metadata else resources, end
+    def _page(
+        self, read: Callable[[sqlite3.Connection], tuple[list[Row], Key | None]], connection: sqlite3.Connection
+    ) -> tuple[list[pb.Resource], Key | None]:
+        """Return the next resources, and the last key up to which they were read; None at the end."""
+        within = self._within
+        page, end = read(connection)
+        # After the read, so that the rows of each commit that it has seen are found.
+        former = self._replaced.find(self.kind, within, self.revision, self._after, end)
+        # All are decoded, because only that shows a damaged row, whose revision would not count.
+        decoded = [(row[0], resource_from(*row)) for row in page]
+        resources = [each for revision, each in decoded if revision <= self.revision]
+        if former:
+            # A row that was replaced after the read is in both.
+            by_key = {resource_key(each): each for each in (*resources, *(resource_from(*row) for row in former))}
+            resources = [by_key[key] for key in sorted(by_key)]
+        return within.select(resources) if within.metadata else resources, end

@@ -192,7 +192,7 @@ class GroupWriter:
         if head > self._head:
             self._head = head
             self._pulse.beat()
-        self._file.replaced.published(self._log.head)
+        self._file.replaced.published()
 
     def _stop_if_unusable(self, error: BaseException) -> None:
         if isinstance(error, BatchFailed) and error.unusable and self._broken is None:

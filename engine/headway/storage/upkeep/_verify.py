@@ -135,8 +135,8 @@ class _Verification:
                     listed, at = await self._backend.list(kind, Within())
                     return listed, at, await followed.until(at)
         raise FailedPrecondition(
-            f"others write so much that history is compacted before a watch of {named(kind)} has delivered its "
-            "snapshot: stop them, or keep more history"
+            f"others write so much that a watch of {named(kind)} falls behind before it has delivered its snapshot: "
+            "stop them, or keep more history"
         )
 
     def _check_resource(self, kind: Kind, resource: pb.Resource, at: Position) -> None:
