@@ -256,6 +256,21 @@ def test_restored_origin_replaces_the_copies_and_says_so(origin: Origin, store: 
     assert store.copies == originals(restored.now)
 
 
+def test_copies_that_a_stopped_removal_left_follow_another_store_with_lower_versions(
+    origin: Origin, store: Importing
+) -> None:
+    """The position is removed before the copies."""
+    for number in range(8):
+        origin.commit(ada=str(number), ben=str(number))
+    copied(origin, store)
+    store.state = None
+    other = Origin("other")
+    other.commit(ada="new")
+    copied(other, store)
+    other.commit(ada="newer")
+    copied(other, store)
+
+
 def test_crash_amid_a_replacement_leaves_no_copy_of_the_old_store(origin: Origin, store: Importing) -> None:
     origin.commit(ada="2")
     copied(origin, store)

@@ -96,7 +96,8 @@ class Receiver:
         self._admission = Admission(copies, check, state.refused, self._limits)
         self._position = state.position
         self._complete = state.complete
-        self._replaced = state.replaced
+        # Copies without a position are what a stopped removal left. The store of the peer may be another one since.
+        self._replaced = state.replaced or (state.position is None and len(copies) > 0)
         self._stored_revision = 0 if state.position is None else state.position.revision
         self._subscription = 0
         self._selection: tuple[Exported, ...] = ()
