@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 from headway.peering.stream import Change, Copies
 from headway.resource import pb, resource_id
@@ -28,7 +29,7 @@ def deleted(resource: pb.Resource, revision: int) -> Change:
     return Change(id, opened().place(id), None, revision)
 
 
-def apply(copies: Copies, *changes: Change) -> list[Operation]:
+def apply(copies: Copies, *changes: Change) -> Sequence[Operation]:
     """Apply changes of one commit, and return the operations of its second commit."""
     first, then = copies.plan(changes)
     copies.stored(first, 1)
@@ -36,7 +37,7 @@ def apply(copies: Copies, *changes: Change) -> list[Operation]:
     return then
 
 
-def contents(operations: list[Operation]) -> list[bytes]:
+def contents(operations: Sequence[Operation]) -> list[bytes]:
     """Return the content of the copies that operations store."""
     return [each.resource.data.value for each in operations if isinstance(each, Put) and each.resource.data is not None]
 
@@ -54,5 +55,5 @@ def test_deletion_in_another_partition_hides_no_change_of_the_same_commit() -> N
 def test_rolled_back_store_may_give_another_state_the_same_version() -> None:
     copies = opened()
     apply(copies, stored(team("ada", 5, uid="A", data="before")))
-    copies.begin_snapshot(override=True)
+    copies.outdate()
     assert contents(apply(copies, stored(team("ada", 5, uid="A", data="after")))) == [b"after"]

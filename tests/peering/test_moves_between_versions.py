@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headway.peering import PeerLimits
+from headway.peering.stream import Exported
 from headway.resource import pb
-from tests.peering.stream_kit import TEAM, TEAM2, TEAMS, TEAMS2, Importing, Origin, Stream, originals, typed
+from tests.peering.stream_kit import OTHERS, TEAM, TEAM2, TEAMS, TEAMS2, Importing, Origin, Stream, originals, typed
 
 BOTH = (TEAMS, TEAMS2)
 BAD, HUGE = "bad", "x" * 900
@@ -17,7 +18,7 @@ def check(resource: pb.Resource) -> str | None:
     return "bad" if resource.data is not None and resource.data.value == b"bad" else None
 
 
-def opened(origin: Origin, store: Importing, *, refused: tuple[object, ...] = (), compacted: int = 0) -> Stream:
+def opened(origin: Origin, store: Importing, *, refused: tuple[Exported, ...] = (), compacted: int = 0) -> Stream:
     """Open a stream of both versions, whose receiver refuses these exports as a whole."""
     return Stream(
         origin,
@@ -171,6 +172,107 @@ def test_copies_of_a_refused_export_follow_a_rolled_back_store_once_it_is_receiv
     assert store.copies["ada"][2] == "7"
     opened(origin, store).run()
     assert store.copies == originals(origin.now)
+
+
+@pytest.mark.parametrize("compacted", [0, 100])
+def test_copy_of_a_replaced_store_follows_after_its_refused_original_has_moved(
+    compacted: int, origin: Origin, store: Importing
+) -> None:
+    """The move ends the refusal, but the copy is still of the store before, whose versions are higher."""
+    stream = replaced(origin, store, ada=BAD)
+    other = stream.origin
+    other.commit(TEAM2, ada="two")
+    stream.later()
+    assert store.copies["ada"][2] == "7"
+    if compacted:
+        stream = opened(other, store, compacted=compacted)
+    else:
+        other.commit(TEAM, ada="back")
+    stream.later()
+    assert store.copies["ada"] == originals(other.now)["ada"]
+
+
+@pytest.mark.parametrize("reconnects", [True, False])
+def test_spared_copy_of_a_replaced_store_follows_once_its_original_has_moved_back(
+    reconnects: bool, origin: Origin, store: Importing
+) -> None:
+    stream = replaced(origin, store)
+    other = stream.origin
+    other.commit(TEAM2, ada="two")
+    stream.later()
+    assert store.copies["ada"][2] == "7"
+    if reconnects:
+        stream = opened(other, store, refused=(TEAMS2,))
+        stream.run()
+    other.commit(TEAM, ada="back")
+    stream.later()
+    assert store.copies["ada"] == originals(other.now)["ada"]
+
+
+def test_copy_of_a_replaced_store_stays_when_its_refused_original_is_asked_for_and_has_moved(
+    origin: Origin, store: Importing
+) -> None:
+    """A deletion without a revision only ends the refusal."""
+    other = replaced(origin, store, ada=BAD).origin
+    other.commit(TEAM2, ada=BAD)
+    stream = opened(other, store)
+    stream.run()
+    assert store.copies["ada"][2] == "7"
+    other.commit(ada="new")
+    stream.later()
+    assert store.copies["ada"] == originals(other.now)["ada"]
+
+
+def test_copies_are_overridden_once_although_one_of_a_rolled_back_store_is_kept(
+    origin: Origin, store: Importing
+) -> None:
+    first = origin.revision
+    for number in range(8):
+        origin.commit(ada=str(number), ben=str(number))
+    opened(origin, store).run()
+    origin.roll_back(first)
+    origin.commit(ben="new")
+    origin.commit(TEAM2, ada="two")
+    stream = opened(origin, store, refused=(TEAMS2,))
+    stream.receiver.accept("s2")
+    stream.run()
+    assert (store.copies["ada"][2], store.copies["ben"][2]) == ("7", "new")
+    before = store.revision
+    stream.sender.offer((TEAMS2, TEAMS, OTHERS))
+    stream.run()
+    assert [each.complete is not None for each in stream.sent].count(True) == 2
+    assert store.revision == before
+
+
+def test_replacement_ends_with_the_removal_of_the_last_copy_of_the_store_before(
+    origin: Origin, store: Importing
+) -> None:
+    """A later snapshot overrides no equal copies."""
+    replaced(origin, store, refused=())
+    assert store.state is not None
+    assert not store.state.replaced
+
+
+def test_deletion_of_what_has_no_copy_spares_nothing(origin: Origin, store: Importing) -> None:
+    """Streams resume although another version of the kind is refused."""
+    stream = opened(origin, store, refused=(TEAMS2,))
+    origin.commit(fay=BAD)
+    stream.run()
+    origin.commit(fay=None)
+    stream.later()
+    assert not stream.copies.spared
+
+
+def replaced(origin: Origin, store: Importing, *, refused: tuple[Exported, ...] = (TEAMS2,), **teams: str) -> Stream:
+    """Copy a store, and then another one with lower revisions, which has these teams besides ben."""
+    for number in range(8):
+        origin.commit(ada=str(number), ben=str(number))
+    opened(origin, store).run()
+    other = Origin("other")
+    other.commit(ben="new", **teams)
+    stream = opened(other, store, refused=refused)
+    stream.run()
+    return stream
 
 
 def test_origin_moves_resources_between_versions(origin: Origin) -> None:

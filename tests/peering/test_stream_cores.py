@@ -343,7 +343,8 @@ def test_only_another_store_overrides_a_newer_copy(replaced: bool) -> None:
     old.version = "7"
     copies = Copies(PARTITION, 10, lambda: "new")
     copies.load([old])
-    copies.begin_snapshot(override=replaced)
+    if replaced:
+        copies.outdate()
     id = resource_id(team("ada", 3).id)
     change = Change(id, copies.place(id), team("ada", 3, uid="u"), 3)
     assert [len(each) for each in copies.plan([change])] == [0, int(replaced)]

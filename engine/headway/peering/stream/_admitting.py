@@ -78,8 +78,6 @@ class Admission:
         found: list[Change] = []
         refused: list[wire.Refused] = []
         claimed: dict[Place, str] = {}
-        # The copies that did not get the last state: its version says nothing about that of the copy.
-        outdated: set[Place] = set()
         present = set() if revision is None else _uids(events)
         for event in events:
             deleted, resource = event.delete, event.upsert
@@ -94,14 +92,13 @@ class Admission:
                 id = self._checked_id(deleted.id)
                 if revision is not None and deleted.revision > revision:
                     raise Breach(f"{id} was deleted at {deleted.revision}, after the commit {revision}")
-                place = self._copies.place(id)
                 # Revision 0 only ends a refusal. If there is a copy, the deletion itself follows, and ends it.
                 ends = deleted.revision or not self._copies.holds(id)
-                if ends and self.refused.pop(id, None) is not None:
-                    outdated.add(place)
+                if ends:
+                    self.refused.pop(id, None)
                 self._copies.see(id, deleted=True)
-                if not self._may_have_moved(deleted, id, present):
-                    found.append(Change(id, place, None, deleted.revision, place in outdated))
+                if deleted.revision and not self._may_have_moved(deleted, id, present):
+                    found.append(Change(id, self._copies.place(id), None, deleted.revision))
                 continue
             id = self._checked_id(resource.id)
             at = _revision_of(id, resource, revision)
@@ -115,16 +112,15 @@ class Admission:
                 self._remember(id, why[:REASON])
                 refused.append(wire.Refused(id=id.message(), message=why[:REASON]))
                 continue
-            if self.refused and self.refused.pop(id, None) is not None:
-                outdated.add(place)
-            found.append(Change(id, place, resource, at, place in outdated))
+            self.refused.pop(id, None)
+            found.append(Change(id, place, resource, at))
         return found, refused
 
     def _may_have_moved(self, deleted: wire.Deleted, id: ResourceId, present: set[str]) -> bool:
         if deleted.id is not None and deleted.id.uid in present:
             return True
         if covered(self._refused_exports, id.type.unversioned, id.key):
-            self._copies.spared = True
+            self._copies.spared = self._copies.spared or self._copies.holds(id)
             return True
         return False
 

@@ -2,8 +2,8 @@
 
 Rules:
 1. A copy carries the version of its original. A state of the original below it is stale and is ignored. Versions of
-   different stores cannot be compared, so a snapshot from another store overrides every copy, and so does the next
-   state of a resource that was refused: its copy may be of the store before.
+   different stores cannot be compared: after the peer's store was replaced, the next state of each original overrides
+   its copy, whenever that state arrives.
 2. A copy has a uid of this store. If the original has a new uid, it is another incarnation: the copy is removed in
    one commit, and created in the next.
 3. Originals of several partitions may have the same namespace and name. The first one is copied, and the others are
@@ -38,16 +38,12 @@ Place = tuple[Kind, Key]
 
 
 class Change(NamedTuple):
-    """The newest known state of an original, None if it was deleted, with its revision, and the place of its copy.
-
-    With ``override``, it replaces a copy of any version.
-    """
+    """The newest known state of an original, None if it was deleted, with its revision, and the place of its copy."""
 
     id: ResourceId
     place: Place
     resource: pb.Resource | None
     revision: int
-    override: bool = False
 
 
 class Copies:
@@ -60,7 +56,6 @@ class Copies:
 
     Attributes:
         stale: the number of states that were ignored, because a newer one is stored.
-        kept: the number of copies without an original that the last snapshot has not removed.
         spared: True if there may be copies without an original, because another version of their kind is refused.
     """
 
@@ -74,9 +69,9 @@ class Copies:
         self._tenancies: dict[str, pb.Tenancy] = {}
         # The originals that the snapshot being received contains; None outside a snapshot.
         self._seen: set[Place] | None = None
-        self._override = False
+        # The copies that may be of an earlier store of the peer, because they were not written since.
+        self._outdated: set[Place] = set()
         self.stale = 0
-        self.kept = 0
         self.spared = False
 
     def __len__(self) -> int:
@@ -101,12 +96,27 @@ class Copies:
             metadata.get(ORIGIN_PARTITION, ""),
         )
 
+    # --- other stores ---
+
+    def outdate(self) -> None:
+        """Note that the peer has another store than before: the next state of each original overrides its copy."""
+        self._outdated = set(self._copies)
+
+    @property
+    def outdated(self) -> bool:
+        """True if a copy may be of an earlier store of the peer."""
+        return bool(self._outdated)
+
+    @property
+    def _override(self) -> bool:
+        # The random tests of peer streams still read this name.
+        return self.outdated
+
     # --- snapshots ---
 
-    def begin_snapshot(self, *, override: bool) -> None:
-        """Note the originals that the peer sends. With ``override``, they replace copies of any version."""
+    def begin_snapshot(self) -> None:
+        """Note the originals that the peer sends from now on."""
         self._seen = set()
-        self._override = override
 
     @property
     def seen(self) -> int:
@@ -118,22 +128,21 @@ class Copies:
         if self._seen is not None:
             (self._seen.discard if deleted else self._seen.add)((id.type.unversioned, id.key))
 
-    def end_snapshot(self, kept: Iterable[Exported], selection: Iterable[Exported]) -> list[Operation]:
+    def end_snapshot(self, kept: Iterable[Exported], selection: Iterable[Exported]) -> list[Remove]:
         """Return the removals of all copies without an original. The copies of the exports in ``kept`` stay."""
         seen, self._seen = self._seen or set(), None
-        self._override = self.spared = False
-        self.kept = 0
+        self.spared = False
         refused, selected = list(kept), list(selection)
-        removals: list[Operation] = []
+        removals: list[Remove] = []
         for (kind, key), copy in self._copies.items():
             original = _original(copy, key)
             if (kind, original) in seen:
                 continue
             if covered(refused, kind, original):
-                self.kept += 1
                 self.spared = self.spared or covered(selected, kind, original)
             else:
                 removals.append(Remove(kind, key, copy.uid, copy.version))
+        self._planned(removals)
         return removals
 
     def outside(self, exports: Iterable[Exported]) -> list[Operation]:
@@ -159,7 +168,7 @@ class Copies:
         known = self._copies.get(self.place(id))
         return known is not None and known.origin_partition == id.partition
 
-    def plan(self, changes: Iterable[Change]) -> tuple[list[Operation], list[Operation]]:
+    def plan(self, changes: Iterable[Change]) -> tuple[list[Remove], list[Put | Remove]]:
         """Return the operations that bring the copies to these states: the first and the second commit.
 
         The first has only removals of copies whose originals were deleted and created again.
@@ -174,12 +183,12 @@ class Copies:
                 # Another partition's original of the same name, which was refused.
                 continue
             newest[place] = change
-        first: list[Operation] = []
-        then: list[Operation] = []
+        first: list[Remove] = []
+        then: list[Put | Remove] = []
         created = 0
-        for (kind, key), (id, _, resource, revision, override) in newest.items():
+        for (kind, key), (id, _, resource, revision) in newest.items():
             known = self._copies.get((kind, key))
-            if known is not None and not (override or self._override) and known.origin_version >= revision:
+            if known is not None and (kind, key) not in self._outdated and known.origin_version >= revision:
                 self.stale += known.origin_version > revision
                 continue
             if resource is None:
@@ -196,7 +205,15 @@ class Copies:
             then.append(Put(kind, key, copy_of(resource, self._new_id(id, uid)), expected))
         if created and len(self._copies) + created > self._most:
             raise Breach(f"exports more than {self._most} resources")
+        self._planned(then)
         return first, then
+
+    def _planned(self, operations: Iterable[Put | Remove]) -> None:
+        """Note that these copies are outdated no longer.
+
+        It is noted before they are stored, because the state that is stored with them says so.
+        """
+        self._outdated.difference_update((each.kind, each.key) for each in operations)
 
     def _new_id(self, original: ResourceId, uid: str) -> pb.Id:
         type = self._types.get(original.type)
@@ -213,7 +230,9 @@ class Copies:
         version = str(revision)
         for operation in operations:
             if isinstance(operation, Remove):
-                self._copies.pop((operation.kind, operation.key), None)
+                place = operation.kind, operation.key
+                self._copies.pop(place, None)
+                self._outdated.discard(place)
             elif isinstance(operation, Put) and operation.key[0] == self._partition:
                 self._note((operation.kind, operation.key), operation.resource, version)
 

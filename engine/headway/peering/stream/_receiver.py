@@ -96,8 +96,9 @@ class Receiver:
         self._admission = Admission(copies, check, state.refused, self._limits)
         self._position = state.position
         self._complete = state.complete
-        # Copies without a position are what a stopped removal left. The store of the peer may be another one since.
-        self._replaced = state.replaced or (state.position is None and len(copies) > 0)
+        if state.replaced or state.position is None:
+            # Copies without a position are what a stopped removal left. The peer may have another store since.
+            copies.outdate()
         self._stored_revision = 0 if state.position is None else state.position.revision
         self._subscription = 0
         self._selection: tuple[Exported, ...] = ()
@@ -257,11 +258,12 @@ class Receiver:
                 if begins.cause == Cause.LOST:
                     return self._hold(nonce, Copying.ROLLED_BACK, rolled_back(here, last))
                 return self._hold(nonce, Copying.BEHIND, behind(here, last))
-        self._replaced = replaced or self._replaced
+        if replaced:
+            self._copies.outdate()
         self._position, self._complete = here, False
         self.copying = Copying.SNAPSHOT
         self._admission.begin_snapshot()
-        self._copies.begin_snapshot(override=self._replaced)
+        self._copies.begin_snapshot()
         work = ack(Subject.RESOURCES, nonce)
         work.state, work.replaced = self._state(), replaced
         return work
@@ -310,8 +312,7 @@ class Receiver:
             return self._hold(nonce, Copying.SNAPSHOT, text)
         self._advance(position)
         removals = self._copies.end_snapshot(self.problems, self._selection)
-        # The next snapshot overrides the copies that stay, if this one would have.
-        self._complete, self._replaced = True, self._replaced and self._copies.kept > 0
+        self._complete = True
         self._admission.end_snapshot()
         self.copying = Copying.CURRENT
         work = ack(Subject.RESOURCES, nonce)
@@ -340,5 +341,5 @@ class Receiver:
         self._stored_revision = self._position.revision
         refused = [wire.Refused(id=id.message(), message=why) for id, why in self.refused.items()]
         return wire.Imported(
-            position=self._resume_after(), complete=self._complete, replaced=self._replaced, refused=refused
+            position=self._resume_after(), complete=self._complete, replaced=self._copies.outdated, refused=refused
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -69,7 +70,7 @@ def nack(subject: Subject, nonce: int, why: str) -> Work:
     return Work(replies=[wire.Request(subject=subject, nack=wire.Nack(nonce=nonce, message=why[:2000]))])
 
 
-def commits(operations: list[Operation]) -> list[list[Operation]]:
+def commits(operations: Iterable[Operation]) -> list[list[Operation]]:
     """Return the operations in commits of the size that every store accepts."""
     found: list[list[Operation]] = []
     room = 0
