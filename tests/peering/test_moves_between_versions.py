@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.peering import PeerLimits
-from headway.peering.stream import Exported
+from headway.peering.stream import Copying, Exported
 from headway.resource import pb
 from tests.peering.stream_kit import OTHERS, TEAM, TEAM2, TEAMS, TEAMS2, Importing, Origin, Stream, originals, typed
 
@@ -261,6 +261,22 @@ def test_deletion_of_what_has_no_copy_spares_nothing(origin: Origin, store: Impo
     origin.commit(fay=None)
     stream.later()
     assert not stream.copies.spared
+
+
+def test_repeated_subscription_gets_a_feed_of_its_own(origin: Origin, store: Importing) -> None:
+    """The receiver ignores the feeds of the subscription before. This one equals it, because copies are spared."""
+    opened(origin, store, refused=(TEAMS2,)).run()
+    origin.commit(ada=None)
+    opened(origin, store, refused=(TEAMS2,), compacted=100).run()
+    stream = opened(origin, store, refused=(TEAMS2,))
+    stream.run()
+    assert "ada" in store.copies
+    stream.sender.offer((TEAMS,))
+    stream.run()
+    sent = [each.subscribe for each in stream.requests if each.subscribe is not None and each.subscribe.number]
+    assert [(each.exports, each.resume_after) for each in sent] == [(sent[0].exports, sent[0].resume_after)] * 2
+    assert stream.receiver.copying is Copying.CURRENT
+    assert store.copies == originals(origin.now)
 
 
 def replaced(origin: Origin, store: Importing, *, refused: tuple[Exported, ...] = (TEAMS2,), **teams: str) -> Stream:

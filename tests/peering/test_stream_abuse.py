@@ -301,7 +301,8 @@ def test_r10_address_changes_are_pushed(stream: Stream) -> None:
     assert second.server == wire.Server(addresses=["10.0.0.2:9000"], ca="new")
 
 
-def test_r7_subscribing_twice_changes_nothing() -> None:
+def test_r7_each_subscription_begins_a_feed_of_its_own() -> None:
+    """The peer ignores the feeds of its earlier subscriptions, even if it repeats itself."""
     origin = Origin()
     origin.commit(ada="1")
     stream = Stream(origin, Importing())
@@ -310,10 +311,9 @@ def test_r7_subscribing_twice_changes_nothing() -> None:
     while stream.send() or stream.read():
         pass
     before = stream.sender.wanted
-    stream.sender.request(subscribed(TEAMS), 0.0)
-    assert stream.sender.wanted == before
     assert before is not None
-    stream.sender.request(subscribed(TEAMS, number=3, resume_after=at(1)), 0.0)
-    assert stream.sender.take(0.0) is None
-    assert stream.sender.wanted is not None
-    assert stream.sender.wanted.number == before.number + 1
+    for number, after in [(2, None), (3, at(1))]:
+        stream.sender.request(subscribed(TEAMS, number=number, resume_after=after), 0.0)
+        assert stream.sender.take(0.0) is None
+        assert stream.sender.wanted is not None
+        assert stream.sender.wanted.number == before.number + number - 1

@@ -39,7 +39,6 @@ from headway.peering.stream._rules import (
     position_at,
 )
 from headway.peering.stream._sending import SMALL, Feed, Fingerprints, Retries, Sized, State, Waiting, cut, sized
-from headway.protobuf import encode
 from headway.resource import Change, Position, ResourceId, SnapshotChunk, pb, resource_id, resource_key
 from headway.subscription import (
     Commits,
@@ -71,7 +70,7 @@ class Sender:
         self._subscription = 0
         self._selected: tuple[Exported, ...] | None = None
         self._coverage = Coverage()
-        self._asked: tuple[tuple[Exported, ...], bytes] | None = None
+        self._asked: tuple[Exported, ...] | None = None
         self._resume: wire.PeerPosition | None = None
         # The feed, the responses of it that were not sent yet, each with its size, and what it has sent.
         self._number = 0
@@ -98,7 +97,7 @@ class Sender:
         self._offered = frozenset(exports)
         self._ever_offered |= self._offered
         self._states[Subject.EXPORTS].set(wire.Response(exports=message))
-        asked = None if self._asked is None else self._asked[0]
+        asked = self._asked
         if asked is not None and self._selected != asked and self._offered.issuperset(asked):
             # An export was restored before the peer learned of its withdrawal, so the peer may not subscribe again. It
             # may have stored more than it has acknowledged, so a snapshot follows.
@@ -275,11 +274,7 @@ class Sender:
             raise Breach(f"subscription {subscribe.number} follows {self._subscription}: count them from 1")
         if len(subscribe.again) > self._limits.refused:
             raise Breach(f"subscribed to {len(subscribe.again)} resources again: at most {self._limits.refused}")
-        asked = (wanted, b"" if subscribe.resume_after is None else encode(subscribe.resume_after))
-        if self._selected is not None and asked == self._asked and not subscribe.again:
-            # The peer repeats itself.
-            return
-        self._asked = asked
+        self._asked = wanted
         self._subscription = subscribe.number
         self._select(tuple(each for each in wanted if each in self._offered), subscribe.resume_after)
         self._failures, self._begin_at = 0, now

@@ -775,8 +775,8 @@ default_message_pool.register_message("headway.peering.v1", "Server", Server)
 @dataclass(eq=False, repr=False)
 class Subscribe(betterproto2.Message):
     """
-    The fields are for SUBJECT_RESOURCES only. Subscribing again with the same exports
-    and position changes nothing. With others, the sender begins a new feed.
+    The fields are for SUBJECT_RESOURCES only. For each subscription, the sender
+    begins a new feed, even if nothing else has changed: feeds of earlier ones are ignored.
     """
 
     exports: "list[Export]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
