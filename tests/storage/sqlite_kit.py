@@ -178,8 +178,8 @@ def count_pages(patch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     read_page = _reader.read_page
 
-    def counted(*arguments: object, **named: object) -> object:
-        page, end = read_page(*arguments, **named)  # type: ignore[arg-type]  # passed through
+    def counted(*arguments: object) -> object:
+        page, end = read_page(*arguments)  # type: ignore[arg-type]  # passed through
         sizes.append(len(page))
         return page, end
 
@@ -187,22 +187,9 @@ def count_pages(patch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def fail_next_page(patch: pytest.MonkeyPatch) -> None:
-    """Fail the next read of a page of a snapshot once, as by a disk that had a moment's problem."""
-    read_page = _reader.read_page
-    errors = [sqlite3.OperationalError("disk I/O error")]
-
-    def failing(*arguments: object, **named: object) -> object:
-        if errors:
-            raise errors.pop()
-        return read_page(*arguments, **named)  # type: ignore[arg-type]  # passed through
-
-    patch.setattr(_snapshots, "read_page", failing)
-
-
-def damage(backend: SqliteBackend, change: str, name: str) -> None:
-    """Change the row of a resource in the open file, without its seal."""
-    backend._use().file.writer.execute(f"UPDATE resources SET {change} WHERE name = ?", (name,))
+def fail_statement(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Fail a statement of the store's schema in SQLite."""
+    patch.setattr(_schema, name, "SELECT no_such_column ")
 
 
 def replaced_rows(backend: SqliteBackend) -> list[str]:

@@ -6,6 +6,7 @@ import gc
 import random
 import sqlite3
 import tracemalloc
+from collections.abc import Awaitable, Callable
 from itertools import product
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from headway.testing.conformance import EVERYTHING, KIND, name_of, put, putting,
 from tests.storage.sqlite_kit import (
     Gate,
     count_pages,
-    damage,
     fail_commits,
-    fail_next_page,
+    fail_statement,
     hold_published,
+    opened_plainly,
     plans_of,
     replaced_rows,
     set_limit,
@@ -250,31 +251,81 @@ def put_other(expected: str = "", *, size: int) -> Put:
     return putting(thing("other", "x" * size, uid="other", kind=OTHER), expected)
 
 
-async def test_damaged_row_is_not_taken_for_a_newer_one(tmp_path: Path) -> None:
-    """Its revision counts only if its seal is right. A cache would take the missing resource for deleted."""
+@pytest.mark.parametrize("damaged", [1000, 2**40, 0, "later"])
+async def test_row_with_a_damaged_revision_is_an_error_in_a_snapshot(tmp_path: Path, damaged: int | str) -> None:
+    """It is not left out as if it were newer than the snapshot. A list reports the same."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await fill(backend, 5)
-        damage(backend, "revision = 1000", "n0002")
-        watch = await backend.watch(KIND, EVERYTHING)
-        with pytest.raises(StoreUnusable, match="n0002"):
-            await rest_of(watch)
-        await backend.probe()
+        with opened_plainly(tmp_path / "a.db") as plain:
+            plain.execute("UPDATE resources SET revision = ? WHERE name = 'n0002'", (damaged,))
+        with pytest.raises(StoreUnusable, match="'n0002'"):
+            await rest_of(await backend.watch(KIND, EVERYTHING))
+        with pytest.raises(StoreUnusable, match="'n0002'"):
+            await backend.list(KIND, EVERYTHING)
 
 
-async def test_page_that_failed_once_leaves_the_store_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check reads that page again, without what its snapshot needed, which is no longer kept."""
+async def fail_one_read(
+    patch: pytest.MonkeyPatch, backend: SqliteBackend, statement: str, read: Callable[[], Awaitable[object]]
+) -> None:
+    """Fail a read in SQLite. The store counts as failed while a probe's retry fails too."""
+    with patch.context() as failing:
+        fail_statement(failing, statement)
+        with pytest.raises(StoreUnusable, match="no_such_column"):
+            await read()
+        for _ in range(2):
+            with pytest.raises(StoreUnusable, match="no_such_column"):
+                await backend.probe()
+
+
+async def test_store_recovers_from_a_failed_read_of_a_snapshot_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is read again, although the rows that its snapshot needs are no longer kept."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await fill(backend, 3)
-        watch = await backend.watch(KIND, EVERYTHING)
-        fail_next_page(monkeypatch)
-        with pytest.raises(StoreUnusable, match="disk I/O error"):
-            await watch.next()
-        set_limit(monkeypatch, "MOST_REPLACED", 100)
+        await fail_one_read(monkeypatch, backend, "ROWS", (await backend.watch(KIND, EVERYTHING)).next)
+        set_limit(monkeypatch, "MOST_REPLACED", 0)
+        slow = await backend.watch(KIND, EVERYTHING)
         await replace_all(backend)
         with pytest.raises(HistoryCompacted):
-            await watch.next()
+            await slow.next()
         await backend.probe()
         await backend.probe()
+
+
+GOLD = EVERYTHING._replace(metadata=(("tier", "gold"),))
+
+
+@pytest.mark.parametrize(
+    ("statement", "read"),
+    [
+        ("ROWS", lambda backend: rest_of_new(backend)),
+        ("ROWS", lambda backend: backend.list(KIND, GOLD, limit=1)),
+        ("READ_RESOURCE", lambda backend: backend.read(KIND, resource_key(thing("a")))),
+    ],
+    ids=["snapshot", "page of a list", "read"],
+)
+async def test_store_recovers_from_a_failed_read_of_a_damaged_resource(
+    statement: str,
+    read: Callable[[SqliteBackend], Awaitable[object]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The damage is a problem of that resource's readers, and not of SQLite."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        made = thing("a")
+        made.metadata["tier"] = "gold"
+        await put(backend, made)
+        with opened_plainly(tmp_path / "a.db") as plain:
+            plain.execute("UPDATE resources SET seal = seal + 1")
+        await fail_one_read(monkeypatch, backend, statement, lambda: read(backend))
+        await backend.probe()
+        with pytest.raises(StoreUnusable, match="is damaged"):
+            await read(backend)
+
+
+async def rest_of_new(backend: SqliteBackend) -> object:
+    return await rest_of(await backend.watch(KIND, EVERYTHING))
 
 
 async def fill_and_replace(backend: SqliteBackend) -> None:

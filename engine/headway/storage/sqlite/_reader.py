@@ -8,14 +8,14 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain, groupby, islice
 from typing import TypeVar
 
 import trio
 
-from headway.errors import StoreUnusable
+from headway.errors import HeadwayError, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
 from headway.storage._log import NO_FORMERS, CommitLog, LogChange
@@ -54,6 +54,17 @@ def connect_readers(path: str) -> list[sqlite3.Connection]:
     return connections
 
 
+class _Retry:
+    """A read that failed in SQLite, to be repeated. Its other errors, like a damaged resource, are not SQLite's."""
+
+    def __init__(self, read: Callable[[sqlite3.Connection], object]) -> None:
+        self._read = read
+
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        with suppress(HeadwayError):
+            self._read(connection)
+
+
 class Readers:
     """The pool of reading connections. `run` lends one to a function in a worker thread."""
 
@@ -67,22 +78,18 @@ class Readers:
         self._closed = False
         # The last read that failed in SQLite, until `check` has retried it with success. A read that found a damaged
         # resource does not count: the others can be read.
-        self.failed: Callable[[sqlite3.Connection], object] | None = None
+        self.failed: _Retry | None = None
 
-    async def run(
-        self, read: Callable[[sqlite3.Connection], R], retry: Callable[[sqlite3.Connection], object] | None = None
-    ) -> R:
-        """Run ``read`` and return its result. Once its thread has started, a cancellation waits for it.
-
-        ``retry`` is what `check` runs after an error of SQLite, if ``read`` does more than to read.
-        """
+    async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
+        """Run ``read`` and return its result. Once its thread has started, a cancellation waits for it."""
         self._refuse_when_closed()
-        return await trio.to_thread.run_sync(self._lend, read, retry or read, limiter=self._limiter)
+        return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
 
     async def check(self) -> None:
-        """Read, and raise the error if that fails. A read that failed before is retried."""
+        """Read, and raise the error if SQLite cannot. A read that failed before is retried."""
         failed = self.failed
-        await self.run(failed or read_head)
+        read: Callable[[sqlite3.Connection], object] = failed or read_head
+        await self.run(read)
         if self.failed is failed:
             self.failed = None
 
@@ -91,7 +98,7 @@ class Readers:
         if self._closed:
             raise StoreUnusable(f"the store in {self.path} is closed")
 
-    def _lend(self, read: Callable[[sqlite3.Connection], R], retry: Callable[[sqlite3.Connection], object]) -> R:
+    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
         self._refuse_when_closed()
         connection = self._free.pop()
         try:
@@ -101,7 +108,7 @@ class Readers:
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
-            self.failed = retry
+            self.failed = read if isinstance(read, _Retry) else _Retry(read)
             raise unreadable(self.path, error) from error
         finally:
             self._free.append(connection)
@@ -208,7 +215,7 @@ def _read_all(readers: Readers, batch: list[_Read], connection: sqlite3.Connecti
         except sqlite3.Error as error:
             # If one page is damaged, resources on other pages can still be read.
             read.error = unreadable(readers.path, error)
-            readers.failed = partial(read_one, kind=read.kind, key=read.key)
+            readers.failed = _Retry(partial(read_one, kind=read.kind, key=read.key))
         except StoreUnusable as error:
             read.error = error
 

@@ -26,8 +26,9 @@ def seal(version: int, body: bytes) -> int:
 
 def resource_from(version: int, sealed: int, body: bytes) -> pb.Resource:
     """Return a stored resource from its row. Raises StoreUnusable if it is not what was written."""
-    # A damaged row may hold a value of another type.
-    if not isinstance(body, bytes) or seal(version, body) != sealed:  # type: ignore[redundant-expr]
+    # A damaged row may hold values of other types.
+    whole = isinstance(version, int) and isinstance(body, bytes)  # type: ignore[redundant-expr]
+    if not whole or seal(version, body) != sealed:
         raise StoreUnusable(
             f"the resource stored at revision {version} is damaged{_describe(body)}: its row is not as it was written. "
             "Other resources can be read; `headway store check` finds all damage, and "

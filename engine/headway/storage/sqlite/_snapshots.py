@@ -12,7 +12,7 @@ import sqlite3
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
@@ -162,22 +162,19 @@ class FileSnapshot(Snapshot):
     @override
     async def next(self) -> list[pb.Resource]:
         while not self._complete:
-            read = partial(read_page, kind=self.kind, within=self._within, after=self._after)
             async with self._readers.pages:
-                resources, self._after = await self._readers.run(partial(self._page, read), retry=read)
+                resources, self._after = await self._readers.run(partial(self._page, after=self._after))
             self._complete = self._after is None
             if resources:
                 return resources
         return []
 
-    def _page(
-        self, read: Callable[[sqlite3.Connection], tuple[list[Row], Key | None]], connection: sqlite3.Connection
-    ) -> tuple[list[pb.Resource], Key | None]:
+    def _page(self, connection: sqlite3.Connection, after: Key | None) -> tuple[list[pb.Resource], Key | None]:
         """Return the next resources, and the last key up to which they were read; None at the end."""
         within = self._within
-        page, end = read(connection)
+        page, end = read_page(connection, self.kind, within, after)
         # After the read, so that the rows of each commit that it has seen are found.
-        former = self._replaced.find(self.kind, within, self.revision, self._after, end)
+        former = self._replaced.find(self.kind, within, self.revision, after, end)
         # All are decoded, because only that shows a damaged row, whose revision would not count.
         decoded = [(row[0], resource_from(*row)) for row in page]
         resources = [each for revision, each in decoded if revision <= self.revision]
