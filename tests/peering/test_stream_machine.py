@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -21,7 +22,8 @@ HUGE = "x" * 900
 
 COMMITS = st.dictionaries(NAMES, st.sampled_from(["1", "2", "bad", HUGE, None]), min_size=1)
 BOTH = (TEAMS, TEAMS2)
-EXPORTS = st.sampled_from([BOTH, (TEAMS,), (TEAMS2,), (OTHERS,), (OTHERS, *BOTH), ()])
+OFFERS: list[tuple[Exported, ...]] = [BOTH, (TEAMS,), (TEAMS2,), (OTHERS,), (OTHERS, *BOTH), ()]
+EXPORTS = st.sampled_from(OFFERS)
 STEPS = st.lists(st.sampled_from(["request", "send", "receive", "read", "again"]), min_size=1, max_size=12)
 SHARES = st.integers(0, 28)
 """The number of steps of a stream on which everything goes on in turn."""
@@ -291,3 +293,18 @@ class PeerStream(RuleBasedStateMachine):
 
 
 TestPeerStream = PeerStream.TestCase
+
+
+@pytest.mark.parametrize("exports", OFFERS, ids=range(len(OFFERS)))
+def test_exports_are_withdrawn_and_restored_at_each_step(exports: tuple[Exported, ...]) -> None:
+    """Random examples seldom restore them in the few steps in which it matters."""
+    for steps in range(29):
+        it = PeerStream()
+        it.commit({"ada": "1", "ben": "1"}, None)
+        it.catch_up()
+        it.offer(exports)
+        it.go_on(steps)
+        it.offer(BOTH)
+        it.commit({"ada": "2"}, None)
+        it.settle()
+        it.teardown()
