@@ -228,7 +228,7 @@ class PeerStream(RuleBasedStateMachine):
 
     @invariant()
     def copies_are_never_older(self) -> None:
-        if self.stream.receiver.copying is Copying.CURRENT and self.stream.copies._override is False:
+        if self.stream.receiver.copying is Copying.CURRENT and not self.stream.copies.outdated:
             for name, (_, version, _) in self.store.copies.items():
                 assert int(version) >= self.versions.get(name, 0) or self.stores > 1
         if self.stores == 1 and not self.accepted:

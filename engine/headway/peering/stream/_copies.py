@@ -107,11 +107,6 @@ class Copies:
         """True if a copy may be of an earlier store of the peer."""
         return bool(self._outdated)
 
-    @property
-    def _override(self) -> bool:
-        # The random tests of peer streams still read this name.
-        return self.outdated
-
     # --- snapshots ---
 
     def begin_snapshot(self) -> None:
