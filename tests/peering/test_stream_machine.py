@@ -114,14 +114,15 @@ class PeerStream(RuleBasedStateMachine):
         """Let each part of the stream go on in turn, for some steps."""
         self.step((["send", "receive", "request", "read"] * 7)[:steps])
 
-    @rule(exports=EXPORTS, steps=SHARES)
-    def withdraw_and_restore(self, exports: tuple[Exported, ...], steps: int) -> None:
-        """Withdraw exports of a stream that is current, and soon restore them."""
+    @rule(exports=EXPORTS, steps=SHARES, teams=COMMITS)
+    def withdraw_and_restore(self, exports: tuple[Exported, ...], steps: int, teams: dict[str, str | None]) -> None:
+        """Withdraw exports of a stream that is current, soon restore them, and change an original."""
         before = self.exports
         self.catch_up()
         self.offer(exports)
         self.go_on(steps)
         self.offer(before)
+        self.origin.commit(**teams)
         self.settle()
 
     @rule(exports=EXPORTS, before=SHARES, after=SHARES)
@@ -301,10 +302,5 @@ def test_exports_are_withdrawn_and_restored_at_each_step(exports: tuple[Exported
     for steps in range(29):
         it = PeerStream()
         it.commit({"ada": "1", "ben": "1"}, None)
-        it.catch_up()
-        it.offer(exports)
-        it.go_on(steps)
-        it.offer(BOTH)
-        it.commit({"ada": "2"}, None)
-        it.settle()
+        it.withdraw_and_restore(exports, steps, {"ada": "2"})
         it.teardown()
