@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.fetches import FETCH_MUTANTS
 from tests.mutants.limits import LIMIT_MUTANTS
 from tests.mutants.logins import LOGIN_MUTANTS
 from tests.mutants.mutant import Mutant as Mutant
@@ -332,6 +333,7 @@ MUTANTS = (
     *TERMINAL_MUTANTS,
     *TOPIC_MUTANTS,
     *NOTIFICATION_MUTANTS,
+    *FETCH_MUTANTS,
     *SCOPE_MUTANTS,
     *PEERING_MUTANTS,
     *NEED_MUTANTS,
