@@ -221,6 +221,9 @@ async def test_snapshot_that_is_read_too_slowly_ends_when_too_much_was_replaced(
             await slow.next()
         found, revision = await rest_of(later)
         assert ([each.version for each in found], revision) == (["2"] * 4, 3)
+        # The one that has ended is still held, but needs nothing.
+        await put(backend, thing("y"))
+        assert replaced_rows(backend) == []
 
 
 async def test_writes_of_another_kind_end_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,9 @@ class ReplacedRows:
             return
         oldest: dict[Kind, int] = {}
         for each in self._snapshots:
+            if each.revision < self._floors.get(each.kind, 0):
+                # It has ended: its next page is an error.
+                continue
             oldest[each.kind] = min(each.revision, oldest.get(each.kind, each.revision))
         with self._lock:
             for kind, batches in [*self._batches.items()]:
