@@ -372,6 +372,13 @@ def test_last_writes_are_listed_with_their_writers() -> None:
             "Team core: controller staff/teams (web-1) has had work pending since 22:11:50 (90 s ago), running",
         ),
         (
+            StuckItem(
+                "staff/teams", "web-1", CORE, "running", NOW - 90, 2, line='File "a.py", line 7, in teams: await x()'
+            ),
+            "Team core: controller staff/teams (web-1) has had work pending since 22:11:50 (90 s ago), running attempt "
+            '2 at File "a.py", line 7, in teams: await x()',
+        ),
+        (
             StuckItem("staff/teams", "web-1", CORE, "given up", NOW - 90, 1, "PermanentFailure: taken"),
             "Team core: controller staff/teams (web-1) gave up at 22:11:50 (90 s ago), and waits for a change: "
             "PermanentFailure: taken",

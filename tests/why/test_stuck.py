@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -145,3 +146,27 @@ async def test_failures_of_a_hidden_type_take_no_place_of_those_of_a_visible_one
     assert found[0].outcome == "failed"
     assert kinds([each for each in stuck.items if each.state == "unmapped"]) == ["Account", "Lead", "Room"]
     assert stuck.more == len(stored) - 3
+
+
+async def test_running_item_has_the_line_where_it_waits() -> None:
+    """The innermost one of the program. A key that waits for its turn has none."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+
+    async def answer() -> None:
+        await trio.sleep_forever()  # the network
+
+    @app.controller(manages=team)
+    async def teams(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        await answer()
+
+    async with headway.open_engine("memory:", app) as engine:
+        for name in ("core", "edge"):
+            await engine.client.write(team.new(name))
+        await told(engine, team.id("core"), "running")
+        await told(engine, team.id("edge"), "queued")
+        running, queued = (await engine.stuck(0)).items
+        assert (running.state, queued.state, queued.line) == ("running", "queued", "")
+        assert re.fullmatch(
+            r'File "\S+test_stuck\.py", line \d+, in answer: await trio\.sleep_forever\(\)  # the network', running.line
+        )

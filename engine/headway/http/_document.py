@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from headway.documents import Mapping, Problems, parse
@@ -25,7 +26,9 @@ def json_bytes(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def resource_object(type: ResourceType[Any], message: pb.Resource) -> dict[str, Any]:
+def resource_object(
+    type: ResourceType[Any], message: pb.Resource, *, long: Callable[[int], Any] = str
+) -> dict[str, Any]:
     """Return a stored resource as a JSON object, in protobuf's JSON form.
 
     A payload that cannot be decoded is left out, and ``undecodable`` has the reason: one such resource must not hide
@@ -44,7 +47,7 @@ def resource_object(type: ResourceType[Any], message: pb.Resource) -> dict[str, 
     if message.status:
         made["status"] = {key: status.to_dict() for key, status in message.status.items()}
     try:
-        made["data"] = as_object(Resource(type, message).data)
+        made["data"] = as_object(Resource(type, message).data, long=long)
     except (PayloadError, ConversionFailed) as error:
         made["undecodable"] = str(error)
     return made

@@ -7,7 +7,7 @@ import datetime
 import math
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import yaml
@@ -52,9 +52,13 @@ def dump_all(resources: Iterable[Resource[Any]]) -> str:
     return "---\n".join(map(dump, resources))
 
 
-def as_object(payload: Any) -> dict[str, Any]:
-    """Return a payload as a JSON object without defaults. Long numbers are strings, and so are all keys."""
-    return _message(type(payload), payload, json=True)
+def as_object(payload: Any, *, long: Callable[[int], Any] = str) -> dict[str, Any]:
+    """Return a payload as a JSON object without defaults. All keys are strings.
+
+    Args:
+        long: returns what stands for a number of 64 bits: by default its text, as in protobuf's JSON form.
+    """
+    return _message(type(payload), payload, json=long)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -105,7 +109,7 @@ def _written_id(id: ResourceId, default: tuple[str, str]) -> dict[str, Any]:
     return written
 
 
-def _message(cls: type[Any], message: Any, *, json: bool = False) -> dict[str, Any]:
+def _message(cls: type[Any], message: Any, *, json: Callable[[int], Any] | None = None) -> dict[str, Any]:
     values = ((name, field, getattr(message, name)) for name, field in fields_of(cls).by_name.items())
     return {
         camel_case(name) if json else name: _field(field, value, json=json)
@@ -118,11 +122,11 @@ def _is_default(field: Field, value: Any) -> bool:
     if field.shape == "optional":
         return value is None
     if field.shape == "single" and field.element.kind == "message":
-        return not _element(field.element, value, json=False)
+        return not _element(field.element, value, json=None)
     return not value or (field.shape == "single" and value == _EPOCH)
 
 
-def _field(field: Field, value: Any, *, json: bool) -> Any:
+def _field(field: Field, value: Any, *, json: Callable[[int], Any] | None) -> Any:
     if field.shape == "repeated":
         return [_element(field.element, item, json=json) for item in value]
     if field.shape == "map":
@@ -136,7 +140,7 @@ def json_key(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _element(element: Element, value: Any, *, json: bool) -> Any:
+def _element(element: Element, value: Any, *, json: Callable[[int], Any] | None) -> Any:
     kind = element.kind
     if element.message is not None:
         return _message(element.message, element.message.from_wrapped(value) if element.wrapped else value, json=json)
@@ -151,7 +155,7 @@ def _element(element: Element, value: Any, *, json: bool) -> Any:
     if kind == "duration":
         return _seconds(value)
     if json and kind in _LONG:
-        return str(value)
+        return json(value)
     if json and kind in ("float", "double") and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

@@ -44,8 +44,11 @@ async def about(exchange: Exchange, type: ResourceType[Any] | None, id: Resource
 
 
 def document(type: ResourceType[Any], stored: pb.Resource) -> dict[str, Any]:
-    """Return a stored resource as the page shows it, without secrets. Every payload on the page comes from here."""
-    return resource_object(type, redacted_resource(type.view(stored)).message())
+    """Return a stored resource as the page shows it, without secrets. Every payload on the page comes from here.
+
+    Numbers of 64 bits are numbers, for people. The page reads them without rounding (`assets/exact.js`).
+    """
+    return resource_object(type, redacted_resource(type.view(stored)).message(), long=int)
 
 
 def _why(why: Why) -> dict[str, Any]:

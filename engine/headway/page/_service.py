@@ -150,12 +150,11 @@ class PageService:
         self._access.check_write(message.id, None)
         id = ResourceId(type.name, key[2], key[0], key[1])
         check_text("controller", message.controller)
-        found = next((each for each in self._host.observe.supervisors if each.fence_name == message.controller), None)
-        definition = None if found is None else found.definition
-        if found is None or definition is None or definition.manages.kind != type.kind:
-            raise invalid(f"controller: no controller of this name manages {type.name} in the server's process")
-        if not found.retry(key):
-            raise precondition(f"{message.controller} does not reconcile {id} in this process now")
+        retried = await self._host.observe.retry(message.controller, id)
+        if retried is None:
+            raise invalid(f"controller: no controller of this name manages {type.name} in a process that is connected")
+        if not retried:
+            raise precondition(f"{message.controller} does not reconcile {id} in any process that is connected now")
         return {}
 
     async def why(self, message: observe_pb.WhyRequest) -> observe_pb.WhyResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from headway.cache import Subscription
@@ -63,6 +64,7 @@ class Pending(NamedTuple):
         given_up: the keys that have failed permanently.
         unmapped: the resources whose mapping failed.
         hold: the reason that every key is held back.
+        stacks: of each key that is being reconciled, the program's own frames where it waits.
     """
 
     keys: Sequence[tuple[Key, KeyInQueue[Reason], NotDone | None]] = ()
@@ -70,6 +72,7 @@ class Pending(NamedTuple):
     given_up: Sequence[NotDone] = ()
     unmapped: Sequence[Unmapped] = ()
     hold: Hold | None = None
+    stacks: Mapping[Key, str] = MappingProxyType({})
 
 
 class RunKeys:
@@ -144,7 +147,10 @@ class RunKeys:
         ]
         given_up = [each for each in self._results.list() if each.outcome == "permanent" and each.at < before]
         unmapped = [each for each in self._mapping.retries.unmapped() if each.since < before]
-        return Pending(keys, len(found), given_up, unmapped, self._hold())
+        worker = self.worker
+        running = () if worker is None else [key for key, queued, _ in keys if queued.state == "in hand"]
+        stacks = {key: stack[1] for key in running if worker and (stack := worker.stack(key)) is not None}
+        return Pending(keys, len(found), given_up, unmapped, self._hold(), stacks)
 
     def _hold(self) -> Hold | None:
         writes = (self._writes, *self._ownership.further_writes())

@@ -19,7 +19,7 @@ from headway.rpc import Channel
 from headway.run import Supervisor
 from headway.why._attending import Attending
 from headway.why._host import ObserveHost
-from headway.why._local import controllers_why, stuck_here
+from headway.why._local import controllers_why, retry_here, stuck_here
 from headway.why._now import controllers_now
 from headway.why._service import ATTEND, OBSERVE_SERVICE
 from headway.why.answers import PastWrite, to_message
@@ -128,7 +128,9 @@ def _answer(
     question: observe_pb.Question, supervisors: Sequence[Supervisor], host: ObserveHost | None
 ) -> observe_pb.AnswerRequest:
     answer = observe_pb.AnswerRequest(number=question.number)
-    if question.why is not None:
+    if question.why is not None and question.retry:
+        answer.retried = retry_here(supervisors, question.retry, resource_id(question.why))
+    elif question.why is not None:
         id = resource_id(question.why)
         answer.controllers = [to_message(each) for each in controllers_why(supervisors, id)]
         if host is not None:

@@ -24,7 +24,7 @@ from headway.run import Supervisor
 from headway.why import answers
 from headway.why._attending import Attending, Busy, Sort
 from headway.why._leases import Leases, ReadLeases
-from headway.why._local import controllers_why, stuck_here, to_wall
+from headway.why._local import controllers_why, retry_here, stuck_here, to_wall
 from headway.why._rights import AttendingRights, ReadStored
 from headway.why.answers import ControllerNow, ControllerWhy, StuckList, from_message, joined, said_by
 
@@ -95,15 +95,7 @@ class ObserveHost:
         """Return why a resource is, or is not, done."""
         stored = await self.read(id)
         controllers = controllers_why(self.supervisors, id)
-        replies = await self._ask_all(
-            lambda: observe_pb.Question(
-                why=pb.Id(
-                    name=id.name,
-                    type=id.type.message(),
-                    tenancy=pb.Tenancy(partition=id.partition, namespace=id.namespace),
-                )
-            )
-        )
+        replies = await self._ask_all(lambda: observe_pb.Question(why=_named(id)))
         unreachable, writes = self._away(), self.writes_of(id)
         for attending, answer in replies:
             if answer is None:
@@ -153,6 +145,23 @@ class ObserveHost:
         shown = tuple(islice(by_turns(noted, lambda each: each.process), STANDBYS))
         left = len(noted) - len(shown)
         return StuckList(wall_time(), items, more, tuple(sorted(unreachable)), shown, left)
+
+    async def retry(self, controller: str, id: ResourceId) -> bool | None:
+        """Let a controller reconcile a resource now, whatever its delay, in each process that has its key.
+
+        Return False if no process does, and None if no controller of this name manages the type.
+        """
+        kind = id.type.unversioned
+        known = any(
+            each.fence_name == controller and each.definition is not None and each.definition.manages.kind == kind
+            for each in self.supervisors
+        )
+        asked = [each for each in self._attending.values() if each.controllers.get(controller) == kind]
+        if not known and not asked:
+            return None
+        here = retry_here(self.supervisors, controller, id)
+        replies = await self._ask(asked, lambda: observe_pb.Question(why=_named(id), retry=controller))
+        return here or any(answer is not None and answer.retried for _, answer in replies)
 
     async def elsewhere(self, most: int) -> tuple[list[Elsewhere], int]:
         """Return the controllers of the processes that attend, and of those that are gone, and how many are left out.
@@ -379,6 +388,15 @@ class ObserveHost:
             for (_, process), (at, controllers) in self._gone.items()
             if at > since and kind in controllers.values()
         )
+
+
+def _named(id: ResourceId) -> pb.Id:
+    """Return an id without its uid, for a question."""
+    return pb.Id(
+        name=id.name,
+        type=id.type.message(),
+        tenancy=pb.Tenancy(partition=id.partition, namespace=id.namespace),
+    )
 
 
 def _past_causes(part: ControllerWhy) -> Iterable[answers.Cause]:

@@ -35,6 +35,8 @@ from headway.why.answers import (
 )
 
 UNMAPPED = 10
+_LINE = 300
+"""The number of characters of the line where a reconcile waits."""
 TURNED_AWAY = 3
 """The number of changes of watched types that a predicate turned away, in an answer about a managed resource."""
 
@@ -299,9 +301,9 @@ def _stuck_of(
     if wanted and status.phase in ("starting", "priming", "resting") and now - status.seconds < before:
         since = wall(now - status.seconds)
         waits = ", ".join(f"{each.type} ({each.received} received)" for each in priming_types(status))
-        initialising = supervisor.run is not None and supervisor.run.initialising() is not None
-        state = "initialising" if initialising else status.phase
-        return [replace(of, state=state, since=since, error=status.error or waits)], 0
+        initialising = None if supervisor.run is None else supervisor.run.initialising()
+        state, line = (status.phase, "") if initialising is None else ("initialising", _innermost(initialising[1]))
+        return [replace(of, state=state, since=since, error=status.error or waits, line=line)], 0
     if supervisor.run is None or supervisor.run.keys is None:
         return [], 0
     paused = "" if status.paused is None else f"the controller is paused{status.paused and f' ({status.paused})'}"
@@ -315,6 +317,7 @@ def _stuck_of(
             since=wall(queued.since),
             attempt=queued.attempt,
             error=(paused or held) if not_done is None else not_done.error,
+            line=_innermost(pending.stacks.get(key, "")),
         )
         for key, queued, not_done in pending.keys
     ]
@@ -339,6 +342,25 @@ def _stuck_of(
     ]
     more = (pending.total - len(pending.keys) if wanted else 0) + len(changes) - len(unmapped)
     return managed + unmapped, more
+
+
+def retry_here(supervisors: Iterable[Supervisor], controller: str, id: ResourceId) -> bool:
+    """Let a controller of this process reconcile a resource now, whatever its delay. Return False if none does."""
+    kind = id.type.unversioned
+    return any(
+        each.fence_name == controller
+        and each.definition is not None
+        and each.definition.manages.kind == kind
+        and each.retry(id.key)
+        for each in supervisors
+    )
+
+
+def _innermost(stack: str) -> str:
+    """Return the innermost frame of a stack in one line: ``File "shop.py", line 52, in billing: await sleep(9)``."""
+    place, _, code = stack[stack.rfind("  File ") :].strip().partition("\n")
+    line = code.strip().partition("\n")[0]
+    return bounded(f"{place}: {line}" if line else place, _LINE)
 
 
 def _state_of(queued: str, slowed: bool, hold: object) -> str:

@@ -2,6 +2,7 @@
 
 import { h, render, say } from "./dom.js";
 import { change, session } from "./api.js";
+import { parseExact, printExact } from "./exact.js";
 import { kind, named } from "./text.js";
 
 async function send(text, ...what) {
@@ -76,13 +77,13 @@ function editor(title, document_, submit, fields = []) {
   const area = h("label", null, "JSON", h("textarea", { name: "document", rows: 14, spellcheck: "false", autocomplete: "off" }));
   dialog(title, [fields, area], "Apply", (data, form) => {
     let edited;
-    try { edited = JSON.parse(data.document); } catch (error) {
+    try { edited = parseExact(data.document); } catch (error) {
       form.querySelector("#dialog-problem").textContent = error.message;
       return false;
     }
     return submit(edited, data);
   });
-  document.querySelector("#dialog textarea").value = JSON.stringify(document_, null, 2);
+  document.querySelector("#dialog textarea").value = printExact(document_, 2);
 }
 
 /** Return the merge patch (RFC 7396) from one value to another, or undefined if they are equal. */

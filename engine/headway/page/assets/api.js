@@ -1,5 +1,7 @@
 // The questions and the changes that this page sends, and what its session allows.
 
+import { parseExact, printExact } from "./exact.js";
+
 const nobody = { allowed: false, signedIn: false, caller: "", writes: false, csrf: "", message: "" };
 
 /** Each session has another `csrf`, and so tells the sessions apart. */
@@ -17,7 +19,7 @@ async function read(response) {
   if (response.status === 204) return null;
   const text = await response.text();
   let body = {};
-  try { body = JSON.parse(text); } catch { body = { message: text.slice(0, 200) }; }
+  try { body = parseExact(text); } catch { body = { message: text.slice(0, 200) }; }
   if (!response.ok) throw new Refused(response.status, body.message || response.statusText || "error " + response.status);
   return body;
 }
@@ -50,7 +52,7 @@ export function denied(error) {
 /** Send a change. */
 export async function change(method, path, body = undefined) {
   const headers = { "content-type": "application/json", "x-headway-csrf": session.csrf };
-  return read(await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) }));
+  return read(await fetch(path, { method, headers, body: body === undefined ? undefined : printExact(body) }));
 }
 
 /** Learn who is signed in, and what they may do. */

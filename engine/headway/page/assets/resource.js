@@ -1,6 +1,7 @@
 // One resource: its content, why it is or is not done, what happened to it, and its relatives.
 
 import { h } from "./dom.js";
+import { parseExact, printExact } from "./exact.js";
 import { ask, denied, whyLost } from "./api.js";
 import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
 import { badge } from "./resources.js";
@@ -36,7 +37,7 @@ export class Resource {
     const mine = this.source = new EventSource(this.address);
     mine.addEventListener("resource", (event) => {
       const version = this.shown?.resource?.version;
-      this.shown = JSON.parse(event.data);
+      this.shown = parseExact(event.data);
       this.error = "";
       if (version !== this.shown.resource?.version) this.look();
       this.redraw();
@@ -145,7 +146,7 @@ export class Resource {
     if (!shown.mayRead) return h("section", { key: "not-payload" }, h("h2", null, "Payload"), h("p", { class: "empty" }, "You may not read this resource."));
     if (!resource) return null;
     return h("section", { key: "payload", "aria-labelledby": "payload-title" }, h("h2", { id: "payload-title" }, "Payload"),
-      resource.undecodable ? h("p", { class: "problem" }, resource.undecodable) : h("pre", { class: "payload", tabindex: 0 }, JSON.stringify(resource.data ?? {}, null, 2)));
+      resource.undecodable ? h("p", { class: "problem" }, resource.undecodable) : h("pre", { class: "payload", tabindex: 0 }, printExact(resource.data ?? {}, 2)));
   }
 
   metadata(resource) {
@@ -204,7 +205,7 @@ function stateText(it) {
 
 /** Return the entries of an event resource, the newest first; any other content as it is. */
 function happened(data) {
-  if (!Array.isArray(data.entries)) return h("pre", null, JSON.stringify(data, null, 1));
+  if (!Array.isArray(data.entries)) return h("pre", null, printExact(data, 1));
   return h("ul", { class: "events" }, [...data.entries].reverse().map((each, index) => h("li", { key: index },
     h("span", { class: "badge " + (each.warning ? "warn" : "quiet") }, String(each.reason)), h("span", null, String(each.text ?? "")),
     h("small", null, [each.count > 1 && `${count(each.count)} times`, each.last && `last at ${moment(Date.parse(each.last) / 1000)}`, each.controller].filter(Boolean).join(", ")))),

@@ -14,7 +14,11 @@ from headway.why.answers._answer import LeaseNow, Ref
 
 @dataclass(frozen=True, slots=True)
 class StuckItem:
-    """Work that has been pending since ``since``. If ``resource`` has no name, it is the whole controller."""
+    """Work that has been pending since ``since``. If ``resource`` has no name, it is the whole controller.
+
+    Attributes:
+        line: where a running reconcile waits: the innermost line of the program.
+    """
 
     controller: str = ""
     process: str = ""
@@ -23,6 +27,7 @@ class StuckItem:
     since: float = 0.0
     attempt: int = 0
     error: str = ""
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,9 @@ def _stuck(item: StuckItem, now: float) -> str:
     where = f"controller {item.controller} ({item.process})"
     since = f"since {when_text(item.since, now)}"
     error = f": {item.error}" if item.error else ""
+    line = f" at {item.line}" if item.line else ""
     if item.resource is None or not item.resource.name:
-        return f"{where[0].upper()}{where[1:]} has been {item.state} {since}{error}"
+        return f"{where[0].upper()}{where[1:]} has been {item.state} {since}{line}{error}"
     if item.state == "unmapped":
         often = "once" if item.attempt == 1 else f"{item.attempt} times"
         return f"{item.resource}: {where} could not map its change, and has failed {often} {since}{error}"
@@ -86,7 +87,7 @@ def _stuck(item: StuckItem, now: float) -> str:
     attempt = ""
     if item.attempt > 1:
         attempt = f" attempt {item.attempt}" if item.state == "running" else f" for attempt {item.attempt}"
-    return f"{item.resource}: {where} has had work pending {since}, {item.state}{attempt}{error}"
+    return f"{item.resource}: {where} has had work pending {since}, {item.state}{attempt}{line}{error}"
 
 
 def _nobody(why: Why) -> Iterator[str]:

@@ -63,6 +63,11 @@ class AnswerRequest(betterproto2.Message):
     committed. Used between the processes of one server only.
     """
 
+    retried: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    The process will reconcile the resource now, as it was asked to.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "AnswerRequest", AnswerRequest)
 
@@ -588,6 +593,12 @@ class Question(betterproto2.Message):
     Who wrote these revisions. Asked between the processes of one server only.
     """
 
+    retry: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    The controller that shall reconcile the resource of `why` now, whatever its
+    delay; a process that does not know this field answers `why` alone.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "Question", Question)
 
@@ -670,6 +681,11 @@ class StuckItem(betterproto2.Message):
     attempt: "int" = betterproto2.field(6, betterproto2.TYPE_UINT32)
 
     error: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+
+    line: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+    """
+    Where a running reconcile waits: the innermost line of the program.
+    """
 
 
 default_message_pool.register_message("headway.observe.v1", "StuckItem", StuckItem)
