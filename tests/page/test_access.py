@@ -18,7 +18,9 @@ from tests.rpc.raw_kit import tcp
 QUESTIONS = (
     "/page/live",
     "/page/search?type=shop.v1.Order",
+    "/page/events",
     "/page/leases",
+    "/page/quotas",
     "/page/resource?type=shop.v1.Order&name=a",
     "/page/relatives?type=shop.v1.Order&name=a",
 )

@@ -93,6 +93,15 @@ def test_process_with_a_wrong_clock_does_not_fill_the_list_of_what_fails() -> No
     assert max(each["at"] for each in found) <= wall_time()
 
 
+def test_controller_with_many_failures_does_not_hide_those_of_another() -> None:
+    """A thousand new failures of one leave room for the old one of another."""
+    host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    visible = Visible(frozenset(), frozenset([TEAM]), frozenset([TEAM]))
+    seen = {"staff/teams": Seen(failures(40, 2000.0)), "staff/leads": Seen(failures(1, 1000.0, "old"))}
+    found = failing(host, seen, visible)  # type: ignore[arg-type]  # enough
+    assert [each["controller"] for each in found] == ["staff/teams"] * (FAILING - 1) + ["staff/leads"]
+
+
 async def test_failures_of_another_process_are_listed_with_its_name() -> None:
     """Failed reconciles and unmapped changes alike. What has gone fails no more."""
     app, team = broken_app()

@@ -45,12 +45,12 @@ def test_ring_holds_the_last_fifteen_minutes() -> None:
         assert ring.is_due(step * 5.0)
         ring.add(states_of("", [running("a/b", done=step * 10, failed=step)]), step * 5.0, 1000.0 + step * 5)
         assert not ring.is_due(step * 5.0 + 4)
-    at, points = ring.since(0, ["a/b", "other"])
+    at, points = ring.since(0, {"a/b": "a/b", "other": "other"})
     assert (at, len(points)) == (POINTS + 50, POINTS)
     # 10 done and 1 failed in five seconds.
     assert points[-1] == {"at": 1000.0 + (POINTS + 49) * 5, "of": {"a/b": [2.2, 0.2, 0, 0]}}
-    assert ring.since(at, ["a/b"]) == (at, [])
-    assert len(ring.since(at - 3, ["a/b"])[1]) == 3
+    assert ring.since(at, {"a/b": "a/b"}) == (at, [])
+    assert len(ring.since(at - 3, {"a/b": "a/b"})[1]) == 3
 
 
 def test_ring_counts_a_controller_that_begins_again_from_zero() -> None:
@@ -58,7 +58,7 @@ def test_ring_counts_a_controller_that_begins_again_from_zero() -> None:
     ring = Ring()
     for step, count in enumerate((100, 40)):
         ring.add(states_of("", [running("a/b", done=count)]), step * 5.0, 0.0)
-    assert ring.since(1, ["a/b"])[1][0]["of"] == {"a/b": [0.0, 0.0, 0, 0]}
+    assert ring.since(1, {"a/b": "a/b"})[1][0]["of"] == {"a/b": [0.0, 0.0, 0, 0]}
 
 
 def test_progress_of_priming_has_counts_and_the_time_left() -> None:

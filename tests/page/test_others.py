@@ -14,7 +14,7 @@ import headway
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.page import PageHost, _host
 from headway.page._others import ASKED, MOST, Others
-from headway.page._overview import STUCK, Visible, drawn_elsewhere, overview, picture
+from headway.page._overview import STUCK, Visible, charted, drawn_elsewhere, overview, picture
 from headway.storage import MemoryBackend
 from headway.why import OBSERVE_SERVICE, ObserveHost
 from tests.helpers.why_programs import Team, broken_app
@@ -60,10 +60,13 @@ async def test_worker_appears_with_its_numbers_and_is_marked_when_it_has_gone(mo
             assert state["elsewhere"][0]["gone"] > 0
 
 
-async def test_other_processes_are_asked_once_for_all_viewers_and_never_without_one(
+async def test_other_processes_are_asked_once_for_all_viewers_and_hardly_without_one(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Every two seconds while somebody watches. A process that hangs delays no look at the controllers here."""
+    """Every two seconds while somebody watches, and otherwise once a minute.
+
+    A process that hangs delays no look at the controllers here.
+    """
     host = ObserveHost(nothing)
     async with (
         MemoryBackend() as backend,
@@ -194,3 +197,49 @@ async def test_rates_are_the_difference_of_two_answers(autojump_clock: MockClock
             rates.append((others.seen[0].rate, others.seen[0].failures))
             await trio.sleep(2)
         assert rates == [(None, None), (10.0, 1.0), (0.0, 0.0)]
+
+
+async def test_history_of_a_worker_is_kept_for_the_next_viewer(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """With a question a minute while nobody watches, and under the process's name for those who may observe it."""
+    host = ObserveHost(nothing)
+    channel, page = channel_to(host), PageHost([types_only()], host, types_only().registry, MemoryBackend())
+    async with (
+        channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions,
+        trio.open_nursery() as nursery,
+    ):
+        await anext(questions)
+        asked = 0
+
+        async def answer() -> None:
+            nonlocal asked
+            async for question in questions:
+                if question.now:
+                    asked += 1
+                    # Two reconciles a second, of which one fails.
+                    count = int(trio.current_time() * 2)
+                    now = [
+                        observe_pb.ControllerNow(name="staff/teams", reconciles=count, failures=count // 2, queued=7)
+                    ]
+                    message = observe_pb.AnswerRequest(number=question.number, now=now)
+                    await channel.unary(ANSWER, message, observe_pb.AnswerResponse)
+
+        nursery.start_soon(answer)
+        nursery.start_soon(page.follow)
+        await trio.sleep(600)
+        assert 8 <= asked <= 10
+        _, points = page.ring.since(0, charted(page, everything()))
+        history = [each["of"]["staff/teams web-1"] for each in points if each["of"]]
+        assert len(history) == asked - 1
+        assert [each[2:] for each in history] == [[7, 0]] * len(history)
+        assert {round(each[0], 1) for each in history} == {2.0}
+        assert {round(each[1], 1) for each in history} == {1.0}
+        others = frozenset(each for each in everything().known if each.kind != "Team")
+        assert charted(page, Visible(frozenset(), others, others)) == {}
+        with page.watching():
+            await trio.sleep(60)
+        _, points = page.ring.since(0, charted(page, everything()))
+        # Each point of a watched minute has its numbers.
+        assert all(each["of"] for each in points[-11:-1])
+        nursery.cancel_scope.cancel()

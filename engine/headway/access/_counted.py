@@ -45,7 +45,14 @@ CATEGORIES_OF: Mapping[str, Mapping[str, Category | None]] = {
     ),
     "grpc.reflection.v1.ServerReflection": {"ServerReflectionInfo": "watch"},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": "watch"},
-    "headway.page": {"Session": "read", "Search": "read", "Why": "read", "Retry": "write", "Live": "watch"},
+    "headway.page": {
+        "Session": "read",
+        "Search": "read",
+        "Events": "read",
+        "Why": "read",
+        "Retry": "write",
+        "Live": "watch",
+    },
 }
 """The category of each method that a guard may serve, by service; None for methods that are never limited."""
 

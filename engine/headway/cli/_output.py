@@ -16,7 +16,7 @@ import click
 
 from headway.base import plain
 from headway.errors import PayloadError
-from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, column_text, redacted_resource
+from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, column_texts, redacted_resource
 
 Output = Literal["table", "yaml", "json"]
 Details = Literal["text", "json"]
@@ -114,16 +114,7 @@ def _heads(type: ResourceType[Any]) -> list[str]:
 
 def _cells(resource: Resource[Any]) -> list[str]:
     """Return the row of a resource."""
-    return [*place(resource), *_declared(resource), resource.version, conditions(resource)]
-
-
-def _declared(resource: Resource[Any]) -> list[str]:
-    columns = resource.type.columns.values()
-    try:
-        return [column_text(resource.data, path) for path in columns]
-    except PayloadError:
-        # One resource with invalid data must not hide the others.
-        return ["?"] * len(columns)
+    return [*place(resource), *column_texts(resource), resource.version, conditions(resource)]
 
 
 def place(resource: Resource[Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, NoReturn
@@ -15,7 +16,7 @@ from headway.controller import App, Graph, graph
 from headway.errors import HeadwayError
 from headway.events import HandlerFailed, Report, ignore
 from headway.observe import ControllerState, states_of
-from headway.page._others import ASKED, STUCK_ASKED, Others
+from headway.page._others import ASKED, STUCK_ASKED, UNWATCHED, Others
 from headway.page._priming import PrimingTimes
 from headway.page._ring import INTERVAL, Ring
 from headway.page._search import Cursors
@@ -120,7 +121,7 @@ class PageHost:
         """Look again and again, until canceled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_on)
-            nursery.start_soon(self._while_watched, ELSEWHERE, self.others.ask, ASKED)
+            nursery.start_soon(self._while_watched, ELSEWHERE, self.others.ask, ASKED, UNWATCHED)
             nursery.start_soon(self._while_watched, STUCK, self.others.ask_stuck, STUCK_ASKED)
             nursery.start_soon(self._while_watched, COUNTS, self._count, COUNTED)
 
@@ -135,10 +136,14 @@ class PageHost:
             with trio.move_on_at(began + TICK):
                 await trio.sleep_forever()
 
-    async def _while_watched(self, path: str, ask: Callable[[], Awaitable[None]], seconds: float) -> NoReturn:
+    async def _while_watched(
+        self, path: str, ask: Callable[[], Awaitable[None]], seconds: float, otherwise: float = math.inf
+    ) -> NoReturn:
+        """Ask again after ``seconds`` while somebody watches, and after ``otherwise`` without a viewer."""
         while True:
-            while not self._watching:
-                await self._unwatched.park()
+            if not self._watching:
+                with trio.move_on_after(otherwise):
+                    await self._unwatched.park()
             await self._contained(path, ask)
             await trio.sleep(seconds)
 
@@ -182,7 +187,7 @@ class PageHost:
             for name, status in statuses.items()
         }
         if self.ring.is_due(now):
-            self.ring.add(states.values(), now, self.at)
+            self.ring.add(states.values(), now, self.at, self.others.take())
         self._show()
 
     def _show(self) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import trio
 
+from headway.page._ring import Numbers
 from headway.why import Elsewhere, ObserveHost, StuckList
 
 ASKED = 2.0
-"""The time between two questions to the other processes, in seconds. Without a viewer they are not asked."""
+"""The time between two questions to the other processes while somebody watches, in seconds."""
+UNWATCHED = 60.0
+"""The time between two questions without a viewer, in seconds. They keep the history of the last 15 minutes."""
 STUCK_ASKED = 4.0
 """The time between two questions about what is stuck, in seconds. Without a viewer they are not asked, either."""
 STUCK_AFTER = 60.0
 """Work counts as stuck once it has been pending for this many seconds, as for `headway why --stuck`."""
 MOST = 300
 """The number of controllers of other processes that are asked about and shown."""
-_OLD = 5 * ASKED
+_OLD = 2 * UNWATCHED
 """The time after which an earlier answer says nothing about the current rate, in seconds."""
 
 
@@ -34,6 +37,10 @@ class Other(NamedTuple):
     failures: float | None = None
 
 
+Name = tuple[str, str, str]
+"""The name of a controller among those of all processes: its caller, process and controller."""
+
+
 class Others:
     """The last answers of the other processes.
 
@@ -48,19 +55,26 @@ class Others:
         self.seen: Sequence[Other] = ()
         self.more = 0
         self.stuck = StuckList()
-        # By caller, process and controller: the time of the last answer and its counts.
-        self._before: dict[tuple[str, str, str], tuple[float, int, int]] = {}
+        # The time of the last answer and its counts.
+        self._before: dict[Name, tuple[float, int, int]] = {}
+        self._unread: dict[Name, Numbers] = {}
 
     async def ask(self) -> None:
         """Ask all of them once."""
         found, self.more = await self._observe.elsewhere(MOST)
         now, before = trio.current_time(), self._before
         self._before = {
-            (each.caller, each.process, each.name): (now, each.now.reconciles, each.now.failures)
-            for each in found
-            if each.now is not None
+            name_of(each): (now, each.now.reconciles, each.now.failures) for each in found if each.now is not None
         }
-        self.seen = [self._with_rates(each, before.get((each.caller, each.process, each.name)), now) for each in found]
+        self.seen = [self._with_rates(each, before.get(name_of(each)), now) for each in found]
+        for of, rate, failures in self.seen:
+            if of.now is not None and rate is not None and failures is not None:
+                self._unread[name_of(of)] = Numbers(round(rate, 2), round(failures, 2), of.now.queued, of.now.lag)
+
+    def take(self) -> Mapping[Name, Numbers]:
+        """Return the last numbers of each controller since the last call."""
+        taken, self._unread = self._unread, {}
+        return taken
 
     async def ask_stuck(self) -> None:
         """Ask all processes, also the server's own, once for what is stuck."""
@@ -74,3 +88,8 @@ class Others:
         # A process that has started again counts from 0.
         rate, failures = max(of.now.reconciles - before[1], 0), max(of.now.failures - before[2], 0)
         return Other(of, rate / seconds, failures / seconds)
+
+
+def name_of(of: Elsewhere) -> Name:
+    """Return the name of a controller of another process."""
+    return of.caller, of.process, of.name

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, get_args
 
-from headway.base import bounded, in_turn, wall_time
+from headway.base import bounded, by_turns, in_turn, wall_time
 from headway.controller import Edge, Graph, Sizes, placed
 from headway.observe import ControllerState
 from headway.page._host import PageHost, Seen
-from headway.page._others import Other
+from headway.page._others import Other, name_of
 from headway.resource import ResourceType, Scope, TypeName, is_builtin
 from headway.run import Phase
 from headway.why import ControllerNow, Failing, Ref, StuckList
@@ -81,6 +80,7 @@ def stuck(found: StuckList, visible: Visible) -> dict[str, Any]:
                 "since": each.since,
                 "attempt": each.attempt,
                 "error": bounded(each.error, _LONGEST),
+                "line": bounded(each.line, _LONGEST),
             }
             for each in items[:STUCK]
         ],
@@ -133,6 +133,12 @@ def _elsewhere(other: Other, type: TypeName, visible: Visible) -> dict[str, Any]
         "restarts": now.restarts,
         "priming": [],
     }
+
+
+def charted(host: PageHost, visible: Visible) -> dict[Hashable, str]:
+    """Return the names in the ring of the controllers that a caller may observe, and their names on the page."""
+    own: dict[Hashable, str] = {name: name for name in visible.controllers}
+    return own | {name_of(each.of): f"{each.of.name} {each.of.process}" for each, _ in _others(host, visible)}
 
 
 def drawn_elsewhere(host: PageHost, visible: Visible) -> dict[str, str]:
@@ -199,18 +205,19 @@ def _type(host: PageHost, type: ResourceType[Any], seen: Iterable[Seen], visible
 def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[dict[str, Any]]:
     """Return what fails in all processes, the newest first, of the types that the caller may observe.
 
-    If there is too much, each process has a fair share.
+    If there is too much, each process and each of its controllers has a fair share.
     """
     observed, now = {str(each) for each in visible.observed}, wall_time()
 
-    def newest_of(every: Iterable[tuple[str, str, Failing]]) -> list[tuple[str, str, Failing]]:
+    def newest_of(every: Iterable[tuple[str, str, Failing]]) -> Iterator[tuple[str, str, Failing]]:
         # The clock of a process may be wrong: what it says to have failed in the future has failed now.
         found = [
             (name, process, dataclasses.replace(each, at=min(each.at, now)))
             for name, process, each in every
             if each.resource is not None and each.resource.type in observed
         ]
-        return heapq.nlargest(FAILING, found, key=lambda entry: entry[2].at)
+        # Each controller has its turn, too: a thousand failures of one must not hide those of another.
+        return by_turns(sorted(found, key=lambda entry: -entry[2].at), lambda entry: entry[0])
 
     processes: dict[tuple[str, str], list[tuple[str, str, Failing]]] = {}
     for other, _ in _others(host, visible):

@@ -34,9 +34,11 @@ from headway.http import (
 from headway.page._about import about, document, relatives
 from headway.page._assets import INDEX, Assets
 from headway.page._events import Emit, EventsResponse
+from headway.page._happened import EventSearch
 from headway.page._leases import leases
+from headway.page._quotas import quotas
 from headway.page._search import ROWS, Search
-from headway.page._service import LIVE, RETRY, SEARCH, SESSION, Event, Retry
+from headway.page._service import EVENTS, LIVE, RETRY, SEARCH, SESSION, Event, Retry
 from headway.page._visitor import Visits, check_origin
 from headway.resource import (
     PAUSE,
@@ -76,7 +78,9 @@ def page_paths(offered: Offered, *, writes: bool) -> Further:
             "/page/session": page.endpoint(GET=page.session, POST=page.sign_in, DELETE=page.sign_out),
             "/page/live": page.endpoint(GET=page.live),
             "/page/search": page.endpoint(GET=_search),
+            "/page/events": page.endpoint(GET=_events),
             "/page/leases": page.endpoint(GET=_leases),
+            "/page/quotas": page.endpoint(GET=_quotas),
             "/page/resource": page.endpoint(GET=page.resource),
             "/page/relatives": page.endpoint(GET=_relatives),
             "/page/api/{group}/{version}/{kind}/{name}": page.changing(
@@ -211,6 +215,25 @@ async def _search(exchange: Exchange) -> Response:
         )
 
     return answer(200, await exchange.call(SEARCH, requested))
+
+
+async def _events(exchange: Exchange) -> Response:
+    """Answer with the newest events of resources."""
+    query = Query(exchange.request.scope["query_string"], ("partition", "namespace", "q", "warnings", "cursor"))
+    if (warnings := query.text("warnings")) not in ("", "yes"):
+        raise invalid(f"warnings {quoted(warnings)} must be yes, or left out")
+
+    async def requested() -> EventSearch:
+        return EventSearch(
+            query.text("partition"), query.text("namespace"), query.text("q"), bool(warnings), query.text("cursor")
+        )
+
+    return answer(200, await exchange.call(EVENTS, requested))
+
+
+async def _quotas(exchange: Exchange) -> Response:
+    Query(exchange.request.scope["query_string"], ())
+    return answer(200, await quotas(exchange))
 
 
 async def _leases(exchange: Exchange) -> Response:

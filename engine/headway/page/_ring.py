@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from headway.observe import ControllerState
@@ -13,7 +15,7 @@ INTERVAL = 5.0
 POINTS = 180
 """The number of points: those of 15 minutes."""
 CONTROLLERS = 500
-"""The number of controllers of which the ring has numbers. Further ones have no sparklines."""
+"""The number of controllers of which a point has numbers, first those of the server's process."""
 
 
 class Numbers(NamedTuple):
@@ -30,7 +32,7 @@ class Point(NamedTuple):
 
     number: int
     at: float
-    of: Mapping[str, Numbers]
+    of: Mapping[Hashable, Numbers]
 
 
 class Ring:
@@ -46,10 +48,22 @@ class Ring:
         """Return True if it is time for the next point. ``now`` is on Trio's clock."""
         return self._time is None or now - self._time >= INTERVAL * 0.999
 
-    def add(self, states: Iterable[ControllerState], now: float, at: float) -> None:
-        """Add a point. ``now`` is on Trio's clock, and ``at`` the same moment in seconds since 1970."""
+    def add(
+        self,
+        states: Iterable[ControllerState],
+        now: float,
+        at: float,
+        others: Mapping[Any, Numbers] = MappingProxyType({}),
+    ) -> None:
+        """Add a point.
+
+        Args:
+            states: the controllers of the server's process, by whose names the ring has their numbers.
+            now: the time on Trio's clock, and ``at`` the same moment in seconds since 1970.
+            others: further numbers that have been read since the last point.
+        """
         seconds = 0.0 if self._time is None else now - self._time
-        of, before = dict[str, Numbers](), dict[str, ControllerState]()
+        of, before = dict[Hashable, Numbers](), dict[str, ControllerState]()
         for state in states:
             if len(of) == CONTROLLERS:
                 break
@@ -58,15 +72,18 @@ class Ring:
             if known is not None and seconds > 0:
                 rate, failures = state.rates(known, seconds)
             of[state.name] = Numbers(round(rate, 2), round(failures, 2), state.queued, state.lag)
+        of |= islice(others.items(), CONTROLLERS - len(of))
         self._points.append(Point(self._next, at, of))
         self._before, self._time = before, now
         self._next += 1
 
-    def since(self, number: int, names: Iterable[str]) -> tuple[int, list[dict[str, Any]]]:
-        """Return the number of the last point, and the points after ``number`` with these controllers' numbers."""
-        wanted = list(names)
+    def since(self, number: int, names: Mapping[Any, str]) -> tuple[int, list[dict[str, Any]]]:
+        """Return the number of the last point, and the points after ``number``.
+
+        They have the numbers of these controllers, each under the name that is given for it.
+        """
         points = [
-            {"at": point.at, "of": {name: list(point.of[name]) for name in wanted if name in point.of}}
+            {"at": point.at, "of": {label: list(point.of[name]) for name, label in names.items() if name in point.of}}
             for point in self._points
             if point.number > number
         ]

@@ -8,7 +8,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headway.base import give_way
-from headway.resource import Key, Kind, is_marked, pb, resource_key
+from headway.resource import (
+    Key,
+    Kind,
+    ResourceType,
+    column_texts,
+    created_at,
+    is_marked,
+    pb,
+    redacted_resource,
+    resource_key,
+)
 from headway.storage import Backend, Within
 
 STEP = 10_000
@@ -83,12 +93,14 @@ async def find(
     text: str,
     rows: int,
     after: Key | None,
+    step: int = STEP,
+    at_once: int = _AT_ONCE,
 ) -> Found:
-    """Examine up to STEP resources after a key, and return the first ``rows`` that are wanted, in order of key."""
+    """Examine up to ``step`` resources after a key, and return the first ``rows`` that are wanted, in order of key."""
     found: list[pb.Resource] = []
     examined = 0
-    while examined < STEP:
-        most = min(_AT_ONCE, STEP - examined)
+    while examined < step:
+        most = min(at_once, step - examined)
         page, _ = await backend.list(kind, within, after=after, limit=most)
         for index, resource in enumerate(page, 1):
             # The name decides first, because that is the cheapest.
@@ -113,8 +125,12 @@ def has_condition(resource: pb.Resource, condition: str, state: str) -> bool:
     )
 
 
-def row(resource: pb.Resource) -> dict[str, Any]:
-    """Return what a list shows of a resource."""
+def row(type: ResourceType[Any], resource: pb.Resource, seen: pb.Resource | None) -> dict[str, Any]:
+    """Return what a list shows of a resource.
+
+    Args:
+        seen: the resource as the version that is listed; None if it cannot be converted.
+    """
     partition, namespace, name = resource_key(resource)
     conditions = [each for status in resource.status.values() for each in status.conditions]
     return {
@@ -122,6 +138,8 @@ def row(resource: pb.Resource) -> dict[str, Any]:
         "namespace": namespace,
         "name": name,
         "version": resource.version,
+        "created": created_at(resource.id.uid) or None,  # type: ignore[union-attr]  # stored ids are whole
+        "columns": column_texts(redacted_resource(type.view(seen))) if type.columns and seen is not None else [],
         "deleting": is_marked(resource.metadata),
         "conditions": [{"type": each.type, "state": _state(each)} for each in conditions[:_CONDITIONS]],
     }

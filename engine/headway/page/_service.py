@@ -14,11 +14,15 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.base import give_way
 from headway.page._failing import failing_of
+from headway.page._happened import AT_ONCE as EVENTS_AT_ONCE
+from headway.page._happened import STEP as EVENT_STEP
+from headway.page._happened import EventSearch, Newest
 from headway.page._host import PageHost
-from headway.page._overview import Visible, drawn_elsewhere, overview, picture
+from headway.page._overview import Visible, charted, drawn_elsewhere, overview, picture
 from headway.page._search import Cursors, Search, find, has_condition, row
-from headway.resource import Key, Registry, ResourceId, TypeName, pb, resource_key
+from headway.resource import EVENT, Key, Registry, ResourceId, TypeName, pb, resource_key
 from headway.service import (
     AccessChecks,
     admit_id,
@@ -35,6 +39,7 @@ from headway.why import ObservePermissions, ObserveService
 PAGE_SERVICE = "headway.page"
 LIVE = f"/{PAGE_SERVICE}/Live"
 SEARCH = f"/{PAGE_SERVICE}/Search"
+EVENTS = f"/{PAGE_SERVICE}/Events"
 SESSION = f"/{PAGE_SERVICE}/Session"
 RETRY = f"/{PAGE_SERVICE}/Retry"
 WHY = f"/{PAGE_SERVICE}/Why"
@@ -89,7 +94,7 @@ class PageService:
             while True:
                 await host.wait_newer(looked)
                 looked = host.number
-                at, points = host.ring.since(at, visible.controllers)
+                at, points = host.ring.since(at, charted(host, visible))
                 if points:
                     await stream.send_message(Event("points", _json(points)))
                 if (now_drawn := drawn_elsewhere(host, visible)) != drawn:
@@ -110,12 +115,7 @@ class PageService:
         for field in ("text", "condition", "state"):
             check_text(field, getattr(message, field))
         described = repr(message._replace(type=pb.Type(), cursor="", rows=0)) + str(type.name)
-        after = None
-        if message.cursor:
-            after = self._cursors.find(message.cursor, described)
-            if after is None:
-                raise invalid("cursor: this search cannot go on; begin it again")
-
+        after = self._going_on(message.cursor, described)
         fails, observes = failing_of(self._host, type.kind), self._observes
         view = self._host.versions.view(type)
 
@@ -132,8 +132,12 @@ class PageService:
 
         with self._turn():
             found = await find(self._host.backend, type.kind, within, wanted, message.text.lower(), message.rows, after)
-        answer: dict[str, Any] = {"rows": [row(each) for each in found.resources]}
-        for shown, each in zip(answer["rows"], found.resources, strict=True):
+        answer: dict[str, Any] = {"columns": [*type.columns], "rows": []}
+        for each in found.resources:
+            # A payload may be large.
+            await give_way()
+            shown = row(type, each, view(each))
+            answer["rows"].append(shown)
             # A caller without the right to observe a resource must not learn whether it fails.
             if observes(type.name, key := resource_key(each)):
                 shown["failing"] = fails.get(key, [])
@@ -142,6 +146,32 @@ class PageService:
         if not access.restricted:
             # Other callers would learn the number of resources that they may not see.
             answer["examined"] = found.examined
+        return answer
+
+    async def events(self, message: EventSearch) -> dict[str, Any]:
+        """Answer with the newest events of resources."""
+        access = self._access
+        type = resolve(access, EVENT.message, "type")
+        within = admit_within(type, message.tenancy, "", absent_is_any=False)
+        access.check_list(type.name, within)
+        check_text("text", message.text)
+        described = repr(message._replace(cursor=""))
+        after = self._going_on(message.cursor, described)
+        newest = Newest(message)
+
+        def note(resource: pb.Resource) -> bool:
+            if access.shows(resource):
+                newest.add(resource)
+            # Only the events are kept, and not their resources.
+            return False
+
+        with self._turn():
+            found = await find(
+                self._host.backend, type.kind, within, note, "", 1, after, step=EVENT_STEP, at_once=EVENTS_AT_ONCE
+            )
+        answer: dict[str, Any] = {"events": newest.shown(), "dropped": newest.dropped}
+        if found.last is not None:
+            answer["cursor"] = self._cursors.add(described, found.last)
         return answer
 
     async def retry(self, message: Retry) -> dict[str, Any]:
@@ -167,6 +197,7 @@ class PageService:
             PAGE_SERVICE,
             Session=(self.session, type(None), dict),
             Search=(self.search, Search, dict),
+            Events=(self.events, EventSearch, dict),
             Retry=(self.retry, Retry, dict),
             Why=(self.why, observe_pb.WhyRequest, observe_pb.WhyResponse),
         )
@@ -175,6 +206,15 @@ class PageService:
     @property
     def _cursors(self) -> Cursors:
         return self._host.cursors
+
+    def _going_on(self, cursor: str, described: str) -> Key | None:
+        """Return where a search goes on; None for its beginning."""
+        if not cursor:
+            return None
+        after = self._cursors.find(cursor, described)
+        if after is None:
+            raise invalid("cursor: this search cannot go on; begin it again")
+        return after
 
     def _visible(self) -> Visible:
         """Return what the caller may see. Raises PERMISSION_DENIED if that is nothing."""

@@ -24,6 +24,7 @@ from headway.resource._builtin_types import TOMBSTONE as TOMBSTONE
 from headway.resource._builtin_types import is_builtin as is_builtin
 from headway.resource._columns import Columns as Columns
 from headway.resource._columns import column_text as column_text
+from headway.resource._columns import column_texts as column_texts
 from headway.resource._columns import readable_time as readable_time
 from headway.resource._decoding import decode_resource as decode_resource
 from headway.resource._decoding import resource_decoder as resource_decoder
@@ -50,6 +51,7 @@ from headway.resource._ids import Kind as Kind
 from headway.resource._ids import ResourceId as ResourceId
 from headway.resource._ids import Scope as Scope
 from headway.resource._ids import TypeName as TypeName
+from headway.resource._ids import created_at as created_at
 from headway.resource._ids import name_problem as name_problem
 from headway.resource._ids import new_create_token as new_create_token
 from headway.resource._ids import quoted as quoted

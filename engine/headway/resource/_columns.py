@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import betterproto2
 
 from headway.base import did_you_mean
+from headway.errors import PayloadError
 from headway.protobuf import Payload
 from headway.resource._ids import quoted
+
+if TYPE_CHECKING:
+    from headway.resource._resource import Resource
 
 _LONGEST = 40
 """The maximum length of a title."""
@@ -44,6 +48,16 @@ def column_text(data: Payload, path: str) -> str:
             return ""
         value = getattr(value, name)
     return _text(value)
+
+
+def column_texts(resource: Resource[Any]) -> list[str]:
+    """Return the texts of the columns of a resource's type; each is ``?`` if the payload cannot be decoded."""
+    paths = resource.type.columns.values()
+    try:
+        return [column_text(resource.data, path) for path in paths]
+    except PayloadError:
+        # One resource with invalid data must not hide the others of a table.
+        return ["?"] * len(paths)
 
 
 def _title_problem(title: object) -> str | None:

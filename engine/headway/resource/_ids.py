@@ -8,6 +8,8 @@ import re
 import secrets
 from typing import NamedTuple
 
+from ulid_transform import ulid_to_timestamp
+
 from headway._gen.headway.resource import v1 as pb
 
 Kind = tuple[str, str]
@@ -125,6 +127,14 @@ def resource_key(resource: pb.Resource) -> Key:
     id = resource.id
     tenancy = id.tenancy  # type: ignore[union-attr]  # stored resources have both; checked on Write
     return (tenancy.partition, tenancy.namespace, id.name)  # type: ignore[union-attr]  # as above
+
+
+def created_at(uid: str) -> float:
+    """Return when a resource was created, in seconds since 1970, or 0 if its uid does not say so."""
+    try:
+        return ulid_to_timestamp(uid) / 1000
+    except ValueError:
+        return 0.0
 
 
 def new_create_token() -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import trio
-from ulid_transform import ulid_to_timestamp
 
 from headway.base import retry_delay, wall_time
 from headway.cache import Informers
@@ -14,7 +13,7 @@ from headway.errors import HeadwayError
 from headway.events import Paused, Report, Resumed
 from headway.queue import WaitingQueue
 from headway.reconcile import Reason
-from headway.resource import PAUSE, Key, Resource, pause_name
+from headway.resource import PAUSE, Key, Resource, created_at, pause_name
 from headway.run._priming import wait_primed
 
 UNREADABLE = "the payload of its pause does not decode"
@@ -63,7 +62,7 @@ class Pauses:
             if not pause.is_deleting:
                 undecodable = self._informer.is_undecodable(key, message)
                 reasons[pause.name] = UNREADABLE if undecodable else pause.data.reason
-                since[pause.name] = _created(pause.id.uid)
+                since[pause.name] = created_at(pause.id.uid)
         self._since = since
         if reasons != self._reasons:
             self._reasons = reasons
@@ -110,11 +109,3 @@ def apply_pause(controller: str, reason: str | None, queue: WaitingQueue[Key, Re
     else:
         queue.pause()
         report(Paused(controller, reason))
-
-
-def _created(uid: str) -> float:
-    """Return when a resource was created, in seconds since 1970, or 0 if its uid does not say so."""
-    try:
-        return ulid_to_timestamp(uid) / 1000
-    except ValueError:
-        return 0.0
