@@ -10,8 +10,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway.client import Client
-from headway.errors import HistoryCompacted
-from headway.resource import Resource
+from headway.errors import HistoryCompacted, NotFound
+from headway.resource import Resource, ResourceId
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, Note, registry
@@ -74,6 +74,48 @@ async def test_until_condition_requires_the_current_generation(client: Client, a
     found.data = Note(text="changed")
     await client.write(found)
     assert await never()
+
+
+READY = headway.Condition("Ready", headway.ConditionState.TRUE)
+
+
+async def test_later_incarnation_does_not_answer_for_an_id_with_a_uid(client: Client) -> None:
+    """The waits end with NotFound, because the incarnation of the id can never meet the condition."""
+    first = await client.write(NOTE.new("one", Note(text="a")))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_ends_not_found, client, first.id)
+        await wait_all_tasks_blocked()
+        # The wait sees all of this at once.
+        await client.delete(first)
+        second = await client.write(NOTE.new("one", Note(text="b")))
+        await client.write_status(second, "writer", [READY])
+    await _ends_not_found(client, first.id)
+    assert await headway.until(client, NOTE, first.id, lambda note: note is None) is None
+    for id in (second.id, first.id.without_uid()):
+        assert (await headway.until_condition(client, NOTE, id, "Ready")).uid == second.uid
+
+
+async def _ends_not_found(client: Client, id: ResourceId) -> None:
+    with pytest.raises(NotFound, match=r"Note one no longer exists.*without its uid"):
+        await headway.until_condition(client, NOTE, id, "Ready")
+
+
+async def test_wait_goes_on_while_the_store_has_an_incarnation_that_the_watch_has_not_seen(
+    client: Client,
+    calls: Calls,
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """A server may lag behind the store, so the watch alone does not show that an incarnation is gone."""
+    first = await client.write(NOTE.new("one"))
+
+    class Ahead(Client):
+        async def get(self, *_given: Any, **_named: Any) -> Any:
+            return first
+
+    await client.delete(first)
+    with trio.move_on_after(10) as scope:
+        await headway.until_condition(Ahead(calls.channel, registry()), NOTE, first.id, "Ready")
+    assert scope.cancelled_caught
 
 
 class Forgetful(MemoryBackend):

@@ -9,7 +9,7 @@ import trio
 
 import headway
 from headway.client import LeaseClient, pause_controller
-from headway.errors import InvalidArgument, PermanentFailure
+from headway.errors import InvalidArgument, NotFound, PermanentFailure
 from headway.reconcile import Result
 from headway.rpc import InProcessChannel, Services
 from headway.service import LeaseService, ResourceService
@@ -40,6 +40,19 @@ async def test_failure_is_told_with_its_traceback_and_its_cause() -> None:
         assert [(each.revision, each.verb) for each in why.writes] == [(int(core.version), "created")]
         # Nobody else can write here.
         assert why.writes[0].writer == "a program in the server's process"
+
+
+async def test_later_incarnation_does_not_answer_for_an_id_with_a_uid() -> None:
+    """The controllers know only names, so what they say is about the later one."""
+    app, team = broken_app()
+    async with headway.open_engine("memory:", app) as engine:
+        first = await engine.client.apply(team.new("core", Team()))
+        await engine.client.delete(first)
+        assert (await engine.why(first.id)).stored is None
+        second = await engine.client.apply(team.new("core", Team()))
+        assert (await engine.why(second.id)).stored is not None
+        with pytest.raises(NotFound, match=r"Team core was deleted.*without its uid"):
+            await engine.why(first.id)
 
 
 async def test_paused_controller_is_told_with_the_reason() -> None:

@@ -235,8 +235,10 @@ async def guarded(
             yield engine, InProcessChannel(services), {"x-consul-token": text}
 
 
-async def ask(channel: InProcessChannel, metadata: dict[str, str], name: str = "core") -> observe_pb.WhyResponse:
-    id = pb.Id(name=name, type=pb.Type(group="staff", group_version="v1", kind="Team"))
+async def ask(
+    channel: InProcessChannel, metadata: dict[str, str], name: str = "core", uid: str = ""
+) -> observe_pb.WhyResponse:
+    id = pb.Id(name=name, type=pb.Type(group="staff", group_version="v1", kind="Team"), uid=uid)
     return await channel.unary(
         f"/{OBSERVE_SERVICE}/Why", observe_pb.WhyRequest(id=id), observe_pb.WhyResponse, metadata=metadata
     )
@@ -246,6 +248,14 @@ async def stuck(channel: InProcessChannel, metadata: dict[str, str]) -> observe_
     return await channel.unary(
         f"/{OBSERVE_SERVICE}/Stuck", observe_pb.StuckRequest(), observe_pb.StuckResponse, metadata=metadata
     )
+
+
+async def test_question_about_an_incarnation_that_was_replaced_is_refused() -> None:
+    """So is the question that `Engine.why` asks."""
+    async with guarded(rule(["observe"], "staff.v1.Team")) as (_, channel, metadata):
+        with pytest.raises(GRPCError, match="Team core was deleted, and a later resource has its name") as refused:
+            await ask(channel, metadata, uid="earlier")
+        assert refused.value.status is Status.NOT_FOUND
 
 
 @pytest.mark.parametrize("verbs", [["view"], ["edit"], ["view", "edit"]])

@@ -165,7 +165,7 @@ async def delete(connection: Connection, name: str, force: bool) -> None:
         await until_gone(connection.client, PEERING, peering.id)
         click.echo(f"peering {name} deleted")
         return
-    left = await connection.client.get(PEERING, name)
+    left = await connection.client.get(PEERING, peering.id)
     waiting = None if left is None else condition_of(left, STREAM_KEY, NOTIFIED)
     why = f"`headway status partition peer-{name}` shows what is left" if waiting is None else plain(waiting.message)
     fail(Exit.WAITED, f"peering {name} is still being deleted: {why}")

@@ -9,7 +9,7 @@ from headway.base import answer_problem, check_plain, check_text
 from headway.client._arguments import id_of
 from headway.client._client import Client
 from headway.client._watch import SnapshotEnd, Upserted
-from headway.errors import DeclarationError, HistoryCompacted, InvalidArgument, Unavailable
+from headway.errors import DeclarationError, HistoryCompacted, InvalidArgument, NotFound, Unavailable
 from headway.protobuf import Payload
 from headway.resource import ConditionState, Resource, ResourceId, ResourceType
 
@@ -33,7 +33,11 @@ async def until(
     ``holds`` is a synchronous function. It is called with the current state, and again after every change. If the
     resource does not exist, its argument is None. The wait has no timeout, so use `trio.fail_after`.
 
+    With a uid in the id, only that incarnation counts, as in `Client.get`.
+
     Raises:
+        NotFound: the id has a uid, and that incarnation no longer exists. ``holds(None)`` has returned False, and would
+            do so forever.
         Unavailable: the connection to the server was lost.
     """
     check_plain("until", holds, 1, "a resource", "headway.until(client, TEAM, 'core', lambda team: team is not None)")
@@ -50,15 +54,7 @@ async def until_gone(
     client: Client, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
 ) -> None:
     """Wait until the resource does not exist. With a uid in the id, wait until that incarnation is deleted."""
-    uid = id_of(type, id, partition, namespace).uid
-    await until(
-        client,
-        type,
-        id,
-        lambda resource: resource is None or bool(uid and resource.uid != uid),
-        partition=partition,
-        namespace=namespace,
-    )
+    await until(client, type, id, lambda resource: resource is None, partition=partition, namespace=namespace)
 
 
 async def until_condition(
@@ -75,6 +71,10 @@ async def until_condition(
     """Wait until the resource has this condition in this state, observed at its current generation, and return it.
 
     ``key`` names the status that must have the condition, usually a controller's name. By default any status may.
+
+    Raises:
+        NotFound: the id has a uid, and that incarnation no longer exists.
+        Unavailable: the connection to the server was lost.
     """
     # None of these would ever hold.
     check_text("condition", condition, "'Ready'")
@@ -130,6 +130,16 @@ async def _watched(
                 continue
             else:
                 current = event.resource if isinstance(event, Upserted) else None
-            if complete and _holds(holds, current):
+                if current is not None and id.uid not in ("", current.uid):
+                    current = None
+            if not complete:
+                continue
+            if _holds(holds, current):
                 return current
+            # A watch may lag behind the store, which alone knows that an incarnation is gone.
+            if id.uid and current is None and await client.get(type, id) is None:
+                raise NotFound(
+                    f"{id} no longer exists, so it can't meet the condition: to wait for a later resource of this "
+                    "name, pass the id without its uid, such as team.id.without_uid()"
+                )
     raise Unavailable(f"the server ended the watch of {id}")

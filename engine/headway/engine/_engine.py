@@ -139,6 +139,7 @@ class Engine:
 
         Raises:
             InvalidArgument: if ``id`` is not an id of a type of the apps.
+            NotFound: if ``id`` has a uid, and another incarnation has its name now.
             Unavailable: if the store cannot be read.
         """
         given: object = id

@@ -18,6 +18,7 @@ import trio
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import by_turns, wall_time
 from headway.builtin import NAME as BUILTIN_APP
+from headway.errors import NotFound
 from headway.journal import Journal, Written
 from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
 from headway.run import Supervisor
@@ -92,8 +93,17 @@ class ObserveHost:
         self._ended = False
 
     async def why(self, id: ResourceId) -> answers.Why:
-        """Return why a resource is, or is not, done."""
-        stored = await self.read(id)
+        """Return why a resource is, or is not, done.
+
+        Raises:
+            NotFound: the id has a uid, and another incarnation has its name now. The controllers work on that one.
+        """
+        stored = await self.read(id.without_uid())
+        if stored is not None and id.uid not in ("", resource_id(stored.id).uid):
+            raise NotFound(
+                f"{id} was deleted, and a later resource has its name: to ask about that one, pass the id without its "
+                "uid, such as team.id.without_uid()"
+            )
         controllers = controllers_why(self.supervisors, id)
         replies = await self._ask_all(lambda: observe_pb.Question(why=_named(id)))
         unreachable, writes = self._away(), self.writes_of(id)

@@ -11,6 +11,7 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.errors import NotFound
 from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
 from headway.resource import Registry, ResourceId, TypeName, event_id, quoted, type_name
@@ -74,10 +75,13 @@ class ObserveService:
     async def why(self, message: observe_pb.WhyRequest) -> observe_pb.WhyResponse:
         """Answer why a resource is, or is not, done."""
         type, key = admit_id(self._access, message.id, "id")
-        id = ResourceId(type.name, key[2], key[0], key[1])
+        id = ResourceId(type.name, key[2], key[0], key[1], "" if message.id is None else message.id.uid)
         if not self._may(id):
             raise denied(f"permission denied: you may not observe {id}")
-        why = await self._ask(id)
+        try:
+            why = await self._ask(id)
+        except NotFound as error:
+            raise GRPCError(Status.NOT_FOUND, str(error)) from None
         if self._permissions is not None:
             why = redacted(why, self._permissions, self._everywhere(self._permissions))
         return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())
