@@ -182,6 +182,20 @@ MUTANTS = (
         _CHANGES,
     ),
     Mutant(
+        "a change within the interval of its key is forgotten",
+        "queue/_machine.py",
+        "            self._back_off_until(entry, end, now)\n            entry = self._lanes.pop()",
+        "            del self._entries[entry.key]\n            entry = self._lanes.pop()",
+        "run/test_min_interval.py",
+    ),
+    Mutant(
+        "the interval of a key never begins",
+        "queue/_machine.py",
+        "ends[entry.key] = now + self.min_interval",
+        "pass",
+        "run/test_min_interval.py",
+    ),
+    Mutant(
         "the backlog never gets a turn",
         "queue/_entries.py",
         "if live and self._passed_over < self._live_per_backlog:",

@@ -1,5 +1,6 @@
 """A state machine that compares the work queue with a model of lists and dictionaries, in any sequence of calls."""
 
+import math
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -31,6 +32,7 @@ class Wish:
 class Model:
     """The expected content of the queue. Every query searches all of it."""
 
+    interval: float = 0.0
     now: float = 0.0
     closed: bool = False
     wishes: dict[str, Wish] = field(default_factory=dict)
@@ -40,6 +42,11 @@ class Model:
     hand: dict[str, Wish] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     live_in_a_row: int = 0
+    # The earliest time of the next dequeue of each key that was dequeued.
+    begins: dict[str, float] = field(default_factory=dict)
+
+    def begin(self, key: str) -> float:
+        return max(self.begins.get(key, self.now), self.now)
 
     def ready(self, key: str, since: float) -> None:
         wish = self.wishes[key]
@@ -82,7 +89,12 @@ class Model:
         if wish.due is None:
             return
         if due is None and key not in self.hand:
-            self.ready(key, self.now)
+            begin = self.begin(key)
+            if begin <= self.now:
+                self.ready(key, self.now)
+            elif begin != wish.due or not wish.by_failure:
+                wish.by_failure = True
+                self.delay(key, begin)
         elif due is None:
             wish.due, wish.queued_at = None, self.now
         elif due < wish.due:
@@ -103,6 +115,14 @@ class Model:
 
     def next_key(self) -> str | None:
         self.promote()
+        while (key := self.first()) is not None and self.begin(key) > self.now:
+            self.wishes[key].by_failure = True
+            self.delay(key, self.begin(key))
+        if key is not None:
+            self.begins[key] = self.now + self.interval
+        return key
+
+    def first(self) -> str | None:
         live, backlog = self.lines[LIVE], self.lines[BACKLOG]
         if backlog and (not live or self.live_in_a_row == LIVE_PER_BACKLOG):
             self.live_in_a_row = 0
@@ -115,10 +135,14 @@ class Model:
 class QueueMachine(RuleBasedStateMachine):
     """Drive the queue and the model side by side, and compare them."""
 
+    INTERVAL = 0.0
+
     def __init__(self) -> None:
         super().__init__()
-        self.queue: WorkQueue[str, int] = WorkQueue(BACKOFF, live_per_backlog=LIVE_PER_BACKLOG)
-        self.model = Model()
+        self.queue: WorkQueue[str, int] = WorkQueue(
+            BACKOFF, live_per_backlog=LIVE_PER_BACKLOG, min_interval=self.INTERVAL
+        )
+        self.model = Model(self.INTERVAL)
         self.reason = 0
         # Not part of the model: for each key, the last add that no dequeue has followed yet.
         self.unanswered: dict[str, int] = {}
@@ -236,6 +260,7 @@ class QueueMachine(RuleBasedStateMachine):
         failures = self.model.failures.get(key, 0)
         self.model.failures[key] = failures + 1
         wish, later = self.model.hand.pop(key), self.model.wishes.get(key)
+        begin = self.model.begin(key)
         wish.due, wish.by_failure = now + min(0.25 * 2**failures, 0.75), True
         wish.reasons.append(reason)
         if later is not None:
@@ -243,6 +268,8 @@ class QueueMachine(RuleBasedStateMachine):
             wish.priority = min(wish.priority, later.priority)
             wish.due = None if later.due is None else min(wish.due, later.due)
             wish.queued_at = later.queued_at
+        if begin > (now if wish.due is None else wish.due):
+            wish.due = begin
         self.model.wishes[key] = wish
         assert delay == (0.0 if wish.due is None else max(wish.due - now, 0.0))
         self.model.place(key)
@@ -264,8 +291,12 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.hand)
     @rule(data=st.data(), delay=SECONDS)
     def back_off(self, data: st.DataObject, delay: float) -> None:
-        key, now = self.some_in_hand(data), self.model.now
+        self.back_off_key(self.some_in_hand(data), delay)
+
+    def back_off_key(self, key: str, delay: float) -> None:
+        now = self.model.now
         self.queue.back_off(key, delay, now)
+        self.model.begins.pop(key, None)
         wish, later = self.model.hand.pop(key), self.model.wishes.get(key)
         wish.due, wish.by_failure = (now + delay if delay else None), True
         if later is not None:
@@ -319,9 +350,10 @@ class QueueMachine(RuleBasedStateMachine):
         """Finish everything, and check that each add is followed by a dequeue."""
         if self.model.closed:
             return
-        self.model.now += 100.0
         for key in self.model.hand:
             self.queue.succeeded(key, self.model.now)
+        # After the last interval as well.
+        self.model.now += 100.0
         while (dequeued := self.queue.dequeue(self.model.now)) is not None:
             self.unanswered.pop(dequeued.key, None)
             self.queue.succeeded(dequeued.key, self.model.now)
@@ -337,3 +369,42 @@ def kept(reasons: list[int]) -> list[int]:
 TestQueue = QueueMachine.TestCase
 # A step takes a fraction of a millisecond, so this machine can afford more examples.
 TestQueue.settings = settings(max_examples=3 * settings().max_examples)
+
+
+class PacedMachine(QueueMachine):
+    """The same with a minimum interval. No key is dequeued twice within it, and no add is lost."""
+
+    INTERVAL = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dequeued: dict[str, float] = {}
+
+    def dequeue(self) -> str | None:
+        key = super().dequeue()
+        if key is not None:
+            now = self.model.now
+            assert now - self.dequeued.get(key, -math.inf) >= self.INTERVAL
+            self.dequeued[key] = now
+        return key
+
+    def check_no_starvation(self, wish: Wish, backlog_waited: bool) -> None:
+        """A backlog key that has its turn within its interval is delayed, and the turn is over."""
+
+    @precondition(lambda self: self.model.hand)
+    @rule(data=st.data(), delay=SECONDS)
+    def back_off(self, data: st.DataObject, delay: float) -> None:
+        key = self.some_in_hand(data)
+        self.back_off_key(key, delay)
+        # It was not worked on.
+        self.dequeued.pop(key, None)
+
+    @rule(key=KEYS)
+    def end_interval(self, key: str) -> None:
+        self.queue.end_interval(key)
+        self.model.begins.pop(key, None)
+        self.dequeued.pop(key, None)
+
+
+TestPacedQueue = PacedMachine.TestCase
+TestPacedQueue.settings = settings(max_examples=3 * settings().max_examples)

@@ -236,6 +236,8 @@ class App:
                 concurrently.
             deadline: the time, in seconds, after which a reconcile is canceled and counts as failed. Default: 300.
             backoff: the delay between attempts of a failing key. Default: 5 ms, doubling up to 1,000 s.
+            min_interval: the time, in seconds, from the start of a key's reconcile until the next one may start.
+                Changes in between are handled together by the next one. Default: 0.
             write_limit: the rate of the controller's writes in one process, ``headway.WriteLimit(10, burst=50)`` for
                 10 a second. Writes above it wait. Default: no limit.
             placement: where the controller runs if several processes share a store. Use ``"singleton"`` for a single

@@ -259,6 +259,9 @@ def _numbers_problem(definition: Definition) -> str | None:
     concurrency: object = definition.concurrency
     if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
         return f"concurrency must be a whole number from 1 on, not {concurrency!r}"
+    interval: object = definition.min_interval
+    if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 <= interval < math.inf:
+        return f"min_interval must be a finite number of seconds >= 0, such as 2.0, not {interval!r:.120}"
     return seconds_problem("deadline", definition.deadline)
 
 

@@ -101,6 +101,7 @@ class GivenControllerOptions(GivenOptions, total=False):
 
     sources: Mapping[str, Source] | None
     placement: Placement
+    min_interval: float
 
 
 def _none() -> Mapping[Any, Any]:
@@ -123,6 +124,7 @@ class Options:
     concurrency: int = 1
     deadline: float = 300.0
     backoff: Backoff = field(default_factory=Backoff)
+    min_interval: float = 0.0
     placement: Placement = "singleton"
     write_limit: WriteLimit | None = None
 

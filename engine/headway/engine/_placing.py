@@ -153,7 +153,7 @@ def _run(
         ownership = Shards(definition, process, placing.lease_ttl, owed)
     else:
         member = "" if definition.placement == "singleton" or placing.process is None else process
-        ownership = EveryKey(definition.backoff)
+        ownership = EveryKey(definition.backoff, definition.min_interval)
     return Run(
         growing,
         informers=placing.informers,

@@ -13,6 +13,9 @@ The rules:
 6. A delayed add and a requeue are *scheduled*. Everything else that waits or is in hand is *pending* (`owed`).
 7. A closed queue accepts and returns no more keys, but its pending keys can still be read.
 8. A rejected call changes nothing.
+9. With a minimum interval, a key is not dequeued again before that many seconds have passed since its last dequeue,
+   whatever has added it. It is pending for so long, like a key that backs off, and what is added meanwhile is merged.
+   Only `end_interval` lets it go earlier.
 
 The design: each key has one entry, in one of four states.
 
@@ -37,7 +40,18 @@ from typing import Generic
 
 from headway.queue._backoff import Backoff
 from headway.queue._entries import LIVE_PER_BACKLOG, Delays, Entry, Lanes, scheduled_entry
-from headway.queue._values import BACKLOG, LIVE, Dequeued, K, KeyInQueue, NotInHandError, Priority, QueueStatistics, R
+from headway.queue._values import (
+    BACKLOG,
+    LIVE,
+    Dequeued,
+    K,
+    KeyInQueue,
+    NotInHandError,
+    Priority,
+    QueueStatistics,
+    R,
+    State,
+)
 
 
 class WorkQueue(Generic[K, R]):
@@ -46,6 +60,7 @@ class WorkQueue(Generic[K, R]):
     Args:
         backoff: the delay of a key after a failure.
         live_per_backlog: a waiting backlog key goes first after this many consecutive live keys.
+        min_interval: the time between two dequeues of one key, at least. Also available as an attribute.
 
     Raises:
         ValueError: if `live_per_backlog` is below 1.
@@ -54,9 +69,18 @@ class WorkQueue(Generic[K, R]):
     finite, and an unknown priority, raise ValueError.
     """
 
-    __slots__ = ("_adds", "_backing_off", "_backoff", "_closed", "_delays", "_entries", "_lanes", "_merged")
+    __slots__ = (
+        *("_adds", "_backing_off", "_backoff", "_closed", "_delays", "_entries", "_lanes", "_merged", "_not_before"),
+        "min_interval",
+    )
 
-    def __init__(self, backoff: Backoff | None = None, *, live_per_backlog: int = LIVE_PER_BACKLOG) -> None:
+    def __init__(
+        self,
+        backoff: Backoff | None = None,
+        *,
+        live_per_backlog: int = LIVE_PER_BACKLOG,
+        min_interval: float = 0.0,
+    ) -> None:
         self._backoff = Backoff() if backoff is None else backoff
         # Invariant: an entry is in _lanes exactly while it is ready, and in _delays exactly while it is backing off or
         # scheduled. All others in _entries are in hand. A following entry is in none of the three.
@@ -65,6 +89,10 @@ class WorkQueue(Generic[K, R]):
         self._delays: Delays[K, R] = Delays()
         # Invariant: _backing_off is the number of entries in _delays whose state is "backing off".
         self._backing_off = 0
+        self.min_interval = min_interval
+        # The end of the interval of each key that was dequeued last, in the order of these times. Those that have ended
+        # are removed by the next dequeue, so there is at most one for each dequeue of the last interval.
+        self._not_before: dict[K, float] = {}
         self._closed = False
         self._adds = 0
         self._merged = 0
@@ -154,6 +182,8 @@ class WorkQueue(Generic[K, R]):
         if heap and heap[0][0] <= now:
             self.promote(now)
         entry = self._lanes.pop()
+        if self.min_interval and entry is not None:
+            entry = self._spaced(entry, now)
         if entry is None:
             return None
         entry.state = "in hand"
@@ -184,13 +214,16 @@ class WorkQueue(Generic[K, R]):
         entry.failures += 1
         following, entry.following = entry.following, None
         entry.note(reason)
+        begin = self._not_before.get(key, now)
         if following is not None:
             entry.absorb(following)  # after the failure, because it is the cause of the next run
-            if following.state == "ready":
+            if following.state == "ready" and begin <= now:
                 self._ready(entry, following.queued_at)
                 return 0.0
             if following.due < due:
                 due, delay = following.due, max(following.due - now, 0.0)
+        if begin > due:
+            due, delay = begin, begin - now
         self._back_off_until(entry, due, now)
         return delay
 
@@ -218,16 +251,22 @@ class WorkQueue(Generic[K, R]):
     def back_off(self, key: K, delay: float, now: float) -> None:
         """Report that the key in hand is to be delayed by `delay` seconds. It is still pending.
 
-        It keeps its reasons and its failures. As with a failed key, a change ends the delay.
+        It keeps its reasons and its failures. As with a failed key, a change ends the delay. It was not worked on, so
+        no interval begins.
         """
         _check_finite("delay", delay)
         entry = self._in_hand(key)
+        self.end_interval(key)
         following, entry.following = entry.following, None
         if following is not None:
             entry.absorb(following)
             self._ready(entry, now)
         else:
             self._back_off_until(entry, now + max(delay, 0.0), now)
+
+    def end_interval(self, key: K) -> None:
+        """End the interval of a key, so that the next add makes it ready at once."""
+        self._not_before.pop(key, None)
 
     def close(self) -> None:
         """Close the queue: adds are ignored, and no key is returned. Keys in hand can still be reported back."""
@@ -266,18 +305,30 @@ class WorkQueue(Generic[K, R]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        due = entry.due if entry.state in ("backing off", "scheduled") else 0.0
-        since = due if entry.state == "scheduled" else entry.since
+        state: State = entry.state
+        due = entry.due if state in ("backing off", "scheduled") else 0.0
+        since = due if state == "scheduled" else entry.since
+        if state == "backing off" and not entry.failures and due == self._not_before.get(key):
+            state = "paced"
         following = () if entry.following is None else entry.following.reasons
-        return KeyInQueue(entry.state, since, due, entry.failures + 1, entry.reasons, entry.omitted, following)
+        return KeyInQueue(state, since, due, entry.failures + 1, entry.reasons, entry.omitted, following)
 
     def oldest(self, before: float) -> list[tuple[float, K]]:
-        """Return each key that became pending before a time, with the time when it did, in no order."""
-        return [
+        """Return each key that became pending before a time, with the time when it did, in no order.
+
+        A key that only waits for the end of its interval does not count: it could not be dequeued before.
+        """
+        found = [
             (entry.since, key)
             for key, entry in self._entries.items()
             if entry.since < before and entry.state != "scheduled"
         ]
+        return [each for each in found if not self._is_paced(each[1], before)] if self.min_interval else found
+
+    def _is_paced(self, key: K, at: float) -> bool:
+        """Return True if nothing but its interval keeps a pending key waiting at a time."""
+        entry = self._entries[key]
+        return entry.state != "in hand" and not entry.failures and self._not_before.get(key, at) > at
 
     def statistics(self) -> QueueStatistics:
         """Return the statistics of the queue, as of the last `dequeue` or `promote`. This visits every ready key."""
@@ -292,6 +343,22 @@ class WorkQueue(Generic[K, R]):
             adds=self._adds,
             merged=self._merged,
         )
+
+    def _spaced(self, entry: Entry[K, R] | None, now: float) -> Entry[K, R] | None:
+        """Return this ready entry, or the next one whose interval has ended, and begin its interval.
+
+        The others are delayed until theirs end. Each ready entry passes here, so no way into the lanes need check this.
+        """
+        ends = self._not_before
+        while entry is not None and (end := ends.get(entry.key, now)) > now:
+            self._back_off_until(entry, end, now)
+            entry = self._lanes.pop()
+        while ends and ends[oldest := next(iter(ends))] <= now:
+            del ends[oldest]
+        if entry is not None:
+            # The key is not in `ends`, so this is its last.
+            ends[entry.key] = now + self.min_interval
+        return entry
 
     def _in_hand(self, key: K) -> Entry[K, R]:
         entry = self._entries.get(key)
@@ -340,13 +407,19 @@ class WorkQueue(Generic[K, R]):
             if priority < entry.priority:
                 self._lanes.make_live(entry)
         else:
-            self._delays.discard(entry)
-            if entry.state == "backing off":
-                self._backing_off -= 1
-            else:
-                entry.since = now
             entry.raise_to(priority)
-            self._ready(entry, now)
+            if entry.state == "scheduled":
+                entry.since = now
+            begin = self._not_before.get(entry.key, now)
+            # While the interval lasts, most adds only add their reason.
+            if begin <= now or entry.due != begin or entry.state == "scheduled":
+                self._delays.discard(entry)
+                if entry.state == "backing off":
+                    self._backing_off -= 1
+                if begin <= now:
+                    self._ready(entry, now)
+                else:
+                    self._back_off_until(entry, begin, now)
         self._merged += 1
         entry.note(reason)
 

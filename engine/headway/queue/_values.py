@@ -13,7 +13,8 @@ LIVE: Final = 0
 BACKLOG: Final = 1
 """The priority of what existed when the run began: after live changes, but never starved by them."""
 
-State = Literal["ready", "backing off", "scheduled", "in hand"]
+State = Literal["ready", "backing off", "paced", "scheduled", "in hand"]
+"""The state of a key. The queue itself treats a paced key, which waits for the end of its interval, as backing off."""
 
 
 class NotInHandError(RuntimeError):
@@ -39,9 +40,10 @@ class QueueStatistics:
     """The queue at one moment: the numbers of keys in each state, and counts since its creation.
 
     `ready` counts all keys that could be dequeued now, and `backlog` the part of them with the lower priority.
-    `delayed_by_failure` counts those that back off after a failure, and `scheduled` those with a requested delay.
-    `oldest_queued_at` is the time, in seconds, since which the longest waiting key has been ready. `adds` counts the
-    accepted adds, and `merged` the part of them that joined a run that was already waiting.
+    `delayed_by_failure` counts those that back off after a failure or wait for the end of their interval, and
+    `scheduled` those with a requested delay. `oldest_queued_at` is the time, in seconds, since which the longest
+    waiting key has been ready. `adds` counts the accepted adds, and `merged` the part of them that joined a run that
+    was already waiting.
     """
 
     ready: int
@@ -58,7 +60,7 @@ class KeyInQueue(NamedTuple, Generic[R]):
     """A key of the queue at one moment. Times are in seconds, on the clock of the queue.
 
     Attributes:
-        state: ready, backing off, scheduled or in hand.
+        state: ready, backing off, paced, scheduled or in hand.
         since: the time since which the key has been pending, through all failures; for a scheduled key, the time when
             it becomes ready.
         due: the time when a delayed key becomes ready; 0 in other states.

@@ -88,8 +88,9 @@ class WaitingQueue(Generic[K, R]):
         if self._blocked:
             return None
         dequeued = self._machine.dequeue(trio.current_time() if now is None else now)
-        if dequeued is not None:
-            # Several keys may have become due at once, and this task may have been the timekeeper.
+        if dequeued is not None or self._machine.min_interval:
+            # Several keys may have become due at once, and this task may have been the timekeeper. Keys that were ready
+            # may now wait for the end of their interval.
             self._wake()
         return dequeued
 
@@ -135,6 +136,10 @@ class WaitingQueue(Generic[K, R]):
         """Report that the key in hand is to be delayed, like `WorkQueue.back_off`."""
         self._machine.back_off(key, delay, now)
         self._reported_back()
+
+    def end_interval(self, key: K) -> None:
+        """End the interval of a key, like `WorkQueue.end_interval`."""
+        self._machine.end_interval(key)
 
     def close(self) -> None:
         """Close the queue: `dequeue` returns None to all current and later callers, and adds are ignored."""

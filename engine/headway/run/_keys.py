@@ -133,6 +133,7 @@ class RunKeys:
         """Enqueue a key for an operator, whatever delay it has. Return False for a key of another process."""
         here = self.status(key).here
         if here:
+            self._ownership.queue.end_interval(key)
             self._ownership.queue.add(key, Reason("operator"))
         return here
 

@@ -119,8 +119,8 @@ class Ownership(ABC):
 class EveryKey(Ownership):
     """The ownership of all keys, under the fence of the run."""
 
-    def __init__(self, backoff: Backoff) -> None:
-        super().__init__(WaitingQueue(WorkQueue(backoff)))
+    def __init__(self, backoff: Backoff, min_interval: float = 0.0) -> None:
+        super().__init__(WaitingQueue(WorkQueue(backoff, min_interval=min_interval)))
         self._recorded = 0
 
     @override

@@ -246,7 +246,7 @@ class Shards(Ownership):
         placement = definition.placement
         assert isinstance(placement, Sharded)
         self._count = placement.shards
-        super().__init__(ShardQueue(WorkQueue(definition.backoff), self.shard_of))
+        super().__init__(ShardQueue(WorkQueue(definition.backoff, min_interval=definition.min_interval), self.shard_of))
         self.process = process
         self.ttl = ttl
         self._shards: dict[int, _Shard] = {}

@@ -88,6 +88,7 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         self._open.remove(shard)
         for key in self._keys_of(shard):
             # This makes a delayed key ready, so that it is dropped soon.
+            self.end_interval(key)
             super().add(key, _MOVED)
 
     def _keys_of(self, shard: int) -> list[Key]:

@@ -252,7 +252,9 @@ async def one_shot(
     alone = App(app.name)
     alone.registry = app.registry
     alone.controllers = {
-        controller: dataclasses.replace(definition, reconcile=stub.reconcile, on_start=stub.on_start, sources={})
+        controller: dataclasses.replace(
+            definition, reconcile=stub.reconcile, on_start=stub.on_start, sources={}, min_interval=0.0
+        )
     }
 
     def over(channel: Channel) -> Channel:

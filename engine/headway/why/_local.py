@@ -173,6 +173,8 @@ class _Asked:
             return replace(
                 why, state="held", since=wall(hold.since), held_write=written, held_by=by, error=hold.why, traceback=""
             )
+        if queued.state == "paced":
+            return replace(why, state="paced", until=wall(queued.due), error="", traceback="")
         if queued.state == "backing off":
             slowed = not_done is not None and not_done.outcome == "slowed"
             return replace(why, state="slowed" if slowed else "waiting", until=wall(queued.due))
@@ -368,6 +370,8 @@ def _state_of(queued: str, slowed: bool, hold: object) -> str:
         return "running"
     if hold is not None:
         return "held"
+    if queued == "paced":
+        return queued
     if queued == "backing off":
         return "slowed" if slowed else "waiting"
     return "queued"

@@ -209,6 +209,11 @@ def _state(it: ControllerWhy, why: Why) -> Iterator[str]:
     elif it.state == "slowed":
         yield f"It waits until {until}, because it {it.error}."
         error = ""
+    elif it.state == "paced":
+        yield (
+            f"It waits until {until}, because the controller's min_interval has not passed since its last reconcile. "
+            "Changes until then are handled together."
+        )
     elif it.state == "given up":
         yield f"It gave up at {since}, and waits for a change."
     elif it.state == "scheduled":

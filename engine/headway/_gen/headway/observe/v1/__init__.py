@@ -238,8 +238,8 @@ class ControllerWhy(betterproto2.Message):
 
     state: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    idle, queued, running, held, waiting, slowed, given up, scheduled, priming,
-    starting, initialising, resting, standby, ended.
+    idle, queued, running, held, waiting, slowed, paced, given up, scheduled,
+    priming, starting, initialising, resting, standby, ended.
     """
 
     since: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)

@@ -1,0 +1,132 @@
+"""The minimum interval of a key: what is added within it is kept, merged, and handled at its end."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from headway.queue import Backoff, WaitingQueue, WorkQueue
+from tests.queue.machines import dequeue
+from tests.queue.workers import Workers, let_pass, start
+
+
+def paced(interval: float = 10.0) -> WorkQueue[str, str]:
+    return WorkQueue(Backoff(base=1.0), min_interval=interval)
+
+
+def test_c6_adds_within_the_interval_are_one_run_at_its_end() -> None:
+    """They are pending all the time, whether they come while the key is in hand or afterwards."""
+    queue = paced()
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 1.0)
+    queue.add("a", "in hand", 2.0)
+    queue.succeeded("a", 3.0)
+    assert queue.dequeue(3.0) is None
+    for number in range(20):
+        queue.add("a", f"change {number}", 4.0)
+        assert queue.owed() == ["a"]
+        assert not queue.is_idle()
+        assert queue.dequeue(4.0) is None
+    assert queue.next_due() == 11.0
+    assert queue.dequeue(10.9) is None
+    found = dequeue(queue, 11.0)
+    assert (found.reasons[0], found.reasons[-1], len(found.reasons) + found.omitted) == ("in hand", "change 19", 21)
+    queue.succeeded("a", 12.0)
+    assert queue.is_idle()
+
+
+def test_key_that_was_not_dequeued_within_the_interval_is_ready_at_once() -> None:
+    """Other keys do not wait for it, either."""
+    queue = paced()
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 0.0)
+    queue.succeeded("a", 0.0)
+    queue.add_all(["a", "b"], "second", 5.0)
+    assert dequeue(queue, 5.0).key == "b"
+    assert queue.dequeue(5.0) is None
+    queue.add("c", "third", 30.0)
+    assert [dequeue(queue, 30.0).key, dequeue(queue, 30.0).key] == ["c", "a"]
+
+
+def test_failure_and_requeue_wait_for_the_end_of_the_interval() -> None:
+    """A back-off that is longer lasts longer, and a change ends it, but not the interval."""
+    queue = paced(1.5)
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 0.0)
+    assert queue.failed("a", "error", 0.0) == 1.5
+    dequeue(queue, 1.5)
+    queue.add("a", "in hand", 1.6)
+    assert queue.failed("a", "error", 2.0) == 1.0
+    dequeue(queue, 3.0)
+    assert queue.failed("a", "error", 3.0) == 4.0
+    queue.add("a", "change", 3.5)
+    assert queue.next_due() == 4.5
+    dequeue(queue, 4.5)
+    queue.requeue_after("a", 0.5, "requeue", 4.5)
+    assert queue.scheduled() == {"a": 5.0}
+    assert queue.dequeue(5.0) is None
+    assert queue.owed() == ["a"]
+    dequeue(queue, 6.0)
+
+
+def test_paced_key_says_when_it_is_due_and_is_old_only_from_then_on() -> None:
+    """A key that fails is as old as its first failure, since it is not the interval that keeps it from ending."""
+    queue = paced()
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 0.0)
+    queue.succeeded("a", 0.0)
+    queue.add("a", "second", 1.0)
+    assert queue.dequeue(1.0) is None
+    found = queue.find("a")
+    assert found is not None
+    assert (found.state, found.since, found.due) == ("paced", 1.0, 10.0)
+    assert queue.oldest(9.0) == []
+    assert queue.oldest(11.0) == [(1.0, "a")]
+    dequeue(queue, 10.0)
+    assert queue.oldest(9.0) == [(1.0, "a")]
+    queue.failed("a", "error", 10.0)
+    found = queue.find("a")
+    assert found is not None
+    assert found.state == "backing off"
+    assert queue.oldest(9.0) == [(1.0, "a")]
+
+
+def test_end_of_an_interval_by_hand_makes_the_next_add_ready() -> None:
+    queue = paced()
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 0.0)
+    queue.succeeded("a", 0.0)
+    queue.add("a", "second", 1.0)
+    assert queue.dequeue(1.0) is None
+    queue.end_interval("a")
+    queue.add("a", "operator", 2.0)
+    assert dequeue(queue, 2.0).reasons == ("second", "operator")
+
+
+def test_intervals_that_have_ended_take_no_memory() -> None:
+    """Only the keys that were dequeued within the last interval are known."""
+    queue = paced(1.0)
+    for number in range(1000):
+        queue.add(str(number), "change", float(number))
+        dequeue(queue, float(number))
+        queue.succeeded(str(number), float(number))
+    assert len(queue._not_before) <= 2
+
+
+async def test_worker_wakes_at_the_end_of_the_interval(autojump_clock: MockClock) -> None:
+    """Even if another worker already waits for the time of a key that is due later."""
+    queue = WaitingQueue(paced())
+    workers = Workers(queue)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 3)
+        queue.add("a", "first")
+        queue.add_after("later", "timer", 50.0)
+        await let_pass(autojump_clock, 1)
+        queue.add("a", "second")
+        await let_pass(autojump_clock, 4)
+        queue.add("a", "third")
+        await let_pass(autojump_clock, 20)
+        assert workers.dequeued == [("a", 0.0), ("a", 10.0)]
+        await let_pass(autojump_clock, 40)
+        assert workers.dequeued[2:] == [("later", 50.0)]
+        queue.close()
