@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import headway
 from headway.http import Bounds, HttpRefusal, HttpServer, RequestLimits, Shares, _listening, _offered
+from headway.http._bounds import HeldReply
 from headway.http._document import decoded
 from tests.http.kit import ALL_TEAMS, CORE, NO_CERTIFICATES, TEAM, TEAMS, Api, allowing, serving
 from tests.observe.test_pages_strangers import HOSTILE
@@ -132,7 +133,7 @@ async def test_service_that_does_not_answer_is_given_up() -> None:
     from grpclib.const import Status
 
     from headway.http._call import Caller, unary
-    from headway.rpc import Services
+    from headway.rpc import Budget, Services
     from headway.service import ResourceService
     from headway.storage import open_store
     from tests.http.kit import registry
@@ -151,8 +152,9 @@ async def test_service_that_does_not_answer_is_given_up() -> None:
         plain = ResourceService(backend, registry())
         path = "/headway.resource.v1.ResourceService/Read"
         caller, failed = Caller({}, None), lambda *_: None
+        reply = HeldReply(Budget(1 << 20))
         with pytest.raises(GRPCError) as missing:
-            await unary(Services(plain), path, caller, arriving, failed, timeout=0.2)
+            await unary(Services(plain), path, caller, arriving, failed, timeout=0.2, reply=reply)
         assert missing.value.status is Status.NOT_FOUND
 
         async def at_once() -> object:
@@ -162,7 +164,7 @@ async def test_service_that_does_not_answer_is_given_up() -> None:
 
         path = "/headway.resource.v1.ResourceService/List"
         with pytest.raises(GRPCError, match=r"did not answer within 0\.05 s") as late:
-            await unary(Services(plain, interceptors=[slow]), path, caller, at_once, failed, timeout=0.05)
+            await unary(Services(plain, interceptors=[slow]), path, caller, at_once, failed, timeout=0.05, reply=reply)
         assert late.value.status is Status.DEADLINE_EXCEEDED
 
 

@@ -14,10 +14,13 @@ from headway.errors import DeclarationError
 from headway.events import CertificateRefused, HandlerFailed, Report
 from headway.http import Bounds, RequestLimits, check_hypercorn
 from headway.resource import Registry
-from headway.rpc import Limits, ServerTls, Services, free_descriptors
+from headway.rpc import Budget, Limits, MemoryReturn, ServerTls, Services, free_descriptors
 
 _MOST = 512
 """The maximum number of connections."""
+
+_WORTH = 32 << 20
+"""The bytes of replies that have been read since memory was last returned to the system, at least."""
 
 
 def http_connections() -> int:
@@ -44,8 +47,10 @@ async def serving_http(
     limits: Limits | None,
     *,
     writes: bool,
-) -> AsyncIterator[str]:
-    """Serve resources and the live page over HTTP at an address, and yield it with its actual port.
+) -> AsyncIterator[tuple[str, Budget]]:
+    """Serve resources and the live page over HTTP at an address.
+
+    Yield it with its actual port, and the budget for unread replies, which a server of gRPC in the same process shares.
 
     Args:
         services: the services of the resources.
@@ -83,13 +88,16 @@ async def serving_http(
         request_timeout=limits.request_timeout,
         small_timeout=limits.handshake_timeout,
     )
-    offered = Offered(services, registry, access, failed, requests)
+    memory = MemoryReturn(_WORTH)
+    replies = Budget(limits.server_replies_size, freed=memory.freed)
+    offered = Offered(services, registry, access, failed, requests, replies)
     further = page_paths(offered._replace(services=Services(services, page)), writes=writes)
     context = None if tls is None else partial(_current, _for_http(tls), report)
     async with block_nursery() as nursery:
         nursery.start_soon(bounded.report_rest, name="refused HTTP requests")
+        nursery.start_soon(memory.run, name="memory of HTTP")
         async with open_http(address, offered, bounds, context, further) as served:
-            yield served
+            yield served, replies
         nursery.cancel_scope.cancel()
 
 

@@ -15,7 +15,7 @@ from headway.access import Authorizer, Caller, Guarded
 from headway.engine._store_health import StoreHealth
 from headway.events import Report
 from headway.resource import Registry
-from headway.rpc import DescribedFiles, Health, Limits, OpenStreams, Reflection, Services, open_server
+from headway.rpc import Budget, DescribedFiles, Health, Limits, OpenStreams, Reflection, Services, open_server
 from headway.service import DescribedPayloads
 from headway.subscription import Topic
 
@@ -36,11 +36,17 @@ async def listening(
     limits: Limits | None,
     *,
     share_ports: bool = False,
+    replies: Budget | None = None,
 ) -> AsyncIterator[Sequence[str]]:
-    """Serve the services at the addresses, and yield the addresses with their actual ports."""
+    """Serve the services at the addresses, and yield the addresses with their actual ports.
+
+    ``replies`` is the budget for unread replies, if a server of HTTP shares it.
+    """
     health = _add_standard_services(services, registry, topics, access)
     store.follow(lambda problem: health.set_all(serving=problem is None))
-    opened = open_server(services, listen, tls=tls, limits=limits, notify=report, share_ports=share_ports)
+    opened = open_server(
+        services, listen, tls=tls, limits=limits, notify=report, share_ports=share_ports, replies=replies
+    )
     async with opened as server:
         try:
             yield server.addresses

@@ -41,7 +41,7 @@ from headway.engine._tracing import tracing_by
 from headway.events import Report
 from headway.journal import JOURNAL_BYTES
 from headway.resource import PEERING
-from headway.rpc import Channel, Limits
+from headway.rpc import Budget, Channel, Limits
 from headway.run import LEASE_TTL, STALL_LIMIT, Pauses, Supervisor
 from headway.service import unregistered
 from headway.storage import Backend, is_shared, last_leases, open_store, record_schemas, refuse_unfinished
@@ -243,6 +243,7 @@ async def open_engine(
                 async with AsyncExitStack() as network:
                     addresses: Sequence[str] = ()
                     http_address: str | None = None
+                    replies: Budget | None = None
                     if listen or http is not None:
                         audit = Audit(report)
                         if access is not None:
@@ -267,13 +268,15 @@ async def open_engine(
                             served = serving_http(
                                 http, offered, pages, registry, access, tls, report, limits, writes=http_writes
                             )
-                            http_address = await network.enter_async_context(served)
+                            http_address, replies = await network.enter_async_context(served)
                             limits = beside_http(limits)
                     if listen:
                         from headway.engine._network import listening
 
                         about_network = (access, health, listen, tls, report, limits)
-                        server = listening(offered, registry, topics, *about_network, share_ports=share_ports)
+                        server = listening(
+                            offered, registry, topics, *about_network, share_ports=share_ports, replies=replies
+                        )
                         nursery.start_soon(services.peerings.report.report_rest, name="refused peers")
                         services.peerings.encrypted = tls is not None
                         services.peerings.addresses = addresses = await network.enter_async_context(server)

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from headway.access import Audit, Authorizer, Caller, Guarded
 from headway.client import Client
 from headway.events import HandlerFailed, Report
@@ -28,12 +30,18 @@ from headway.service import (
     Versions,
     watch_encoders,
 )
-from headway.storage import Backend, CurrentLease
+from headway.storage import Backend, CurrentLease, reads_copies
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.page import PageHost
     from headway.peering import PeerLinks
+
+
+_READS = 8
+"""The number of lists for the network that hold a part of the store decoded, at once. No list waits for its client
+meanwhile. A part of an SQLite store takes one or two MiB.
+"""
 
 
 class EngineServices:
@@ -70,8 +78,13 @@ class EngineServices:
         self._peerings = partial(PeeringService, self.peerings)
         self._peer_streams = PeerStreamService(self.peerings)
         # Shared by all callers: it holds the bytes of stored resources. Rights are checked before it is asked.
-        self._encodings = ResourceEncodings()
-        of_resources: dict[str, Any] = {"versions": versions, "journal": writes, "encodings": self._encodings}
+        self._encodings = ResourceEncodings(snapshots=not reads_copies(backend))
+        of_resources: dict[str, Any] = {
+            "versions": versions,
+            "journal": writes,
+            "encodings": self._encodings,
+            "reads": trio.CapacityLimiter(_READS),
+        }
         resources = partial(ResourceService, backend, registry, **of_resources)
         self._shared: list[Callable[..., Any]] = [
             resources,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headway.http._app import Verb as Verb
     from headway.http._bounds import Shares as Shares
     from headway.http._call import Call as Call
+    from headway.http._call import resources_in as resources_in
     from headway.http._document import json_bytes as json_bytes
     from headway.http._document import object_of as object_of
     from headway.http._document import resource_object as resource_object
@@ -68,6 +69,7 @@ _LATER = {
     "refusal_of": "_refusal",
     "refused": "_answer",
     "resource_object": "_document",
+    "resources_in": "_call",
     "until_disconnected": "_watch",
 }
 

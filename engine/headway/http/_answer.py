@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from headway.base import give_way, joined
+from headway.http._bounds import HeldReply
 from headway.http._document import json_bytes
 from headway.http._refusal import HttpRefusal
 
@@ -42,18 +43,23 @@ class InPieces(Response):
 
     Args:
         texts: the parts of the JSON, which are made when they are sent.
+        size: the bytes of what they are made of.
+        reply: charged with that and with each piece while it is sent.
     """
 
-    def __init__(self, texts: Iterable[bytes]) -> None:
+    def __init__(self, texts: Iterable[bytes], size: int, reply: HeldReply) -> None:
         super().__init__(None, 200, HEADERS, JSON)
         # The length is not known in advance.
         del self.headers["content-length"]
         self._texts = texts
+        self._size = size
+        self._reply = reply
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for piece in joined(self._texts, PIECE):
+            self._reply.hold(self._size + len(piece))
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             await give_way()
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -19,6 +19,7 @@ from headway.http._collection import get_collection
 from headway.http._offered import Exchange, Offered
 from headway.http._openapi import get_document
 from headway.http._refusal import HttpRefusal, refusal_of
+from headway.http._server import CLOSE
 from headway.http._verbs import delete, get, patch, put, put_status
 from headway.resource import quoted
 
@@ -54,7 +55,7 @@ class HttpApp:
     """
 
     def __init__(self, offered: Offered, further: Further | None = None) -> None:
-        self.shares = Shares(offered.limits)
+        self.shares = Shares(offered.limits, offered.replies)
         self._offered = offered
         new = partial(Exchange, offered, self.shares)
         routes = [Route(path, Endpoint(new, methods)) for path, methods in PATHS.items()]
@@ -117,10 +118,17 @@ class Endpoint:
         """Answer a request."""
         request = Request(scope, receive)
         exchange = self._new(request)
-        response = await self._response(exchange, request.method)
-        if response.status_code >= 400:
-            await exchange.drain()
-        await response(scope, receive, send)
+        reply = exchange.reply
+        try:
+            response = await self._response(exchange, request.method)
+            reply.end = scope.get("extensions", {}).get(CLOSE)
+            if response.status_code >= 400:
+                await exchange.drain()
+            elif body := getattr(response, "body", b""):
+                reply.hold(len(body))
+            await response(scope, receive, send)
+        finally:
+            reply.hold(0)
 
     async def _response(self, exchange: Exchange, method: str) -> Response:
         verb = self._methods.get(method)

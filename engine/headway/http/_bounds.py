@@ -12,6 +12,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.http._refusal import HttpRefusal
+from headway.rpc import Budget
 
 STOPPING = "the server is stopping"
 End = Callable[[float, GRPCError], None]
@@ -53,6 +54,7 @@ class RequestLimits:
         body_size: the size of the body of one request.
         bodies_size: the size of the bodies of all requests that are being received. One caller has a quarter of it, or
             one body.
+        replies_size: the size of answers that wait for their clients to read them, if no budget of a server is given.
         values: the number of values in a body, such as the members of lists and maps.
         request_timeout: the time for a body to arrive.
         small_timeout: the time for a small body to arrive.
@@ -66,6 +68,7 @@ class RequestLimits:
     head_size: int = 16 << 10
     body_size: int = 4 << 20
     bodies_size: int = 64 << 20
+    replies_size: int = 256 << 20
     values: int = 12_000
     request_timeout: float = 60.0
     small_timeout: float = 10.0
@@ -75,10 +78,48 @@ class RequestLimits:
     heartbeat: float = 15.0
 
 
-class Shares:
-    """The bodies and watches that all requests hold together."""
+UNREAD = GRPCError(Status.UNAVAILABLE, "unread replies take too much memory, and this one is among the largest")
 
-    def __init__(self, limits: RequestLimits) -> None:
+
+class HeldReply:
+    """The bytes of one answer that wait for its client, charged to the budget of all replies of a server.
+
+    Attributes:
+        end: called to end the request, because the answers that wait take too much memory. The request sets it.
+        dropped: True once it has been called.
+    """
+
+    __slots__ = ("_budget", "_size", "dropped", "end")
+
+    def __init__(self, budget: Budget) -> None:
+        self.end: Callable[[], None] | None = None
+        self.dropped = False
+        self._budget = budget
+        self._size = 0
+
+    def hold(self, size: int) -> None:
+        """Set the number of bytes. That may end this request or another one."""
+        if size != self._size and not self.dropped:
+            before, self._size = self._size, size
+            self._budget.held(self, before, size)
+
+    def refuse(self) -> None:
+        """End the request."""
+        self.hold(0)
+        self.dropped = True
+        if self.end is not None:
+            self.end()
+
+
+class Shares:
+    """The bodies and watches that all requests hold together.
+
+    Attributes:
+        replies: limits the bytes of answers that wait for their clients.
+    """
+
+    def __init__(self, limits: RequestLimits, replies: Budget | None = None) -> None:
+        self.replies = replies or Budget(limits.replies_size)
         self._limits = limits
         self._bodies: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()

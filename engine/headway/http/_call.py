@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.rpc import HandlerFault, Services
+from headway.http._bounds import UNREAD, HeldReply
+from headway.protobuf import decode
+from headway.resource import pb
+from headway.rpc import Encoded, HandlerFault, Services
 
 Requested = Callable[[], Awaitable[Any]]
 """A function that makes the request's message. A guard calls it only after it has authenticated the caller."""
@@ -40,17 +44,20 @@ class Call:
     """The stream of a call, for the service's handlers. Messages are passed to them and taken from them as they are.
 
     Attributes:
-        encodes: False, because no message is encoded.
-        bounds_lists: True, because a list is limited as over gRPC.
+        encodes: True, because a list takes less memory encoded. It is limited as over gRPC. Other messages are not
+            encoded.
+        hold: sets the number of bytes of the answer that are held; it may end the call.
         announced: a message with what is known before the request is received, such as the id in its path; or None. It
             has the request's type, partition and namespace as far as they are known, and limits count the call by
             them.
     """
 
-    encodes = False
-    bounds_lists = True
+    encodes = True
 
-    def __init__(self, caller: Caller, requested: Requested, sent: Sent, announced: Any = None) -> None:
+    def __init__(
+        self, caller: Caller, requested: Requested, sent: Sent, hold: Callable[[int], None], announced: Any = None
+    ) -> None:
+        self.hold = hold
         self.announced = announced
         self.metadata = caller.metadata
         self.peer = caller
@@ -107,19 +114,30 @@ async def unary(
     failed: Failed,
     *,
     timeout: float,
+    reply: HeldReply,
     announced: Any = None,
 ) -> Any:
-    """Call a unary method and return its reply, which is shared and must not be changed.
+    """Call a unary method and return its reply, which is shared and must not be changed. A list is `Encoded`.
 
     Raises:
-        GRPCError: the service refused the request, or did not answer within ``timeout`` seconds (DEADLINE_EXCEEDED).
+        GRPCError: the service refused the request, or did not answer within ``timeout`` seconds (DEADLINE_EXCEEDED), or
+            unread answers take too much memory (UNAVAILABLE).
     """
     replies: list[Any] = []
 
     async def keep(message: Any) -> None:
         replies.append(message)
 
-    call = Call(caller, requested, keep, announced)
+    call = Call(caller, requested, keep, reply.hold, announced)
+    reply.end = partial(call.end_after, 0, UNREAD)
     call.end_after(timeout, GRPCError(Status.DEADLINE_EXCEEDED, f"the server did not answer within {timeout:g} s"))
     await call.run(services, path, failed)
+    if reply.dropped:
+        raise UNREAD
     return replies[0]
+
+
+def resources_in(reply: Encoded) -> Iterator[pb.Resource]:
+    """Return the resources of a list. Each piece is decoded when its first one is requested."""
+    for piece in reply.pieces[1:-1]:
+        yield from decode(pb.ListResponse, piece).resources

@@ -10,13 +10,16 @@ from grpclib.const import Status
 from starlette.responses import Response
 
 from headway.http._answer import InPieces
+from headway.http._call import resources_in
 from headway.http._document import json_bytes, resource_object
 from headway.http._offered import Exchange
 from headway.http._position_text import position_of, position_text
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal
 from headway.http._watch import Watched, WatchResponse
+from headway.protobuf import decode
 from headway.resource import ResourceType, pb, position
+from headway.rpc import Encoded
 from headway.service import MAX_PAGE, POSITION, RESOURCE_SERVICE, PositionRequest
 
 _SCOPE = ("partition", "namespace", "ns", "name_prefix", "filter")
@@ -55,24 +58,25 @@ async def _list(exchange: Exchange, type: ResourceType[Any], query: Query) -> Re
         )
 
     try:
-        reply: pb.ListResponse = await exchange.call(f"/{RESOURCE_SERVICE}/List", requested)
+        reply: Encoded = await exchange.call(f"/{RESOURCE_SERVICE}/List", requested)
     except GRPCError as error:
         if error.status is Status.RESOURCE_EXHAUSTED:
             # Not 429: the same request would be refused again.
             raise HttpRefusal(400, error.status.name, error.message or "the list is too large: ask for pages") from None
         raise
-    return InPieces(_texts(type, reply))
+    return InPieces(_texts(type, reply), reply.size, exchange.reply)
 
 
-def _texts(type: ResourceType[Any], reply: pb.ListResponse) -> Iterable[bytes]:
+def _texts(type: ResourceType[Any], reply: Encoded) -> Iterable[bytes]:
     yield b'{"resources":['
-    for index, resource in enumerate(reply.resources):
+    for index, resource in enumerate(resources_in(reply)):
         yield (b"," if index else b"") + json_bytes(resource_object(type, resource))
+    last = decode(pb.ListResponse, reply.pieces[-1])
     rest: dict[str, Any] = {}
-    if (here := position(reply.position)) is not None:
+    if (here := position(last.position)) is not None:
         rest["position"] = position_text(here)
-    if reply.next_page_token:
-        rest["nextPageToken"] = reply.next_page_token
+    if last.next_page_token:
+        rest["nextPageToken"] = last.next_page_token
     yield b"]" + (b"," if rest else b"") + json_bytes(rest)[1:] + b"\n"
 
 

@@ -13,12 +13,12 @@ from starlette.requests import ClientDisconnect, Request
 
 from headway.access import Authorizer
 from headway.errors import PermissionDenied
-from headway.http._bounds import RequestLimits, Shares
+from headway.http._bounds import HeldReply, RequestLimits, Shares
 from headway.http._call import Caller, Failed, Requested, unary
 from headway.http._document import decoded
 from headway.http._refusal import HttpRefusal
 from headway.resource import Registry, ResourceId, ResourceType, TypeName, did_you_mean, pb, quoted
-from headway.rpc import TOKEN_HEADER, Services, peer_of
+from headway.rpc import TOKEN_HEADER, Budget, Services, peer_of
 from headway.service import POSITION, PositionRequest
 
 # The bytes and the time in seconds for the rest of a refused request.
@@ -40,6 +40,8 @@ class Offered(NamedTuple):
         access: identifies callers; None if every caller may do everything.
         failed: called with a path and the unexpected error of its handler.
         limits: the limits of requests.
+        replies: the budget for the bytes of answers that wait for their clients, which a server of gRPC in the same
+            process may share; None makes one.
     """
 
     services: Services
@@ -47,6 +49,7 @@ class Offered(NamedTuple):
     access: Authorizer | None
     failed: Failed
     limits: RequestLimits = RequestLimits()
+    replies: Budget | None = None
 
 
 class Exchange:
@@ -59,6 +62,7 @@ class Exchange:
         offered: what the server offers.
         shares: the bodies and watches of all requests.
         caller: the origin of the request.
+        reply: the bytes of its answer.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Exchange:
         self.offered = offered
         self.shares = shares
         self.request = request
+        self.reply = HeldReply(shares.replies)
         # True if the rest of the body did not arrive in time, or will not arrive at all.
         self._given_up = False
         if metadata is None:
@@ -108,6 +113,8 @@ class Exchange:
     async def call(self, path: str, requested: Requested, announced: Any = None) -> Any:
         """Call a unary method. Raises GRPCError and HttpRefusal.
 
+        The reply of a list is `Encoded`, and counts toward the memory for answers; `resources_in` has its resources.
+
         Args:
             path: the method.
             requested: makes the request's message.
@@ -115,9 +122,15 @@ class Exchange:
                 by it, before the body is received.
         """
         offered = self.offered
-        timeout = offered.limits.answer_timeout
         return await unary(
-            offered.services, path, self.caller, requested, offered.failed, timeout=timeout, announced=announced
+            offered.services,
+            path,
+            self.caller,
+            requested,
+            offered.failed,
+            timeout=offered.limits.answer_timeout,
+            reply=self.reply,
+            announced=announced,
         )
 
     async def type(self) -> ResourceType[Any]:

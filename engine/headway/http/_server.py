@@ -35,6 +35,9 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 Tls = Callable[[], ssl.SSLContext]
 """A function that returns the TLS context of the next connection."""
 
+CLOSE = "headway.close"
+"""The extension of ASGI that is a function without arguments, which closes the connection of a request at once."""
+
 # A client that has read nothing of its answer for this many seconds may lose its place to a new one.
 _DEAF = 10.0
 # The delay, in seconds, before it accepts again when no file descriptor was free.
@@ -197,6 +200,7 @@ class _Connection:
             with self._sending():
                 await send(message)
 
+        scope.setdefault("extensions", {})[CLOSE] = self.time.cancel
         now = trio.current_time()
         if not self._answers:
             self.time.deadline = self._answers_end = now + self._bounds.answer

@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from headway.base import give_way, joined
 from headway.http._answer import HEADERS, PIECE, refused
+from headway.http._bounds import HeldReply
 from headway.http._call import Call
 from headway.http._document import json_bytes, resource_object
 from headway.http._offered import Exchange
@@ -67,7 +68,7 @@ class WatchResponse(Response):
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sent = _Sent(self._watched, send)
+        sent = _Sent(self._watched, send, self._exchange.reply)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(until_disconnected, receive, nursery.cancel_scope)
             nursery.start_soon(_while_connected, sent.keep_alive, self._exchange.offered.limits.heartbeat)
@@ -104,7 +105,7 @@ class WatchResponse(Response):
                 held.enter_context(exchange.shares.watch(exchange.account))
                 return self._watched.request(resume)
 
-            call = Call(exchange.caller, requested, sent)
+            call = Call(exchange.caller, requested, sent, exchange.reply.hold)
             with exchange.shares.ending(call.end_after):
                 await call.run(offered.services, WATCH_LIST, offered.failed)
 
@@ -138,8 +139,9 @@ class _Sent:
         begun: True if the answer has begun, so that an error can only be its last event.
     """
 
-    def __init__(self, watched: Watched, send: Send) -> None:
+    def __init__(self, watched: Watched, send: Send, reply: HeldReply) -> None:
         self.begun = False
+        self._reply = reply
         self._type = watched.type
         self._events = watched.events
         self._send = send
@@ -185,7 +187,9 @@ class _Sent:
             # Proxies would hold events back.
             headers = {**HEADERS, "content-type": kind, "x-accel-buffering": "no"}
             await self._deliver({"type": "http.response.start", "status": 200, "headers": _raw(headers)})
+        self._reply.hold(len(data))
         await self._deliver({"type": "http.response.body", "body": data, "more_body": True})
+        self._reply.hold(0)
         self._last = trio.current_time()
 
     async def _deliver(self, message: Message) -> None:

@@ -11,9 +11,11 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.http import Exchange, resource_object
+from headway.base import give_way
+from headway.http import Exchange, resource_object, resources_in
 from headway.page._service import WHY
 from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id
+from headway.rpc import Encoded
 from headway.service import RESOURCE_SERVICE
 from headway.why import PastReconcile, Ref, Why, attempts_text, from_message, reconcile_texts
 
@@ -21,6 +23,8 @@ OWNED = 200
 """The number of owned resources, and of events, that are shown."""
 OWNERS = 8
 """The number of owners that are shown, each the owner of the one before."""
+_TURN = 500
+"""The number of owned resources to look at between two checkpoints."""
 _EVENT = "Event"
 """The kind of the resources that programs write for the readers of their owner."""
 
@@ -92,19 +96,25 @@ async def relatives(exchange: Exchange, id: ResourceId) -> dict[str, Any]:
         if owner.type not in exchange.offered.registry:
             break
         at, _ = await _read(exchange, owner)
-    owned: list[pb.Resource] = []
-    if stored is not None:
-        request = pb.ListByOwnerRequest(owner=stored.id)
-        owned = list((await exchange.call(f"/{RESOURCE_SERVICE}/ListByOwner", _message(request))).resources)
     events: list[pb.Resource] = []
     others: list[pb.Resource] = []
-    for each in owned:
-        (events if resource_id(each.id).type.kind == _EVENT else others).append(each)
+    count = 0
+    if stored is not None:
+        request = pb.ListByOwnerRequest(owner=stored.id)
+        owned: Encoded = await exchange.call(f"/{RESOURCE_SERVICE}/ListByOwner", _message(request))
+        for number, each in enumerate(resources_in(owned), 1):
+            is_event = resource_id(each.id).type.kind == _EVENT
+            count += not is_event
+            among = events if is_event else others
+            if len(among) < OWNED:
+                among.append(each)
+            if number % _TURN == 0:
+                await give_way()
     return {
         "owners": owners,
-        "owned": [_brief(each) for each in others[:OWNED]],
-        "ownedCount": len(others),
-        "events": [_event(exchange, each) for each in events[:OWNED]],
+        "owned": [_brief(each) for each in others],
+        "ownedCount": count,
+        "events": [_event(exchange, each) for each in events],
     }
 
 

@@ -161,7 +161,8 @@ class _Page:
         Query(exchange.request.scope["query_string"], ())
 
         async def produce(emit: Emit) -> None:
-            await Call(exchange.caller, _nothing, emit).run(exchange.offered.services, LIVE, exchange.offered.failed)
+            call = Call(exchange.caller, _nothing, emit, exchange.reply.hold)
+            await call.run(exchange.offered.services, LIVE, exchange.offered.failed)
 
         return EventsResponse(exchange, self._visits.session(exchange.request), produce)
 

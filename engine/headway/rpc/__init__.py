@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from headway.rpc._reflection import Reflection as Reflection
     from headway.rpc._reflection import ServerReflectionRequest as ServerReflectionRequest
     from headway.rpc._reflection import ServerReflectionResponse as ServerReflectionResponse
+    from headway.rpc._system import MemoryReturn as MemoryReturn
     from headway.rpc._system import free_descriptors as free_descriptors
     from headway.rpc._system import reserve as reserve
     from headway.rpc._tls import ServerTls as ServerTls
@@ -94,6 +95,7 @@ _LATER = {
     "DescribedFiles": "_reflection",
     "Duplex": "client",
     "Health": "_health",
+    "MemoryReturn": "_system",
     "HealthCheckRequest": "_health",
     "HealthCheckResponse": "_health",
     "UnaryCalls": "client",

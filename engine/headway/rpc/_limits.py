@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -153,7 +153,8 @@ class Holder(Protocol):
 class Budget:
     """A limit on the bytes held by all holders together.
 
-    A budget may be part of another one: a connection's budget is part of its server's.
+    A budget may be part of another one: a connection's budget is part of its server's. ``freed`` is called with each
+    number of bytes that a holder no longer holds.
 
     Over the limit, the largest holder is refused, and among holders of similar size the oldest. Small requests
     therefore succeed even among any number of large requests that never end.
@@ -163,9 +164,10 @@ class Budget:
         holders: the number of holders with at least one byte.
     """
 
-    __slots__ = ("_by_size", "_limit", "_within", "holders", "taken")
+    __slots__ = ("_by_size", "_freed", "_limit", "_within", "holders", "taken")
 
-    def __init__(self, limit: int, within: Budget | None = None) -> None:
+    def __init__(self, limit: int, within: Budget | None = None, freed: Callable[[int], None] | None = None) -> None:
+        self._freed = freed
         self.taken = 0
         self.holders = 0
         self._limit = limit
@@ -181,6 +183,8 @@ class Budget:
         """Record that ``holder`` held ``before`` bytes and now holds ``now``. It or others may be refused for it."""
         self.taken += now - before
         self.holders += (now > 0) - (before > 0)
+        if now < before and self._freed is not None:
+            self._freed(before - now)
         left, joined = before.bit_length(), now.bit_length()
         if left != joined:
             if left:

@@ -27,13 +27,18 @@ PIECE = 64 << 10
 
 
 class Encoded:
-    """A message that a handler has encoded itself, in pieces, so that a large message need not be one bytes object."""
+    """A message that a handler has encoded itself, in pieces, so that a large message need not be one bytes object.
 
-    __slots__ = ("pieces",)
+    Attributes:
+        pieces: the framed message.
+        size: its length in bytes, without the frame.
+    """
+
+    __slots__ = ("pieces", "size")
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
-        size = sum(map(len, pieces))
-        self.pieces = [_head(size), *pieces]
+        self.size = sum(map(len, pieces))
+        self.pieces = [_head(self.size), *pieces]
 
 
 class Codec(Protocol):

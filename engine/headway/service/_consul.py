@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
@@ -53,12 +54,11 @@ class ConsulService:
         versions: Versions | None = None,
         journal: WriteJournal | None = None,
         encodings: ResourceEncodings | None = None,
+        reads: trio.CapacityLimiter | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry)
-        versions = versions or Versions(registry)
-        self._context = Context(
-            backend, access, versions, recreates=True, as_listed=_listed, journal=journal, encodings=encodings
-        )
+        context = Context(backend, access, versions or Versions(registry), journal=journal, encodings=encodings)
+        self._context = context._replace(recreates=True, as_listed=_listed, reads=reads)
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path, under Consul's name of the service."""

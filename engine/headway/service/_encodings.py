@@ -23,6 +23,11 @@ class ResourceEncodings:
       all fit, a cache that evicts the oldest would lose each resource just before it is needed. All entries are dropped
       together once they are no longer requested.
 
+    Args:
+        size: half of the maximum size in bytes.
+        snapshots: False for a store that decodes its resources again for each snapshot: an entry would never be found,
+            and would hold a decoded resource, which takes many times its bytes.
+
     Attributes:
         encoded: the number of resources that have been encoded.
     """
@@ -40,10 +45,10 @@ class ResourceEncodings:
         "encoded",
     )
 
-    def __init__(self, size: int = 32 << 20) -> None:
+    def __init__(self, size: int = 32 << 20, *, snapshots: bool = True) -> None:
         self.encoded = 0
         self._generation = size // 4
-        self._room = 2 * size - 2 * self._generation
+        self._room = 2 * size - 2 * self._generation if snapshots else 0
         # Bytes of the younger generation of changes, and of snapshots.
         self._used = [0, 0]
         # Invariant: the resource of each identity is held here too, so that no other resource can get its identity.

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+import trio
 from grpclib.const import Cardinality, Handler
 from typing_extensions import override
 
@@ -31,6 +32,8 @@ class Context(NamedTuple):
         as_listed: returns the form of a stored resource that lists send; None sends resources as stored.
         journal: records the committed writes with their writers; None records nothing.
         encodings: the bytes of resources that lists send to the network, shared with watches; None keeps none.
+        reads: limits how many lists for the network hold a part of the store decoded, at the same time; None limits
+            nothing.
     """
 
     backend: Backend
@@ -40,6 +43,7 @@ class Context(NamedTuple):
     as_listed: Callable[[pb.Resource], pb.Resource] | None = None
     journal: WriteJournal | None = None
     encodings: ResourceEncodings | None = None
+    reads: trio.CapacityLimiter | None = None
 
 
 class Handlers(Mapping[str, Handler]):

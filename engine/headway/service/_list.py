@@ -93,16 +93,19 @@ async def _read_cut(
     sorted_by_store = True
     try:
         while True:
-            item = await watch.next()
-            if isinstance(item, SnapshotChunk):
-                sorted_by_store = sorted_by_store and item.in_order
-                if version is not None and are_of_version(item.resources, version):
-                    collected.add_all(item.resources)
-                    await give_way()
-                else:
-                    await _collect(item.resources, wanted, collected)
-            elif isinstance(item, EndOfSnapshot):
-                break
+            async with collected.read():
+                item = await watch.next()
+                if isinstance(item, SnapshotChunk):
+                    sorted_by_store = sorted_by_store and item.in_order
+                    if version is not None and are_of_version(item.resources, version):
+                        collected.add_all(item.resources)
+                        await give_way()
+                    else:
+                        await _collect(item.resources, wanted, collected)
+                elif isinstance(item, EndOfSnapshot):
+                    break
+                # It is not needed while this list waits for its next turn.
+                del item
     except HistoryCompacted as error:
         # A list resumes nothing. Its caller can only repeat it.
         raise Unavailable(str(error)) from error
@@ -166,16 +169,18 @@ async def list_by_owner(context: Context, stream: Any) -> None:
     if not requested.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
     check_position(request.known, "known")
-    with store_errors_refused():
-        owned, here = await backend.list_by_owner(requested.uid)
-        await check_known(backend, ("", ""), position(request.known))
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
         if not _names_owner(requested, resource.owner):
             return None
         return next((each for each in versions.views(resource) if access.shows(each)), None)
 
-    await _collect(owned, wanted, collected)
+    with store_errors_refused():
+        async with collected.read():
+            owned, here = await backend.list_by_owner(requested.uid)
+            await check_known(backend, ("", ""), position(request.known))
+            await _collect(owned, wanted, collected)
+            del owned
     await collected.send(pb.ListByOwnerResponse(position=here.message()))
 
 

@@ -6,15 +6,17 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.base import give_way
-from headway.protobuf import encode, varint
+from headway.protobuf import decode, encode, varint
 from headway.resource import (
     Key,
     Kind,
@@ -46,52 +48,88 @@ _AT_ONCE = 1 << 20
 _JOINED = 4000
 _JOINED_PIECES = 16
 _RESOURCES = b"\x0a"
+# Bytes of memory of a key beside the resource's own.
+_KEYED = 400
 
 
 class ListReply:
     """The resources collected for a list so far.
 
+    In process they are the resources themselves. For a network they are encoded soon after they have been read: decoded
+    resources take many times the memory of their bytes, and only the bytes count toward the memory that replies may
+    take in all.
+
     Args:
-        stream: the call's. In process nothing is encoded, so the reply has no maximum size. A stream with
-            ``bounds_lists`` encodes the reply in another format; its maximum is the same.
+        stream: the call's. In process nothing is encoded, so the reply has no maximum size.
         instead: what to request instead when the reply would be too large.
-        context: its ``as_listed`` and ``encodings`` apply.
+        context: its ``as_listed``, ``encodings`` and ``reads`` apply.
+
+    Attributes:
+        encodes: True for a network.
+        count: the number of resources.
+        last: the key of the last one; None without resources.
     """
 
     def __init__(self, stream: Any, instead: str, context: Context) -> None:
-        self.resources: list[pb.Resource] = []
+        self.count = 0
+        self.last: Key | None = None
         self._stream = stream
-        self._encodes = getattr(stream, "encodes", False)
-        self._most = MAX_REPLY if self._encodes or getattr(stream, "bounds_lists", False) else None
+        self.encodes = getattr(stream, "encodes", False)
+        self._most = MAX_REPLY if self.encodes else None
         self._instead = instead
         self._as_listed = context.as_listed
         self._encodings = context.encodings or ResourceEncodings(0)
+        self._reads = context.reads if self.encodes else None
+        # A lower bound of the size, which counts resources that are not encoded yet, too.
         self._size = 0
-        # The bytes of all resources, while every one of them was kept already.
-        self._bodies: list[bytes] | None = []
+        self._resources: list[pb.Resource] = []
+        # The bytes of resources, if all of a read were kept already.
+        self._kept: list[bytes] = []
+        self._pieces: list[bytes] = []
+        self._encoded = 0
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[None]:
+        """Wait for this list's turn to read some resources, which are encoded at the end of the block."""
+        async with self._reads or nullcontext():
+            yield
+            await self._encode()
 
     def add(self, resource: pb.Resource) -> None:
         """Add a resource. Raises RESOURCE_EXHAUSTED if the reply would be too large."""
-        self.resources.append(resource if self._as_listed is None else self._as_listed(resource))
-        self._bodies = None
+        self._resources.append(resource if self._as_listed is None else self._as_listed(resource))
+        self.count += 1
+        self.last = resource_key(resource)
         if self._most is not None:
             self._count(least_size(resource))
 
     def add_all(self, resources: Sequence[pb.Resource]) -> None:
         """Add some hundred resources, like `add`."""
         listed = resources if self._as_listed is None else [*map(self._as_listed, resources)]
-        self.resources += listed
-        if self._most is not None:
-            bodies = self._encodings.kept(listed)
-            self._count(sum(map(least_size, listed)) if bodies is None else sum(map(len, bodies)))
-            if bodies is None:
-                self._bodies = None
-            elif self._bodies is not None:
-                self._bodies += bodies
+        self.count += len(listed)
+        bodies = None if self._most is None or self._resources else self._encodings.kept(listed)
+        if bodies is None:
+            self._resources += listed
+            if self._most is not None:
+                self._count(sum(map(least_size, listed)))
+        else:
+            self._kept += bodies
+            self._count(sum(map(len, bodies)))
 
     async def sort(self) -> None:
         """Sort the resources by key."""
-        self.resources, self._bodies = await in_order(self.resources, resource_key), None
+        if not self.encodes:
+            self._resources = await in_order(self._resources, resource_key)
+            return
+        keyed: list[tuple[Key, bytes]] = []
+        for piece in self._pieces:
+            keyed += [(resource_key(each), encode(each)) for each in decode(pb.ListResponse, piece).resources]
+            # Both are held.
+            self._stream.hold(self._encoded + sum(len(body) + _KEYED for _, body in keyed))
+            await give_way()
+        self._pieces, self._encoded = [], 0
+        self._kept = [body for _, body in await in_order(keyed, itemgetter(0))]
+        await self._encode()
 
     def is_full(self) -> bool:
         """Return True if there may be no room for another resource."""
@@ -99,34 +137,35 @@ class ListReply:
         return self._most is not None and self._size > self._most // 2
 
     async def send(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> None:
-        """Send the reply with these resources. One that is too large to encode at once is encoded in pieces."""
-        reply.resources = self.resources
-        in_pieces = self._encodes and (len(self.resources) > TURN or self._size > _AT_ONCE)
-        await self._stream.send_message(await self._encoded(reply) if in_pieces else reply)
+        """Send the reply with these resources."""
+        if not self.encodes:
+            reply.resources = self._resources
+            await self._stream.send_message(reply)
+        else:
+            await self._stream.send_message(Encoded([*self._pieces, encode(reply)]))
 
-    async def _encoded(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> Encoded:
-        pieces: list[bytes] = []
-        total = 0
-        for piece in self._pieces():
-            pieces.append(piece)
-            total += len(piece)
-            if self._most is not None and total > self._most:
-                raise self._exhausted()
-            # The size counts toward the memory that unread replies may take.
-            self._stream.hold(total)
-            if self._bodies is None or len(pieces) % _JOINED_PIECES == 0:
-                await give_way()
-        reply.resources = []
-        pieces.append(encode(reply))
-        return Encoded(pieces)
-
-    def _pieces(self) -> Iterator[bytes]:
-        if self._bodies is not None:
-            for begin in range(0, len(self._bodies), _JOINED):
-                yield from in_pieces(self._bodies[begin : begin + _JOINED], _head)
+    async def _encode(self) -> None:
+        """Encode what was added since the last call, with turns for other tasks between the pieces of a large list."""
+        if not self.encodes:
             return
-        for begin in range(0, len(self.resources), TURN):
-            yield from self._encodings.pieces(self.resources[begin : begin + TURN], _head)
+        large = self.count > TURN or self._size > _AT_ONCE
+        joins = bool(self._kept)
+        for number, piece in enumerate(self._new_pieces(), 1):
+            self._pieces.append(piece)
+            self._encoded += len(piece)
+            if self._most is not None and self._encoded > self._most:
+                raise self._exhausted()
+            self._stream.hold(self._encoded)
+            if large and (not joins or number % _JOINED_PIECES == 0):
+                await give_way()
+
+    def _new_pieces(self) -> Iterator[bytes]:
+        kept, resources = self._kept, self._resources
+        self._kept, self._resources = [], []
+        for begin in range(0, len(kept), _JOINED):
+            yield from in_pieces(kept[begin : begin + _JOINED], _head)
+        for begin in range(0, len(resources), TURN):
+            yield from self._encodings.pieces(resources[begin : begin + TURN], _head)
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -145,8 +184,11 @@ def _head(size: int) -> bytes:
     return _RESOURCES + varint(size)
 
 
+_FIRST_READ = 16
+"""The number of resources in the first read. Later ones take as many as have `_AT_ONCE` bytes by what the last had."""
+
 _LEAST_READ = 256
-"""The minimum number of resources per read: a filter may leave few of them."""
+"""The minimum number of small resources per read: a filter may leave few of them."""
 
 _MOST_READ = 5000
 """The maximum number of resources per read, however large the page: a store may have to decode them."""
@@ -215,19 +257,26 @@ async def read_page(
     """
     place = tokens.place(request.page_token, 3)
     after: Key | None = (place[0], place[1], place[2]) if place else None
-    size, page = request.page_size, collected.resources
-    read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else _MOST_READ
+    size = request.page_size
+    most = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else _MOST_READ
     position: Position | None = None
+    # In process a page is no copy, or its caller's own.
+    read_at_once = min(_FIRST_READ, most) if collected.encodes else most
     while True:
-        stored, here = await backend.list(kind, within, after=after, limit=read_at_once)
-        position = position or here
-        for index, resource in enumerate(stored, 1):
-            if index % TURN == 0:
-                await give_way()
-            if (seen := wanted(resource)) is not None:
-                if size and page and (len(page) == size or collected.is_full()):
-                    return tokens.token(*resource_key(page[-1])), position
-                collected.add(seen)
-        if len(stored) < read_at_once:
-            return "", position
-        after = resource_key(stored[-1])
+        async with collected.read():
+            stored, here = await backend.list(kind, within, after=after, limit=read_at_once)
+            position = position or here
+            for index, resource in enumerate(stored, 1):
+                if index % TURN == 0:
+                    await give_way()
+                if (seen := wanted(resource)) is not None:
+                    if size and collected.last and (collected.count == size or collected.is_full()):
+                        return tokens.token(*collected.last), position
+                    collected.add(seen)
+            if len(stored) < read_at_once:
+                return "", position
+            after = resource_key(stored[-1])
+            if collected.encodes:
+                read_at_once = min(max(_AT_ONCE * len(stored) // sum(map(least_size, stored)), 1), most)
+            # They are not needed while this list waits for its next turn.
+            del stored, resource, seen

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import trio
 from grpclib.const import Cardinality, Handler
 
 from headway.journal import WriteJournal
@@ -41,6 +42,7 @@ class ResourceService:
         writes_copies: True for the peerings and Headway's own controllers, which write to partitions with copies.
         journal: records the committed writes with their writers.
         encodings: as in `watch_encoders`; lists use the bytes that it keeps.
+        reads: shared by all services over a store; see `Context`.
     """
 
     def __init__(
@@ -53,10 +55,11 @@ class ResourceService:
         writes_copies: bool = False,
         journal: WriteJournal | None = None,
         encodings: ResourceEncodings | None = None,
+        reads: trio.CapacityLimiter | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry, writes_copies=writes_copies)
         versions = versions or Versions(registry)
-        self._context = Context(backend, access, versions, journal=journal, encodings=encodings)
+        self._context = Context(backend, access, versions, journal=journal, encodings=encodings, reads=reads)
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path."""

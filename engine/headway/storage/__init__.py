@@ -15,12 +15,14 @@ from headway.storage._abilities import ListsFences as ListsFences
 from headway.storage._abilities import OptimisticReads as OptimisticReads
 from headway.storage._abilities import Read as Read
 from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
+from headway.storage._abilities import ReadsCopies as ReadsCopies
 from headway.storage._abilities import Shared as Shared
 from headway.storage._abilities import SkipsUnrelated as SkipsUnrelated
 from headway.storage._abilities import filters_metadata as filters_metadata
 from headway.storage._abilities import is_shared as is_shared
 from headway.storage._abilities import keeps_quotas as keeps_quotas
 from headway.storage._abilities import last_leases as last_leases
+from headway.storage._abilities import reads_copies as reads_copies
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources
 from headway.storage._backend import Watch as Watch

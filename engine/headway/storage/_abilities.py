@@ -51,6 +51,17 @@ def filters_metadata(backend: Backend) -> bool:
     return bool(getattr(backend, "filters_metadata", False))
 
 
+class ReadsCopies(Protocol):
+    """A store whose every read decodes its resources again. An engine does not keep their bytes for the next one."""
+
+    reads_copies: bool = True
+
+
+def reads_copies(backend: Backend) -> bool:
+    """Return True if two reads of a store never return the same object."""
+    return bool(getattr(backend, "reads_copies", False))
+
+
 @runtime_checkable
 class SkipsUnrelated(Protocol):
     """An optional ability of a watch: skip the commits that change nothing of its part. WatchList looks for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -16,6 +16,8 @@ from headway.storage._operations import Operation, Put, Within
 from headway.storage._quotas import QuotaUse
 from headway.storage._sorted_keys import Cut
 from headway.storage._tables import ResourceTables
+
+T = TypeVar("T")
 
 TURN = 2000
 """The number of resources to look at between two checkpoints. It takes some milliseconds."""
@@ -71,7 +73,7 @@ async def _read(cut: Cut, within: Within) -> list[pb.Resource]:
         await give_way()
 
 
-async def in_order(resources: list[pb.Resource], key: Callable[[pb.Resource], Any]) -> list[pb.Resource]:
+async def in_order(resources: list[T], key: Callable[[T], Any]) -> list[T]:
     """Return the resources sorted by key. If they are in order already, this only compares them.
 
     The list itself is changed. If it were copied, freeing a list of a million resources at once would block the loop
@@ -87,7 +89,7 @@ async def in_order(resources: list[pb.Resource], key: Callable[[pb.Resource], An
         resources[begin : begin + TURN] = run
     if len(begins) == 1:
         return resources
-    ordered: list[pb.Resource] = []
+    ordered: list[T] = []
     # Not slices, which would be dropped at once too.
     runs = (map(resources.__getitem__, range(*ends)) for ends in pairwise([*begins, len(resources)]))
     for each in heapq.merge(*runs, key=key):

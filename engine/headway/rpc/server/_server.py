@@ -53,7 +53,13 @@ class Server:
     """
 
     def __init__(
-        self, services: Services, limits: Limits, report: Report | None, grace: float, notify: events.Report
+        self,
+        services: Services,
+        limits: Limits,
+        report: Report | None,
+        grace: float,
+        notify: events.Report,
+        replies: Budget | None = None,
     ) -> None:
         self.addresses: list[str] = []
         self._services = services
@@ -63,7 +69,6 @@ class Server:
         self._notify = BoundedReport(notify)
         # Held by a connection while it handles leftover frames, and by a call while it decodes a large request.
         self._turn = trio.Lock()
-        self._replies = Budget(limits.server_replies_size)
         self._grace = grace
         self._accepting: list[trio.CancelScope] = []
         self._paths: list[str] = []
@@ -76,6 +81,7 @@ class Server:
         self._buffer = bytearray(READ_AT_ONCE)
         self._outbox = Outbox()
         self._memory = MemoryReturn(_WORTH)
+        self._replies = replies or Budget(limits.server_replies_size, freed=self._memory.freed)
         self._connections: dict[Http2Protocol, Calls] = {}
         self._changed = trio.Event()
         self._stopping = False
@@ -293,6 +299,7 @@ async def open_server(
     report: Report | None = None,
     notify: events.Report = events.ignore,
     share_ports: bool = False,
+    replies: Budget | None = None,
 ) -> AsyncIterator[Server]:
     """Open a server that listens on the given addresses::
 
@@ -314,6 +321,8 @@ async def open_server(
         notify: called with the events of `headway.events` that peers cause, at most once a second for each kind.
         share_ports: let other processes of the user listen on the same TCP ports (SO_REUSEPORT). Linux then spreads new
             connections over them.
+        replies: the budget for replies that wait for their clients, if others in the process share it. By default it is
+            this server's own, of ``limits.server_replies_size``.
 
     Raises:
         InvalidArgument: an address is invalid.
@@ -323,7 +332,7 @@ async def open_server(
     if tls is not None:
         speaking_http2(tls)
     failed = None if report is None else safe_report(report)
-    server = Server(services, limits or Limits(), failed, grace, safe_report(notify))
+    server = Server(services, limits or Limits(), failed, grace, safe_report(notify), replies)
     async with open_carrier(server.report, server.stop) as carrier:
         with trio.fail_after(_LISTEN_TIMEOUT):
             for each in wanted:

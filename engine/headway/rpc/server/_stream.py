@@ -50,6 +50,8 @@ _MESSAGE_LIMIT = 900
 # A request of at least this many bytes is decoded in a turn of its own. A reply of that size is charged to the budget
 # while it waits.
 _LARGE = 4 << 10
+# An encoded message of up to this many bytes is sent as a whole.
+_JOINED = 64 << 10
 CALL_SIZE = 12 << 10
 """The memory in bytes of a call before its request arrives, as measured."""
 
@@ -226,10 +228,13 @@ class ServerStream(Stream[Any, Any]):
 
     async def send_message(self, message: Any) -> None:
         """Send a message, or an item that the method's encoder accepts. Wait while the client doesn't read."""
-        parts: Iterable[bytes] | None = message.pieces if isinstance(message, Encoded) else None
-        if parts is None and self._encoder is not None:
-            parts = self._encoder(message)
-        data = framed(self._message_codec.encode(message)) if parts is None else b""
+        parts: Iterable[bytes] | None = None
+        if isinstance(message, Encoded):
+            data, parts = (b"".join(message.pieces), None) if message.size <= _JOINED else (b"", message.pieces)
+        elif self._encoder is not None:
+            data, parts = b"", self._encoder(message)
+        else:
+            data = framed(self._message_codec.encode(message))
         # The reply of a unary call is sent with its headers and trailers, in one write instead of three. It is the end
         # of the call, which therefore needs no checkpoint.
         only = parts is None and not self._cardinality.server_streaming

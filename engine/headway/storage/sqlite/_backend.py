@@ -73,6 +73,8 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
     unchanged. A file of an earlier format is upgraded atomically to this program's format.
     """
 
+    reads_copies = True
+
     def __init__(self, path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
         check_history(max_changes, max_age)
         self._path = path
