@@ -78,10 +78,11 @@ type: .venv/ready ## mypy, strict, and pyright: the code, and the Python of ever
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 timeout 300 $(BIN)/pyright
 
 # pip installs the newest that pyproject.toml allows; this is the other end.
-OLDEST = $(shell sed -nE 's/^ *"(grpclib|h2)>=([0-9.]+),.*/\1==\2/p' pyproject.toml)
-ends: .venv/ready ## the tests of the network with the oldest grpclib and h2 that are allowed
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/oldest $(OLDEST)
-	PYTHONPATH=$(CURDIR)/.venv/oldest $(BIN)/pytest -n 3 --dist worksteal -m 'not deep' tests/rpc tests/base/test_private_names.py
+ends: .venv/ready ## the tests of the network, HTTP, logins and the command line with the oldest libraries that are allowed
+	rm -rf .venv/oldest
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target .venv/oldest $$($(BIN)/python -m tests.oldest)
+	PYTHONPATH=$(CURDIR)/.venv/oldest $(BIN)/pytest -n 3 --dist worksteal -m 'not deep' \
+	  tests/rpc tests/http tests/access tests/observe tests/manifest tests/cli tests/base
 
 # The tests of what builds on Python's own private names, and of what its versions do in other ways.
 # Without PYTHONS it is the newest that is found, on the path or where version managers install them.
