@@ -177,8 +177,8 @@ def test_all_errors_are_reported_in_the_order_of_the_text() -> None:
         ("policies: &a [*a]", "an alias is not allowed here"),
         ("? [a]\n: b", "a list can't be a key"),
         ("policies: !!python/name:os.system", "expected a list, got a scalar"),
-        ("policies: !!python/name:os.system", "the tag !!python/name:os.system is not allowed"),
-        ("policies: !secret []", "the tag !secret is not allowed"),
+        ("policies: !!python/name:os.system", "a tag is not allowed"),
+        ("policies: !secret []", "a tag is not allowed"),
         ('on: a\n"on": b', "unknown field 'on'"),
         ("policies: !!yaml '*'", "is not allowed"),
     ],
@@ -302,7 +302,7 @@ def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
 def test_file_that_is_not_utf_8_is_refused_with_the_place(tmp_path: Path) -> None:
     """The error has the line and column of the byte. It does not come from YAML."""
     path = write(tmp_path / "access.yaml", "policies: []\n# café".encode("latin-1"))
-    with pytest.raises(ManifestError, match=r":2:6: the byte 0xe9 is not UTF-8 \(.*\): save the file as UTF-8"):
+    with pytest.raises(ManifestError, match=r":2:6: this byte is not UTF-8: save the file as UTF-8"):
         load_access(path)
 
 

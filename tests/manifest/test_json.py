@@ -76,12 +76,12 @@ SYNTAX = {
     '{"a": [1,\n]}': "2:1: a: unexpected ',' before ']': remove it",
     "{'a': 1}": '1:2: expected a key in "double quotes"',
     "{a: 1}": '1:2: expected a key in "double quotes"',
-    '{"a": x}': "1:7: a: 'x' is not a valid value: write text in \"double quotes\"",
+    '{"a": x}': '1:7: a: this is not a valid value: write text in "double quotes"',
     '{"a": True}': "1:7: a: 'True' is not JSON: write true",
     '{"a": NaN}': "1:7: a: 'NaN' is not JSON: write \"NaN\"",
-    '{"a": 010}': "1:7: a: '010' is not a valid number in JSON: write it in decimal, without leading zeros "
+    '{"a": 010}': "1:7: a: this is not a valid number in JSON: write it in decimal, without leading zeros "
     "and with digits around a point",
-    '{"a": .5}': "1:7: a: '.5' is not a valid number in JSON: write it in decimal, without leading zeros "
+    '{"a": .5}': "1:7: a: this is not a valid number in JSON: write it in decimal, without leading zeros "
     "and with digits around a point",
     '{"a": "\\q"}': r"1:8: a: unknown escape: write \\ for a backslash",
     '{"a": "\\u12"}': r"1:9: a: \u must be followed by four hexadecimal digits",

@@ -111,7 +111,7 @@ def test_problems_name_their_file(tmp_path: Path) -> None:
     path.write_bytes(b"type: App\nname: w\xc3\xa9\nnamespace: \xff\n")
     with pytest.raises(ManifestError) as caught:
         load_file(str(path), REGISTRY)
-    assert str(caught.value) == f"{path}:3:12: the byte 0xff is not UTF-8 (invalid start byte): save the file as UTF-8"
+    assert str(caught.value) == f"{path}:3:12: this byte is not UTF-8: save the file as UTF-8"
     with pytest.raises(FileNotFoundError):
         load_file(tmp_path / "other.yaml", REGISTRY)
 

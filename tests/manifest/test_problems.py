@@ -142,7 +142,7 @@ DOCUMENTS = {
     "type: Node\nname: a\nowner: {type: Node, name: b, namespace: c}": "3:41: owner.namespace: partition '' and "
     "namespace 'c' must be empty: the type is cluster-scoped",
     "- type: App": "1:1: expected a map with type, name and data, got a list",
-    "web": "1:1: expected a map with type, name and data, got 'web'",
+    "web": "1:1: expected a map with type, name and data, got this value",
     "type: App\nname: a\n---\ntype: App\nname: a": "4:1: App a was already given at line 1, column 1: keep one of them",
     "type: fleet.v1.Job\nname: a\n---\ntype: fleet.v2.Job\nname: a": "4:1: Job a was already given at line 1, "
     "column 1: keep one of them",

@@ -36,21 +36,21 @@ SYNTAX = {
     "a: *": "1:5: expected a name after '&' or '*': quote the text (it began at line 1, column 4)",
     "a: !b!c d": "1:4: only plain values are allowed: remove the tag, or quote the text",
     "--- a\n... b": "2:5: expected '---' on its own line before a new document",
-    "%YAML 3.0\n---\na": "1:1: this is not YAML: found incompatible YAML document",
+    "%YAML 3.0\n---\na": "1:1: this version of YAML is not supported: remove the line with %YAML",
     "a: é\nb: \0": "2:4: the character U+0000 is not allowed: write it as an escape in double quotes",
     "a: \ud800": "1:4: the character U+D800 is not allowed: write it as an escape in double quotes",
 }
 
 MEANING = {
-    "a: !!python/object:os.system {}": "1:4: a: the tag !!python/object:os.system is not allowed: "
-    "only plain values are allowed, so remove it",
-    "a: [!!python/name:os.system x]": "1:5: a[0]: the tag !!python/name:os.system is not allowed: "
-    "only plain values are allowed, so remove it",
-    "a: !secret x": "1:4: a: the tag !secret is not allowed: only plain values are allowed, so remove it",
-    "a: !!set {}": "1:4: a: the tag !!set is not allowed: only plain values are allowed, so remove it",
-    "a: !!int x": "1:4: a: the tag !!int is not allowed: only plain values are allowed, so remove it",
-    "a: *b": "1:4: a: the alias *b is undefined: no &b precedes it",
-    "a: &b [*b]": "1:8: a[0]: the alias *b is inside the value that it refers to",
+    "a: !!python/object:os.system {}": "1:4: a: a tag is not allowed: "
+    "remove it, or put text that begins with '!' in quotes",
+    "a: [!!python/name:os.system x]": "1:5: a[0]: a tag is not allowed: "
+    "remove it, or put text that begins with '!' in quotes",
+    "a: !secret x": "1:4: a: a tag is not allowed: remove it, or put text that begins with '!' in quotes",
+    "a: !!set {}": "1:4: a: a tag is not allowed: remove it, or put text that begins with '!' in quotes",
+    "a: !!int x": "1:4: a: a tag is not allowed: remove it, or put text that begins with '!' in quotes",
+    "a: *b": "1:4: a: this alias has no anchor before it: put text that begins with '*' in quotes",
+    "a: &b [*b]": "1:8: a[0]: this alias is inside the value that it refers to",
     "? [a]\n: b": "1:3: a list can't be a key; use text, a number or a boolean",
     "a: &b {c: d}\ne:\n  <<: *b": "3:3: e: merging with '<<' is not supported: write the fields out",
     "a: {b: 1, b: 2}": "1:11: a.b: the key 'b' was already given at line 1, column 5: keep one of them",

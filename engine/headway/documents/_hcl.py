@@ -37,6 +37,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 _DOUBLED = re.compile(r"([$%])\1\{")
 _HEREDOC_END = re.compile(r"[ \t]*\w[\w.-]*\Z")
+_PUNCTUATION = "{}[](),:=?*"
 _INTERPOLATED = ("template_interpolation", "template_directive")
 
 
@@ -179,7 +180,7 @@ class _Reader:
         if node.type in ("numeric_lit", "operation") and (found := _NUMBER.match(written)):
             return number_scalar(place, "".join(found.groups()), "HCL")
         if node.type == "variable_expr":
-            raise _Invalid(f"{written[:60]!r} is a variable, which a manifest cannot have: write text in quotes", node)
+            raise _Invalid("a variable is not allowed in a manifest: write text in quotes", node)
         raise _Invalid("expressions are not allowed: a manifest holds plain values only", node)
 
 
@@ -252,11 +253,11 @@ def _quoted_text(node: Parsed) -> str:
         four, eight, one = found.groups()
         if one is not None:
             if one not in _ESCAPED:
-                raise _Invalid(f"unknown escape: \\{one}; write \\\\ for a backslash", node)
+                raise _Invalid("unknown escape: write \\\\ for a backslash", node)
             return _ESCAPED[one]
         code = int(four or eight, 16)
         if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
-            raise _Invalid(f"this escape is not a valid character: {found.group()}", node)
+            raise _Invalid("this escape is not a valid character", node)
         return chr(code)
 
     # Split at `$${` and `%%{` first: backslash escapes can neither contain nor produce them.
@@ -305,7 +306,8 @@ def _syntax_error(root: Parsed, source: bytes) -> tuple[tuple[int, int], str]:
     line = source[last.start_byte :].split(b"\n")[0].decode(errors="replace").strip()
     if line.startswith("\\"):
         return _beginning(last), "unknown escape: write \\\\ for a backslash"
-    shown = repr(line[:40]) if line else "end of line"
+    # Other text may be a secret without its quotes.
+    shown = "end of line" if not line else repr(line[0]) if line[0] in _PUNCTUATION else "text"
     return _beginning(last), (
         f'unexpected {shown}: write NAME = VALUE or NAME {{ … }}, text in "double quotes", '
         "and commas only in [ ] and = { }"

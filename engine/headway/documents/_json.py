@@ -140,7 +140,7 @@ class _Reader:
         try:
             text, end = _STRINGS.raw_decode(self._text, self._at)
         except json.JSONDecodeError as error:
-            words = next((words for part, words in _STRING_WORDS if part in error.msg), error.msg)
+            words = next((words for part, words in _STRING_WORDS if part in error.msg), "this is not JSON")
             raise self._refuse(words, path, self._place(min(error.pos, len(self._text)))) from error
         if _SURROGATE.search(text):
             # It was written as an escape, or was invalid UTF-8.
@@ -172,16 +172,16 @@ def _no_value(written: str, first: str) -> str:
         return "expected a value, got the end of the text"
     if not written:
         return f"expected a value, got {first!r}"
-    shown = repr(written[:60])
     if written in _FOREIGN:
-        return f"{shown} is not JSON: write {_FOREIGN[written]}"
+        return f"{written!r} is not JSON: write {_FOREIGN[written]}"
     if written.lower() in ("null", "true", "false"):
-        return f"{shown} is not JSON: write {written.lower()}"
+        return f"{written!r} is not JSON: write {written.lower()}"
     if written.startswith(("//", "/*", "#")):
         return "JSON has no comments: remove it, or write YAML"
     if written[0] in "0123456789-+.":
         return (
-            f"{shown} is not a valid number in JSON: "
+            "this is not a valid number in JSON: "
             "write it in decimal, without leading zeros and with digits around a point"
         )
-    return f'{shown} is not a valid value: write text in "double quotes"'
+    # Any other word may be a secret without its quotes.
+    return 'this is not a valid value: write text in "double quotes"'

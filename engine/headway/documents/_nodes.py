@@ -61,7 +61,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value. ``value`` is None for null, for dates, and for a number that only YAML 1.1 reads as a number."""
+    """A single value. ``value`` is None for null, for dates, and for a number that only YAML 1.1 reads as a number.
+
+    If it is ``withheld``, problems don't quote it: it may be a secret.
+    """
 
     place: Place
     kind: Kind
@@ -69,8 +72,11 @@ class Scalar:
     value: bool | int | float | str | None
     quoted: bool = False
     format: Format = "YAML"
+    withheld: bool = False
 
     def __str__(self) -> str:
+        if self.withheld and self.kind != "nothing":
+            return "this value"
         shown = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}…"
         return repr(shown) if self.kind == "text" else shown or "nothing"
 
@@ -78,8 +84,9 @@ class Scalar:
         """Describe the value and its kind: ``'three' is text``, ``yes is read as a boolean``."""
         return f"{self} is {'' if self.kind == 'text' else 'read as '}{self.kind}"
 
-    def in_quotes(self, text: str) -> str:
-        """Return a text in quotes, in the format of this scalar."""
+    def in_quotes(self, unit: str = "") -> str:
+        """Return the value in quotes, as its format writes them, with a unit after it."""
+        text = f"{'…' if self.withheld else self.text}{unit}"
         return repr(text) if self.format == "YAML" else json.dumps(text, ensure_ascii=False)
 
     def unquoted(self) -> Scalar:
@@ -168,6 +175,20 @@ def decimal(text: str) -> float | None:
 def alone(block: Mapping) -> Mapping:
     """Return a block without the further blocks of the same name."""
     return replace(block, again=())
+
+
+def withheld(node: Node) -> Node:
+    """Return a copy of a node whose values are not quoted in problems. The keys of its maps are."""
+    if isinstance(node, Scalar):
+        return replace(node, withheld=True)
+    if isinstance(node, Sequence):
+        return replace(node, items=tuple(map(withheld, node.items)))
+    return _withheld_map(node)
+
+
+def _withheld_map(node: Mapping) -> Mapping:
+    entries = tuple((key, withheld(value)) for key, value in node.entries)
+    return replace(node, entries=entries, again=tuple(map(_withheld_map, node.again)))
 
 
 def one_of(node: Mapping, path: str, problems: Problems) -> Mapping:

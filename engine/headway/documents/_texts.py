@@ -23,7 +23,7 @@ def decode(content: bytes, source: str) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         before = content[: error.start].decode().split("\n")
-        message = f"the byte 0x{content[error.start]:02x} is not UTF-8 ({error.reason}): save the file as UTF-8"
+        message = "this byte is not UTF-8: save the file as UTF-8"
         raise ManifestError([Problem(source, len(before), len(before[-1]) + 1, "", message)]) from error
 
 

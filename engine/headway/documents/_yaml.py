@@ -36,6 +36,9 @@ from headway.documents._nodes import (
 _ALIASED_LIMIT = 10_000
 
 _TAG = "tag:yaml.org,2002:"
+# A secret may begin with one of these characters, so neither a tag nor the name of an alias is quoted.
+_BAD_TAG = "a tag is not allowed: remove it, or put text that begins with '!' in quotes"
+_UNDEFINED = "this alias has no anchor before it: put text that begins with '*' in quotes"
 _KINDS: dict[str, Kind] = {
     f"{_TAG}null": "nothing",
     f"{_TAG}bool": "a boolean",
@@ -66,8 +69,8 @@ def read_yaml(text: str, problems: Problems, *, aliases: bool) -> Iterator[Node]
         # The scanners put the end on its own line, which may not exist in the text.
         end = end_of(text)
         problems.add(min(_place(mark), end) if mark else end, "", _syntax_message(error))
-    except yaml.YAMLError as error:
-        problems.add(Place(1, 1), "", f"this is not YAML: {error}")
+    except yaml.YAMLError:
+        problems.add(Place(1, 1), "", "this is not YAML")
 
 
 def _place(mark: Any) -> Place:
@@ -141,23 +144,23 @@ class _Composer:
         text: str = event.value
         kind = _kind(event)
         if kind is None:
-            self._problems.add(place, path, _bad_tag(event.tag))
+            self._problems.add(place, path, _BAD_TAG)
             kind = "text"
         return Scalar(place, kind, text, _value(kind, text), quoted=event.tag is not None or not event.implicit[0])
 
     def _check_tag(self, event: Any, right: str, place: Place, path: str) -> None:
         if event.tag not in (None, "!", _TAG + right):
-            self._problems.add(place, path, _bad_tag(event.tag))
+            self._problems.add(place, path, _BAD_TAG)
 
     def _alias(self, anchor: str, place: Place, depth: int, path: str) -> Node:
         if not self._may_alias:
             message = "an alias is not allowed here: text that begins with '*' must be in quotes"
             raise self._problems.unreadable(place, path, message)
         if anchor not in self._anchors:
-            raise self._problems.unreadable(place, path, f"the alias *{anchor} is undefined: no &{anchor} precedes it")
+            raise self._problems.unreadable(place, path, _UNDEFINED)
         node = self._anchors[anchor]
         if node is None:
-            raise self._problems.unreadable(place, path, f"the alias *{anchor} is inside the value that it refers to")
+            raise self._problems.unreadable(place, path, "this alias is inside the value that it refers to")
         self._weigh(node, place, depth, path)
         return node
 
@@ -185,11 +188,6 @@ def _children(node: Node) -> Iterator[Node]:
 
 def _identity(key: Scalar) -> tuple[str, object]:
     return key.kind, key.text if key.value is None else key.value
-
-
-def _bad_tag(tag: str) -> str:
-    shown = tag.replace(_TAG, "!!") if tag.startswith(_TAG) else tag
-    return f"the tag {shown} is not allowed: only plain values are allowed, so remove it"
 
 
 def _kind(event: Any) -> Kind | None:
@@ -247,13 +245,15 @@ _WORDS = (
     ("expected <document start>", "expected '---' on its own line before a new document"),
     ("expected alphabetic or numeric character", "expected a name after '&' or '*': quote the text"),
     ("tab character", "tabs can't indent: use spaces"),
+    ("incompatible YAML document", "this version of YAML is not supported: remove the line with %YAML"),
 )
 
 
 def _syntax_message(error: yaml.MarkedYAMLError) -> str:
     """Return the message for a syntax error, with the place where the invalid value began, if it is another."""
     problem = error.problem or error.context or "it cannot be parsed"
-    words = next((words for part, words in _WORDS if part in problem), f"this is not YAML: {problem}")
+    # No other problem of the library is told, because it may quote the text.
+    words = next((words for part, words in _WORDS if part in problem), "this is not YAML")
     begun, found = error.context_mark, error.problem_mark
     if begun is None or found is None or (begun.line, begun.column) == (found.line, found.column):
         return words

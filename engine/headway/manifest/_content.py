@@ -45,7 +45,7 @@ def read_content(
     entries = document_entries(node, problems)
     _check_same(entries, id, registry, problems)
     near = Identity(type, id.name, id.partition, id.namespace)
-    metadata = metadata_of(entries["metadata"], problems, marked=True) if "metadata" in entries else {}
+    metadata = metadata_of(entries["metadata"], type, problems, marked=True) if "metadata" in entries else {}
     owner = owner_of(entries["owner"], near, registry, problems) if "owner" in entries else None
     data = None
     if "data" in entries:

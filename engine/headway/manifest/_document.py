@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.documents import Format, Mapping, Node, Place, Problems, below, decode, format_of, one_of, parse
+from headway.documents import Format, Mapping, Node, Place, Problems, below, decode, format_of, one_of, parse, withheld
 from headway.errors import InvalidArgument, PayloadError
 from headway.manifest._payload import Entry, read_entries, read_key, read_message, read_text
+from headway.protobuf import holds_secrets
 from headway.resource import (
     DEFAULT_TENANCY,
     DELETION_TIMESTAMP,
@@ -103,12 +104,12 @@ class Identity(NamedTuple):
 def _read_document(node: Node, registry: Registry, problems: Problems) -> Resource[Any] | None:
     """Return the resource of a document, or None after adding its problems."""
     if not isinstance(node, Mapping):
-        problems.add_misplaced(node, "", "a map with type, name and data")
+        problems.add_misplaced(withheld(node), "", "a map with type, name and data")
         return None
     before = len(problems)
     entries = document_entries(node, problems)
     identity = _identity(entries, node.place, "", registry, problems)
-    metadata = metadata_of(entries["metadata"], problems) if "metadata" in entries else {}
+    metadata = metadata_of(entries["metadata"], identity.type, problems) if "metadata" in entries else {}
     owner = owner_of(entries["owner"], identity, registry, problems) if "owner" in entries else None
     data = None
     if identity.type is not None and "data" in entries:
@@ -298,9 +299,14 @@ def owner_of(entry: Entry, owned: Identity, registry: Registry, problems: Proble
     return ResourceId(found.type.name, found.name, found.partition, found.namespace)
 
 
-def metadata_of(entry: Entry, problems: Problems, *, marked: bool = False) -> dict[str, str]:
-    """Return the metadata of an entry. With ``marked``, it may contain the mark of a resource that was read."""
-    node = entry.value
+def metadata_of(
+    entry: Entry, type: ResourceType[Any] | None, problems: Problems, *, marked: bool = False
+) -> dict[str, str]:
+    """Return the metadata of an entry. With ``marked``, it may contain the mark of a resource that was read.
+
+    Problems quote no values if the type has secrets or is not known: a field of the payload may be in the wrong place.
+    """
+    node = withheld(entry.value) if type is None or holds_secrets(type.payload) else entry.value
     if not isinstance(node, Mapping):
         problems.add_misplaced(node, entry.path, "a map", "{}")
         return {}

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, alone, below, one_of
+from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, alone, below, one_of, withheld
 from headway.manifest._fields import Element, Field, fields_of
 from headway.manifest._scalars import Unfit, convert, expected
-from headway.protobuf import secret_fields, without_secrets
+from headway.protobuf import holds_secrets, secret_fields, secret_values, without_secrets
 from headway.resource import did_you_mean
 
 _TEXT = Element("string")
@@ -111,7 +111,14 @@ def read_key(key: Scalar, path: str, problems: Problems, element: Element = _TEX
 
 
 def read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Any:
-    """Return the message of a node, or None after adding its problems."""
+    """Return the message of a node, or None after adding its problems.
+
+    The problems quote no values if the class has secrets: a secret may be in the wrong field.
+    """
+    return _read_message(cls, withheld(node) if holds_secrets(cls) else node, path, problems)
+
+
+def _read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Any:
     if not isinstance(node, Mapping):
         problems.add_misplaced(node, path, f"a map of {cls.__name__}'s fields", "{}")
         return None
@@ -140,6 +147,7 @@ def _made(cls: type[Any], values: dict[str, Any], node: Node, path: str, problem
     except (TypeError, ValueError) as error:
         # A class may validate its fields in its constructor, and quote them.
         secrets = [each for name in secret_fields(cls) for each in _flat(values.get(name))]
+        secrets += [each for value in values.values() for held in _flat(value) for each in secret_values(held).values()]
         text = without_secrets(str(error), secrets)
         problems.add(node.place, path, f"{cls.__name__} rejected these fields: {text}")
         return None
@@ -211,7 +219,7 @@ def _map_entry(
 
 def _element(element: Element, node: Node, path: str, problems: Problems) -> Any:
     if element.message is not None:
-        message = read_message(element.message, node, path, problems)
+        message = _read_message(element.message, node, path, problems)
         return message.to_wrapped() if element.wrapped and message is not None else message
     if not isinstance(node, Scalar):
         problems.add(node.place, path, f"expected a single value, got {node}; write {expected(element)}")

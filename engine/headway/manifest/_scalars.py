@@ -48,7 +48,7 @@ def convert(element: Element, scalar: Scalar) -> Any:
 
 def _string(_element: Element, scalar: Scalar) -> str:
     if scalar.kind != "text":
-        raise Unfit(f"{scalar.described()}, not text; quote it: {scalar.in_quotes(scalar.text)}")
+        raise Unfit(f"{scalar.described()}, not text; quote it: {scalar.in_quotes()}")
     return scalar.text
 
 
@@ -116,7 +116,7 @@ def _enum(element: Element, scalar: Scalar) -> Any:
         return element.enum(names[scalar.text])
     if scalar.kind != "a whole number":
         if scalar.text in names:
-            raise Unfit(f"{scalar.described()}; quote it: {scalar.in_quotes(scalar.text)}")
+            raise Unfit(f"{scalar.described()}; quote it: {scalar.in_quotes()}")
         raise _wrong(element, scalar)
     # A number without a member is accepted, as on the wire: a program from which a member was removed shows it so.
     return element.enum(_in_range(element, scalar, "int32"))
@@ -142,7 +142,7 @@ def _duration(element: Element, scalar: Scalar) -> datetime.timedelta:
     found = _DURATION.match(scalar.text) if scalar.kind == "text" else None
     if found is None:
         if scalar.kind in ("a whole number", "a number") and scalar.value is not None:
-            raise Unfit(f"{scalar.described()} without a unit; write {scalar.in_quotes(scalar.text + 's')}")
+            raise Unfit(f"{scalar.described()} without a unit; write {scalar.in_quotes('s')}")
         raise _wrong(element, scalar)
     sign, seconds, fraction = found.groups()
     if int(seconds) > LONGEST_DURATION:

@@ -6,7 +6,9 @@ This is the only place that knows how a secret is redacted. Everything that show
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from headway.protobuf._codec import Payload, copy_message
@@ -20,6 +22,9 @@ REDACTED_CHANGED = "(redacted, changed)"
 
 _SHORTEST = 4
 """The length from which on a secret is removed from a text. A shorter one would take ordinary words apart."""
+
+_LEAST_BEGINNING = 32
+"""The length from which on the beginning of a secret is removed from a text that has cut off the rest."""
 
 P = TypeVar("P", bound=Payload)
 Path = tuple[Any, ...]
@@ -126,19 +131,29 @@ def _elements(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def without_secrets(text: str, values: Iterable[Any]) -> str:
-    """Return a text without these values of secrets, as they are and as `repr` writes them.
+    """Return a text without these values of secrets.
 
-    Values with fewer than four characters stay.
+    They are found as they are, and as `repr`, `ascii` and JSON write them, also encoded in UTF-8. Of long ones, at
+    least 32 characters, a beginning is found too: Python cuts off what it quotes. Values with fewer than four
+    characters stay.
     """
-    found: set[str] = set()
-    for value in values:
-        plain = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        found |= {plain, repr(plain)[1:-1], repr(value)[2:-1] if isinstance(value, bytes) else plain}
+    found = {spelling for value in values for spelling in _spellings(value)}
     # The longest first, because one may be part of another.
     for each in sorted(found, key=len, reverse=True):
         if len(each) >= _SHORTEST:
             text = text.replace(each, REDACTED)
+    for each in found:
+        while len(each) > _LEAST_BEGINNING and (at := text.find(each[:_LEAST_BEGINNING])) >= 0:
+            same = takewhile(lambda pair: pair[0] == pair[1], zip(text[at:], each, strict=False))
+            text = text[:at] + REDACTED + text[at + len(list(same)) :]
     return text
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    plain = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    raw = value if isinstance(value, bytes) else plain.encode(errors="surrogatepass")
+    yield plain
+    yield from (repr(plain)[1:-1], ascii(plain)[1:-1], repr(raw)[2:-1], json.dumps(plain)[1:-1])
 
 
 # For `repr`, of every declared message.
