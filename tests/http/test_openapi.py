@@ -11,7 +11,8 @@ from betterproto2.casing import camel_case
 
 import headway
 from headway import field
-from headway.manifest import LONGEST_DURATION, RANGES, enum_names, fields_of
+from headway.manifest import RANGES, enum_names, fields_of
+from headway.protobuf import LONGEST_DURATION
 from headway.resource import MAX_NAME, ResourceType
 from headway.service import MAX_PAGE, MAX_TEXT
 from tests.http.kit import SITE, TEAM, TEAMS, Api, serving

@@ -46,8 +46,11 @@ def _declared(topic: DescribedTopic) -> Topic[Any]:
 
 def event_text(happened: str, event: Published, output: Output) -> str:
     """Return an event of a topic as the output of `headway watch`."""
+    # Imported here, because it is slow to import.
+    from headway.manifest import as_object
+
     data = event.data
-    value = base64.b64encode(data).decode() if isinstance(data, bytes) else redacted(data).to_dict()
+    value = base64.b64encode(data).decode() if isinstance(data, bytes) else as_object(redacted(data))
     shown = {"event": happened, "topic": event.topic.name, "subject": event.subject, "data": value}
     if output == "json":
         return json_text(shown)

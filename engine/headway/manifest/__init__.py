@@ -29,5 +29,4 @@ from headway.manifest._fields import Element as Element
 from headway.manifest._fields import Field as Field
 from headway.manifest._fields import enum_names as enum_names
 from headway.manifest._fields import fields_of as fields_of
-from headway.manifest._scalars import LONGEST_DURATION as LONGEST_DURATION
 from headway.manifest._scalars import RANGES as RANGES

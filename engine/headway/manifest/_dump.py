@@ -6,6 +6,7 @@ import base64
 import datetime
 import math
 import re
+import struct
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -123,6 +124,9 @@ def _is_default(field: Field, value: Any) -> bool:
         return value is None
     if field.shape == "single" and field.element.kind == "message":
         return not _element(field.element, value, json=None)
+    if isinstance(value, float):
+        # Negative zero is written.
+        return value == 0 and math.copysign(1, value) > 0
     return not value or (field.shape == "single" and value == _EPOCH)
 
 
@@ -156,9 +160,20 @@ def _element(element: Element, value: Any, *, json: Callable[[int], Any] | None)
         return _seconds(value)
     if json and kind in _LONG:
         return json(value)
-    if json and kind in ("float", "double") and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    if kind in ("float", "double") and not math.isfinite(value):
+        return value if not json else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return _shortest(value) if kind == "float" else value
+
+
+def _shortest(value: float) -> float:
+    """Return a short number that is the same in 32 bits, such as 0.1 for 0.10000000149011612."""
+    try:
+        same = struct.pack("<f", value)
+    except (OverflowError, struct.error):
+        # It cannot be stored either.
+        return value
+    short = (float(f"{value:.{digits}g}") for digits in range(6, 9))
+    return next((each for each in short if struct.pack("<f", each) == same), value)
 
 
 def _seconds(length: datetime.timedelta) -> str:

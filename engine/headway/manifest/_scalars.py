@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headway.documents import Scalar
 from headway.manifest._fields import Element, enum_names
+from headway.protobuf import LONGEST_DURATION
 from headway.resource import did_you_mean
 
 _SIGNED = {"int32": 32, "sint32": 32, "sfixed32": 32, "int64": 64, "sint64": 64, "sfixed64": 64}
@@ -27,9 +28,7 @@ _DIGITS = re.compile(r"[-+]?\d+(\.\d+)?\Z", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):([0-5]\d))\Z", re.ASCII
 )
-_DURATION = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?s\Z", re.ASCII)
-# google.protobuf.Duration's own limit: about ten thousand years.
-LONGEST_DURATION = 315_576_000_000
+_DURATION = re.compile(r"(-?)(\d{1,20})(?:\.(\d{1,9}))?s\Z", re.ASCII)
 
 
 class Unfit(Exception):

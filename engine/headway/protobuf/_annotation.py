@@ -60,6 +60,15 @@ class Annotation:
     oneof: str = ""
 
 
+LONGEST_DURATION = 315_576_000_000
+"""The number of whole seconds of the longest duration in protobuf: about ten thousand years."""
+
+
+def _check_length(seconds: int) -> None:
+    if seconds > LONGEST_DURATION:
+        raise ValueError(f"a duration has at most {LONGEST_DURATION} seconds, which are ten thousand years")
+
+
 @dataclass(eq=False, repr=False)
 class Duration(betterproto2.Message):
     """The message ``google.protobuf.Duration``. Seconds and nanos never have opposite signs."""
@@ -73,10 +82,12 @@ class Duration(betterproto2.Message):
         microseconds = wrapped // timedelta(microseconds=1)
         sign = -1 if microseconds < 0 else 1
         seconds, rest = divmod(abs(microseconds), 1_000_000)
+        _check_length(seconds)
         return Duration(seconds=sign * seconds, nanos=sign * rest * 1000)
 
     def to_wrapped(self) -> timedelta:
         """Return the timedelta, truncated to microseconds."""
+        _check_length(abs(self.seconds))
         sign = -1 if self.nanos < 0 else 1
         return timedelta(seconds=self.seconds, microseconds=sign * (abs(self.nanos) // 1000))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import linecache
+import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ def names_for_all() -> dict[str, Any]:
         "many": _many,
         "Mapping": Mapping,
         "new": object.__new__,
+        "copysign": math.copysign,
         "pack": struct.pack,
         "unpack": struct.unpack,
     }
@@ -112,8 +114,11 @@ def names_for_all() -> dict[str, Any]:
 
 
 def _equal_floats(left: Any, right: Any) -> bool:
-    # NaN equals NaN, so that a message always equals its copy. Both zeros are one: a field stores neither.
-    return bool(left == right or (left != left and right != right and left is not None and right is not None))
+    # NaN equals NaN, so that a message always equals its copy. The two zeros differ, as they do in a store.
+    if left == right:
+        floats = left.__class__ is float is right.__class__
+        return bool(left) or not floats or math.copysign(1, left) == math.copysign(1, right)
+    return bool(left != left and right != right and left is not None and right is not None)
 
 
 def _must_be(cls: type, value: object) -> None:

@@ -20,8 +20,7 @@ _NEXT_TAG = ["t = data[i]; i += 1", "if t > 127: t, i = read_varint(data, i - 1)
 # The conversion of a varint of more than two bytes.
 _LONG_VARINT = {
     "int64": ["if v > 0x7FFFFFFFFFFFFFFF: v -= 1 << 64"],
-    "enum": ["if v > 0x7FFFFFFFFFFFFFFF: v -= 1 << 64"],
-    "int32": ["v &= 0xFFFFFFFF", "if v > 0x7FFFFFFF: v -= 1 << 32"],
+    **{kind: ["v &= 0xFFFFFFFF", "if v > 0x7FFFFFFF: v -= 1 << 32"] for kind in ("int32", "enum")},
     "uint32": ["v &= 0xFFFFFFFF"],
     "sint32": ["v &= 0xFFFFFFFF"],
 }

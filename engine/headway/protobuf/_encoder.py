@@ -4,6 +4,8 @@ Names in the generated encoder: m (message), o (output so far), v (value), n (le
 and w (the key and the whole of a map's entry).
 """
 
+import struct
+
 from headway.protobuf._decoder import indented
 from headway.protobuf._plan import ClassPlan, FieldPlan, Globals, Value
 from headway.protobuf._wire import (
@@ -18,8 +20,8 @@ from headway.protobuf._wire import (
 
 # The encoders of varints of any length. They are called for those of two bytes or more.
 _LONG_VARINT = {
-    **dict.fromkeys(("int64", "enum"), "signed_varint({}, 64)"),
-    "int32": "signed_varint({}, 32)",
+    "int64": "signed_varint({}, 64)",
+    **dict.fromkeys(("int32", "enum"), "signed_varint({}, 32)"),
     "uint64": "unsigned_varint({}, 64)",
     "uint32": "unsigned_varint({}, 32)",
     "sint64": "zigzag_varint({}, 64)",
@@ -47,12 +49,27 @@ def _field(field: FieldPlan, own: int, shared: Globals) -> list[str]:
         # The class comes first: an array that holds one zero is false.
         return [f"if ({held}).__class__ is not list: v = many(v)", "if v:", *indented(_list(field, shared))]
     write = _write(field.value, field.number, "v", "o += ", shared)
+    if field.shape == "single" and field.value.kind in ("float", "double"):
+        return _float(field, shared)
     if field.shape == "single" and field.value.kind != "message":
         return [f"if {_is_set(field)}:", *indented(write), *_else(field, own, shared)]
     if field.make_default is not None:
         # The message is never absent, so it is omitted if it is empty.
         write = _write(field.value, field.number, "v", "o += ", shared, keep_empty=False)
     return [f"if ({held}) is not None:", *indented(write)]
+
+
+def _float(field: FieldPlan, shared: Globals) -> list[str]:
+    """Return lines that write a number whose bytes are not zero.
+
+    Negative zero is false but is written, and a number that is too small for a float becomes zero.
+    """
+    tag, code = _tag(field.number, wire_type(field.value.kind), shared), FIXED_FORMATS[field.value.kind]
+    shared.objects[f"zero_{code}"] = struct.pack(f"<{code}", 0)
+    return [
+        f"if (v := m.{field.name}) or v.__class__ is not float or copysign(1.0, v) < 0:",
+        f" if (p := pack_{code}(v)) != zero_{code}: o += tag_{tag} + p",
+    ]
 
 
 def _is_set(field: FieldPlan) -> str:
@@ -72,11 +89,7 @@ def _is_set(field: FieldPlan) -> str:
 
 def _else(field: FieldPlan, own: int, shared: Globals) -> list[str]:
     """Return lines that refuse a zero of a wrong type, by an operation that also refuses other values of the type."""
-    kind = field.value.kind
-    if kind in ("float", "double"):
-        # There is more than one object for zero.
-        return [f"elif v.__class__ is not float: pack_{FIXED_FORMATS[kind]}(v)"]
-    if kind in ("bool", "string", "bytes"):
+    if field.value.kind in ("bool", "string", "bytes"):
         return []
     unset = "zero"
     if field.value.enum is not None:
