@@ -37,18 +37,19 @@ name: north
 async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
     """Each has its scope and the name of its payload."""
     assert (await headway("types")).stdout.splitlines() == [
-        "TYPE                   SCOPE      PAYLOAD",
-        "bank.v1.Account        namespace  tests.Account",
-        "event.v1.Event         namespace  headway.event.v1.Event",
-        "internal.v1.Tombstone  undefined  headway.resource.v1.Tombstone",
-        "pause.v1.Pause         cluster    headway.pause.v1.Pause",
-        "peering.v1.Peering     cluster    headway.peering.v1.Peering",
-        "staff.v1.Account       namespace  tests.Account",
-        "staff.v1.Site          cluster    tests.Account",
-        "staff.v1.Team          namespace  staff.v1.Team",
-        "tenancy.v1.Namespace   partition  headway.tenancy.v1.Namespace",
-        "tenancy.v1.Partition   cluster    headway.tenancy.v1.Partition",
-        "tenancy.v1.Quota       cluster    headway.tenancy.v1.Quota",
+        "TYPE                          SCOPE      PAYLOAD",
+        "bank.v1.Account               namespace  tests.Account",
+        "event.v1.Event                namespace  headway.event.v1.Event",
+        "internal.v1.ControllerRecord  cluster    headway.internal.v1.ControllerRecord",
+        "internal.v1.Tombstone         undefined  headway.resource.v1.Tombstone",
+        "pause.v1.Pause                cluster    headway.pause.v1.Pause",
+        "peering.v1.Peering            cluster    headway.peering.v1.Peering",
+        "staff.v1.Account              namespace  tests.Account",
+        "staff.v1.Site                 cluster    tests.Account",
+        "staff.v1.Team                 namespace  staff.v1.Team",
+        "tenancy.v1.Namespace          partition  headway.tenancy.v1.Namespace",
+        "tenancy.v1.Partition          cluster    headway.tenancy.v1.Partition",
+        "tenancy.v1.Quota              cluster    headway.tenancy.v1.Quota",
     ]
 
 

@@ -16,7 +16,7 @@ from headway.page import PageHost, _host
 from headway.page._others import ASKED, MOST, Others
 from headway.page._overview import STUCK, Visible, charted, drawn_elsewhere, overview, picture
 from headway.storage import MemoryBackend
-from headway.why import OBSERVE_SERVICE, ObserveHost
+from headway.why import OBSERVE_SERVICE, Absent, ObserveHost
 from tests.helpers.why_programs import Team, broken_app
 from tests.page.kit import EVERYTHING, open_shop, rule
 from tests.why.test_workers import ATTEND, attend, channel_to, nothing, types_only
@@ -127,6 +127,23 @@ async def test_hostile_answer_of_a_process_is_bounded_and_prevents_no_state() ->
         assert (first["phase"], first["seconds"], first["oldest"], len(first["problem"]) < 600) == ("", 0, 0, True)
         drawn = drawn_elsewhere(page, everything())
         assert len(picture(page.graph, everything(), drawn)["boxes"]) == len(drawn) + 1 == 101
+
+
+async def test_absent_controller_is_shown_with_the_rights_of_the_caller() -> None:
+    """Also by a server that was restarted since, which knows the controller from the store alone."""
+    host = ObserveHost(nothing)
+    page = PageHost([types_only()], host, types_only().registry, MemoryBackend())
+    host.absent = [Absent("staff/teams", broken_app()[1].name, "web-1", 7.0)]
+    await page.others.ask()
+    await page.others.ask_stuck()
+    state = overview(page, everything(), ())
+    assert state["absent"] == [{"name": "staff/teams", "since": 7.0}]
+    assert [(each["name"], each["process"], each["state"], each["gone"]) for each in state["elsewhere"]] == [
+        ("staff/teams", "web-1", "gone", 7.0)
+    ]
+    assert [(each["controller"], each["state"]) for each in state["stuck"]["items"]] == [("staff/teams", "absent")]
+    state = overview(page, Visible(frozenset(), frozenset(), frozenset()), ())
+    assert (state["absent"], state["elsewhere"], state["stuck"]["items"]) == ([], [], [])
 
 
 async def test_stuck_work_of_all_processes_is_listed_with_the_rights_of_the_caller(

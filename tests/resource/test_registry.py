@@ -10,6 +10,7 @@ import pytest
 
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import (
+    CONTROLLER_RECORD,
     EMPTIED_FINALIZER,
     EVENT,
     NAMESPACE,
@@ -27,7 +28,7 @@ from headway.resource import (
 )
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
-BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, QUOTA, PEERING, PAUSE, EVENT]
+BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE, QUOTA, PEERING, PAUSE, EVENT, CONTROLLER_RECORD]
 
 
 def test_registered_types_are_resolved_by_exact_name() -> None:
@@ -58,8 +59,8 @@ def test_unregistered_name_is_refused_with_a_suggestion(name: TypeName, said: st
 
 
 def test_registry_contains_the_built_in_types() -> None:
-    """Their groups are reserved. Tombstones are never suggested."""
-    known = [str(each.name) for each in BUILTIN if each is not TOMBSTONE]
+    """Their groups are reserved. Tombstones and controller records are never suggested."""
+    known = [str(each.name) for each in BUILTIN if each not in (TOMBSTONE, CONTROLLER_RECORD)]
     said = rf"^type tests\.v1\.Note is not registered; known: {re.escape(', '.join(sorted(known)))}$"
     with pytest.raises(InvalidArgument, match=said):
         Registry().resolve(NOTE.name)

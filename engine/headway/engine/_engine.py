@@ -126,10 +126,14 @@ class Engine:
     def status(self) -> list[ControllerStatus]:
         """Return the state of every controller, including Headway's own.
 
+        With `open_engine`, this includes the controllers that workers ran and that run in no process now, in the phase
+        ``absent``. They count if they have run within the day, or manage a type that has resources.
+
         After the block has ended, every controller's phase is ``ended``, and its ``error`` is the error of its last
         failed run, if a run failed.
         """
-        return [supervisor.status() for supervisor in self._supervisors]
+        absent = () if self._observe is None else self._observe.absent
+        return [supervisor.status() for supervisor in self._supervisors] + [each.status() for each in absent]
 
     async def why(self, id: ResourceId) -> Why:
         """Return why the controllers are, or are not, done with a resource: ``(await engine.why(team.id)).sentences()``

@@ -30,12 +30,13 @@ from headway.service import (
     Versions,
     watch_encoders,
 )
-from headway.storage import Backend, CurrentLease, reads_copies
+from headway.storage import Backend, CurrentLease, is_shared, reads_copies
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.page import PageHost
     from headway.peering import PeerLinks
+    from headway.why import Absences
 
 
 _READS = 8
@@ -56,6 +57,7 @@ class EngineServices:
         journal: Journal | None = None,
         replaced: Mapping[str, int] | None = None,
     ) -> None:
+        self._backend = backend
         self._registry = registry
         self._topics = topics
         self._waits = LeaseWaits()
@@ -148,6 +150,13 @@ class EngineServices:
 
         service = partial(PageService, page, self._registry)
         return Services(service() if access is None else Guarded(service, access, self._registry, audit))
+
+    def absences(self, client: Client) -> Absences:
+        """Return what finds the controllers that run nowhere."""
+        from headway.why import Absences
+
+        backend = self._backend
+        return Absences(self.observe, client, self._registry, backend.kinds, shared=is_shared(backend))
 
     def link_peers(self, links: PeerLinks) -> None:
         """Connect the engine with its peers by these links, in place of the network."""

@@ -57,7 +57,7 @@ class Pages:
     - ``/readyz``: 200 if the store can be used and every controller is reconciling. Otherwise 503, with a line for the
       store and one for each controller that is not reconciling: its name and `ControllerStatus.cause`, without the text
       of an error. Either answer also has a line for each controller that leaves out resources whose payloads do not
-      decode.
+      decode, and for each that workers ran and that runs in no process now.
 
     ``store`` is a function such as ``lambda: engine.store_problem``.
     """
@@ -87,9 +87,13 @@ class Pages:
         if path == "/readyz":
             problem = None if self._store is None else self._store()
             problems = [] if problem is None else [problem.value]
-            problems += [f"{each.name}: {each.cause}" for each in self._status() if each.cause]
+            statuses = self._status()
+            absent = [each for each in statuses if each.phase == "absent"]
+            problems += [f"{each.name}: {each.cause}" for each in statuses if each.cause and each not in absent]
             # One bad resource must not remove a whole service from its load balancer.
-            lines = problems + [f"{each.name}: {each.brief_notice}" for each in self._status() if each.brief_notice]
+            lines = problems + [f"{each.name}: {each.brief_notice}" for each in statuses if each.brief_notice]
+            # Workers come back through the load balancer, so it must keep this process while they are away.
+            lines += [f"{each.name}: {each.cause}" for each in absent]
             if not problems:
                 lines.insert(0, "ok")
             return 503 if problems else 200, PLAIN, "".join(f"{each}\n" for each in lines).encode()

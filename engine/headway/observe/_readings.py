@@ -39,6 +39,9 @@ def readings(controllers: Sequence[ControllerStatus]) -> Iterator[Reading]:
         yield Reading("controller_phase_seconds", "Seconds since it entered its phase.", of, status.seconds)
         text = "1 unless something other than a pause keeps it from reconciling, as in /readyz."
         yield Reading("controller_ready", text, of, float(not status.problem))
+        if status.phase == "absent":
+            # There is nothing else to say about it here.
+            continue
         yield Reading("controller_paused", "1 while an operator has paused it.", of, float(status.paused is not None))
         yield Reading("controller_term", "Its run's term.", of, status.term)
         if status.shards is not None:

@@ -60,6 +60,11 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         "elsewhere": [_elsewhere(each, type, visible) for each, type in _others(host, visible)],
         # The number would show other callers that there are controllers which they may not see.
         "elsewhereMore": host.others.more if visible.whole else 0,
+        "absent": [
+            {"name": each.controller, "since": each.since}
+            for each in host.observe.absent
+            if each.manages.unversioned in {type.unversioned for type in visible.observed}
+        ],
         "stuck": stuck(host.others.stuck, visible),
         "refused": [each._asdict() for each in host.refused()] if visible.whole else [],
     }

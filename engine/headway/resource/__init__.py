@@ -26,6 +26,7 @@ from headway.resource._columns import Columns as Columns
 from headway.resource._columns import column_text as column_text
 from headway.resource._columns import column_texts as column_texts
 from headway.resource._columns import readable_time as readable_time
+from headway.resource._controller_record import CONTROLLER_RECORD as CONTROLLER_RECORD
 from headway.resource._decoding import decode_resource as decode_resource
 from headway.resource._decoding import resource_decoder as resource_decoder
 from headway.resource._description import DescribedTopic as DescribedTopic

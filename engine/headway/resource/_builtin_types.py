@@ -1,4 +1,4 @@
-"""The types that every registry has: tombstones, partitions, namespaces, quotas, peerings, pauses and events."""
+"""The types that every registry has: tombstones, tenancies, quotas, peerings, pauses, events, controller records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from headway._gen.headway.resource.v1 import Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace, Partition
+from headway.resource._controller_record import CONTROLLER_RECORD
 from headway.resource._event import EVENT
 from headway.resource._hooks import Hooks
 from headway.resource._ids import Scope
@@ -31,7 +32,16 @@ PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CL
 NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PARTITION)
 """The type of namespaces. The namespace ``default`` of each partition exists without a resource."""
 
-BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (TOMBSTONE, PARTITION, NAMESPACE, QUOTA, PEERING, PAUSE, EVENT)
+BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (
+    TOMBSTONE,
+    PARTITION,
+    NAMESPACE,
+    QUOTA,
+    PEERING,
+    PAUSE,
+    EVENT,
+    CONTROLLER_RECORD,
+)
 RESERVED_GROUPS = frozenset(type.name.group for type in BUILTIN_TYPES)
 """The groups in which programs cannot declare types."""
 

@@ -18,7 +18,7 @@ CUT_OFF = 10.0
 A server that restarts is back sooner.
 """
 
-Phase = Literal["starting", "priming", "running", "resting", "standby", "ended"]
+Phase = Literal["starting", "priming", "running", "resting", "standby", "ended", "absent"]
 """The phase of a controller.
 
 - ``starting``: acquiring the lease, raising the fence, and running the initialiser.
@@ -27,6 +27,7 @@ Phase = Literal["starting", "priming", "running", "resting", "standby", "ended"]
 - ``resting``: waiting between two runs.
 - ``standby``: ready to take over from another process that runs it.
 - ``ended``: the block of its engine has ended, so that no further run begins.
+- ``absent``: it runs in no process, although workers of this server ran it and it is wanted.
 """
 
 
@@ -156,6 +157,8 @@ class ControllerStatus:
         """
         if self.phase == "ended":
             return "has ended with the block of its engine" + (f", after {self.error}" if self.error else "")
+        if self.phase == "absent":
+            return f"has run in no process for {self.seconds:.0f} s: start a worker that runs it"
         if self.phase == "resting":
             runs = "a failed run" if self.restarts == 1 else f"{self.restarts} failed runs, the last"
             return f"is backing off after {runs} with {self.error}"
@@ -205,6 +208,8 @@ class ControllerStatus:
             return ""
         if self.phase == "ended":
             return "ended"
+        if self.phase == "absent":
+            return f"has run in no process for {self.seconds:.0f} s"
         if self.phase == "resting":
             return f"backing off after {'a failed run' if self.restarts == 1 else f'{self.restarts} failed runs'}"
         if self.phase in ("starting", "priming"):

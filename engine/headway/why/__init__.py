@@ -4,11 +4,13 @@ Nothing here affects what the engine does. Start with `answers` (values and sent
 (where the values come from in one process). `_host.py` asks all processes, and `_service.py` serves the answers.
 """
 
+from headway.why._absent import Absences as Absences
 from headway.why._attend import attend as attend
 from headway.why._attend import pass_answer as pass_answer
 from headway.why._attend import relay as relay
 from headway.why._attending import Attending as Attending
 from headway.why._attending import asker_of as asker_of
+from headway.why._host import Absent as Absent
 from headway.why._host import Elsewhere as Elsewhere
 from headway.why._host import ObserveHost as ObserveHost
 from headway.why._leases import Leases as Leases

@@ -20,14 +20,14 @@ from headway.base import by_turns, wall_time
 from headway.builtin import NAME as BUILTIN_APP
 from headway.errors import NotFound
 from headway.journal import Journal, Written
-from headway.resource import EVENT, Kind, ResourceId, event_id, finalizers, is_marked, pb, resource_id
-from headway.run import Supervisor
+from headway.resource import EVENT, Kind, ResourceId, TypeName, event_id, finalizers, is_marked, pb, resource_id
+from headway.run import ControllerStatus, Supervisor
 from headway.why import answers
 from headway.why._attending import Attending, Busy, Sort
 from headway.why._leases import Leases, ReadLeases
 from headway.why._local import controllers_why, retry_here, stuck_here, to_wall
 from headway.why._rights import AttendingRights, ReadStored
-from headway.why.answers import ControllerNow, ControllerWhy, StuckList, from_message, joined, said_by
+from headway.why.answers import ControllerNow, ControllerWhy, StuckItem, StuckList, from_message, joined, said_by
 
 MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
@@ -60,6 +60,30 @@ class Elsewhere(NamedTuple):
     gone: float = 0.0
 
 
+class Absent(NamedTuple):
+    """A controller that is wanted and runs nowhere, since a time in seconds since 1970. ``process`` ran it before."""
+
+    controller: str
+    manages: TypeName
+    process: str
+    since: float
+
+    def status(self) -> ControllerStatus:
+        """Return it as the status of a controller."""
+        return ControllerStatus(self.controller, "absent", max(wall_time() - self.since, 0.0))
+
+    def item(self) -> StuckItem:
+        """Return it as stuck work."""
+        return StuckItem(
+            self.controller,
+            self.process,
+            answers.Ref(str(self.manages)),
+            "absent",
+            self.since,
+            error="no process runs it: start a worker that does",
+        )
+
+
 class ObserveHost:
     """The questions to the controllers of one server.
 
@@ -75,6 +99,8 @@ class ObserveHost:
         number: the number of this process among the processes of its server, from 1 on; 0 if it is alone.
         pass_on: passes an answer on to the process of this server that has asked, and returns False if that process no
             longer waits for it. A worker has several connections, which may reach different processes.
+        absent: the controllers that are wanted and run nowhere.
+        attended_next: set when the next process attends.
     """
 
     def __init__(self, read: ReadStored, journal: Journal | None = None, leases: ReadLeases | None = None) -> None:
@@ -91,6 +117,8 @@ class ObserveHost:
         self._gone: OrderedDict[tuple[str, str], tuple[float, dict[str, Kind]]] = OrderedDict()
         self._followers: list[Callable[[Attending], None]] = []
         self._ended = False
+        self.absent: Sequence[Absent] = ()
+        self.attended_next = trio.Event()
 
     async def why(self, id: ResourceId) -> answers.Why:
         """Return why a resource is, or is not, done.
@@ -138,7 +166,9 @@ class ObserveHost:
 
     async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
         """Return the work of these types, or of all, that has been pending for longer than this, the oldest first."""
-        lists = [stuck_here(self.supervisors, longer_than, types)]
+        before = wall_time() - longer_than
+        missed = [each for each in self.absent if each.since < before and (types is None or str(each.manages) in types)]
+        lists = [stuck_here(self.supervisors, longer_than, types), StuckList(items=tuple(map(Absent.item, missed)))]
         unreachable = self._away()
         asked = [] if types is None else sorted(types)
         for attending, answer in await self._ask_all(lambda: observe_pb.Question(longer_than=longer_than, types=asked)):
@@ -203,6 +233,12 @@ class ObserveHost:
             if at > since
             for name, kind in controllers.items()
         ]
+        known = {each.name for each in gone}
+        gone += [
+            Elsewhere("", each.process, each.controller, each.manages.unversioned, gone=each.since)
+            for each in self.absent
+            if each.controller not in known
+        ]
         room = most - len(found)
         found += gone[:room]
         return found, len(every) - len(shown) + max(len(gone) - room, 0)
@@ -234,6 +270,8 @@ class ObserveHost:
             raise Busy
         attending = self._attending[name] = Attending(process, controllers, caller, sort, rights, self.number)
         self._gone.pop(name, None)
+        self.attended_next.set()
+        self.attended_next = trio.Event()
         if self._ended:
             attending.end()
         elif sort is Sort.WORKER:
@@ -270,6 +308,26 @@ class ObserveHost:
             yield
         finally:
             self._followers.remove(begin)
+
+    def running(self) -> dict[str, tuple[str, Kind]]:
+        """Return the controllers of the workers that attend: one process of each, and the kind that it manages."""
+        workers = (each for each in self._attending.values() if each.sort is not Sort.SIBLING)
+        return {name: (each.process, kind) for each in workers for name, kind in each.controllers.items()}
+
+    def runs_here(self, controller: str) -> bool:
+        """Return True if this server has the controller itself."""
+        own = any(each.fence_name == controller for each in self.supervisors)
+        return own or any(controller in each.controllers for each in self._siblings())
+
+    def left(self, controller: str) -> tuple[float, str] | None:
+        """Return when the last process with a controller has left, and which it was."""
+        found = ((at, process) for (_, process), (at, of) in self._gone.items() if controller in of)
+        return max(found, default=None)
+
+    async def holds_lease(self, controller: str) -> bool:
+        """Return True if any process holds a lease of the controller, also one that another server asks."""
+        held = () if self._read_leases is None else await self._read_leases(controller)
+        return any(each.lease.name.partition("#")[0] == controller for each in held)
 
     def answered(self, answer: observe_pb.AnswerRequest) -> bool:
         """Hand an answer to its question. Return False if no question waits for it."""
@@ -393,10 +451,16 @@ class ObserveHost:
 
     def _gone_of(self, kind: Kind) -> tuple[answers.Gone, ...]:
         since = wall_time() - _GONE_SECONDS
-        return tuple(
+        gone = tuple(
             answers.Gone(process, at, tuple(sorted(name for name, of in controllers.items() if of == kind)))
             for (_, process), (at, controllers) in self._gone.items()
             if at > since and kind in controllers.values()
+        )
+        known = {name for each in gone for name in each.controllers}
+        return gone + tuple(
+            answers.Gone(each.process, each.since, (each.controller,))
+            for each in self.absent
+            if each.manages.unversioned == kind and each.controller not in known
         )
 
 

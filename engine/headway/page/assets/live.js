@@ -5,7 +5,7 @@ import { denied, session, whyLost } from "./api.js";
 export const POINTS = 180;
 
 const nothing = () => ({
-  connected: false, denied: "", asked: "", at: 0, stale: null, graph: null, controllers: [], types: [], failing: [], elsewhere: [], elsewhereMore: 0, stuck: { items: [], more: 0, unreachable: [] }, refused: [],
+  connected: false, denied: "", asked: "", at: 0, stale: null, graph: null, controllers: [], types: [], failing: [], elsewhere: [], elsewhereMore: 0, absent: [], stuck: { items: [], more: 0, unreachable: [] }, refused: [],
   history: new Map(), // by controller: the numbers of the last 15 minutes
   // `denied` is why the server sends nothing, and `asked` a name that was searched for before a type was chosen.
 });

@@ -15,7 +15,7 @@ export function overview() {
   return [
     h("h1", { class: "hidden" }, "Overview"),
     stale(),
-    summary(everywhere.filter((each) => !each.gone && each.answers !== false)),
+    summary(everywhere.filter((each) => !each.gone && each.answers !== false), live.absent),
     priming(live.controllers),
     failing(live.failing, everywhere),
     stuck(live.stuck),
@@ -74,14 +74,14 @@ function refused(limits) {
     h("ul", null, limits.map((each) => h("li", { key: each.limit }, `${each.limit}: ${count(each.calls)} calls, the last by ${each.caller || "a caller without a token"}`))));
 }
 
-function summary(controllers) {
+function summary(controllers, absent) {
   const mine = byName(controllers.filter((each) => !each.own)).size;
   const unready = controllers.filter((each) => !each.ready && each.phase !== "standby").length;
   const paused = controllers.filter((each) => each.paused !== null).length;
   const sum = (field) => controllers.reduce((total, each) => total + (each[field] || 0), 0);
   const failing = controllers.filter((each) => each.notDone || each.mappingFailed).length;
   const idle = [...byName(controllers).values()].filter((each) => each.phase === "standby").length;
-  const [state, toned] = failing ? [`${failing} failing`, "wrong"] : idle ? [`${idle} standing by`, "warn"] : unready ? [`${unready} not ready`, "warn"] : paused ? [`${paused} paused`, "warn"] : ["all ready", "good"];
+  const [state, toned] = absent.length ? [`${absent.length} running nowhere`, "wrong"] : failing ? [`${failing} failing`, "wrong"] : idle ? [`${idle} standing by`, "warn"] : unready ? [`${unready} not ready`, "warn"] : paused ? [`${paused} paused`, "warn"] : ["all ready", "good"];
   const [wrong, unmapped] = [sum("notDone"), sum("mappingFailed")];
   // A rate that rounds to nothing says nothing.
   const failed = sum("failures") >= 0.05 ? `${rate(sum("failures"))} failed` : "";

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headway.resource import pause_name
 from headway.why.answers._answer import (
     ControllerWhy,
     LeaseNow,
@@ -77,6 +78,11 @@ def _stuck(item: StuckItem, now: float) -> str:
     since = f"since {when_text(item.since, now)}"
     error = f": {item.error}" if item.error else ""
     line = f" at {item.line}" if item.line else ""
+    if item.state == "absent":
+        return (
+            f"Controller {item.controller} runs in no process {since}, and {item.process} ran it last: start a worker "
+            f"that runs it, or `headway delete controllerrecord {pause_name(item.controller)}` if it is not needed"
+        )
     if item.resource is None or not item.resource.name:
         return f"{where[0].upper()}{where[1:]} has been {item.state} {since}{line}{error}"
     if item.state == "unmapped":
