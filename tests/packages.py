@@ -34,11 +34,11 @@ def main(folder: Path) -> None:
 
 
 def check_wheel(wheel: Path) -> None:
-    """Compare the wheel with the sources: every module, every .proto file, and the files of the live page."""
+    """Compare the wheel with the sources: every module, every .proto file, and the files that are no modules."""
     with zipfile.ZipFile(wheel) as opened:
         packed = {name: opened.read(name) for name in opened.namelist()}
     wanted = {path: f"headway/{path.relative_to(ROOT / 'engine/headway')}" for path in sources("engine/headway", "py")}
-    pages = [path for kind in ("css", "html", "js", "svg") for path in sources("engine/headway/page", kind)]
+    pages = [path for kind in ("css", "html", "js", "svg", "txt") for path in sources("engine/headway", kind)]
     wanted |= {path: f"headway/{path.relative_to(ROOT / 'engine/headway')}" for path in pages}
     protos = sources("schema/headway", "proto")
     wanted |= {path: f"headway/protos/{path.relative_to(ROOT / 'schema')}" for path in protos}

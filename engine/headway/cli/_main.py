@@ -36,6 +36,7 @@ _COMMANDS = {
         "Show which process holds which lease: since when, its last renewal, and when it ends without another one.",
     ),
     "list": ("_resources", "list_", "Show all resources of a type."),
+    "new": ("_new", "new", "Write a first project into the new folder NAME: an app, its proof, and a manifest."),
     "pause": ("_pause", "pause", "Let no process start a reconcile of a controller, until `resume`."),
     "peer": ("_peer", "peer", "Copy resources between two servers, each with its own store."),
     "quota": ("_quota", "quota", "Show the quotas of partitions and namespaces with their use, or set one."),
