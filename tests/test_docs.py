@@ -76,8 +76,8 @@ PRINTS = {
     "export types of a partition or a namespace\n"
     "ada ['originPartition', 'originUid', 'originVersion', 'tier']\n"
     "partition 'peer-east' is reserved for the copies of peering 'east', which alone writes there\nNone\n",
-    "docs/guides/access.md": "True False\naccess.yaml:1:1: this file is accessible to users other than its "
-    "owner (mode 0644): chmod 600 access.yaml\n"
+    "docs/guides/access.md": "True False\naccess.yaml:1:1: this file has mode 0644, so that other users can "
+    "read it: chmod 600 access.yaml\n"
     "True\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"
     "False False\n",
     "docs/guides/login.md": "corp/ada True\n"

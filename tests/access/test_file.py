@@ -247,17 +247,25 @@ def test_file_accessible_only_to_its_owner_is_loaded(tmp_path: Path) -> None:
         assert isinstance(load_access(write(tmp_path / f"{mode:o}.yaml", TEXT.encode(), mode)), Access)
 
 
-@pytest.mark.parametrize("bits", [0o040, 0o020, 0o010, 0o004, 0o002, 0o001])
+@pytest.mark.parametrize("bits", [0o020, 0o010, 0o004, 0o002, 0o001])
 def test_file_accessible_to_others_is_refused(tmp_path: Path, bits: int) -> None:
-    """A single permission bit for the group or for everyone is enough. The message has the remedy."""
+    """A single permission bit is enough, as for a secret (tests/base/test_private_files.py). The message has the
+    remedy.
+    """
     path = write(tmp_path / "access.yaml", TEXT.encode(), 0o600 | bits)
     with pytest.raises(ManifestError) as caught:
         load_access(path)
 
-    message = (
-        f"{path}:1:1: this file is accessible to users other than its owner (mode {0o600 | bits:04o}): chmod 600 {path}"
-    )
+    verb = "change" if bits & 0o022 else "read"
+    mode = f"mode {0o600 | bits:04o}"
+    message = f"{path}:1:1: this file has {mode}, so that other users can {verb} it: chmod 600 {path}"
     assert str(caught.value) == message
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root makes files of root")
+def test_file_of_root_may_be_readable_by_its_group(tmp_path: Path) -> None:
+    """As for a secret: Kubernetes mounts one so for a process that is not root."""
+    assert isinstance(load_access(write(tmp_path / "access.yaml", TEXT.encode(), 0o440)), Access)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
@@ -288,6 +296,15 @@ def test_token_added_by_root_leaves_the_files_owner(tmp_path: Path) -> None:
     add_token(path, token)
 
     assert (path.stat().st_uid, token.accessor in path.read_text()) == (1500001, True)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other groups")
+def test_token_added_by_root_leaves_the_files_group_and_mode(tmp_path: Path) -> None:
+    """The server may read it through the group."""
+    path = write(tmp_path / "access.yaml", b"policies:\n  - {name: some, rules: []}\ntokens:\n", 0o640)
+    os.chown(path, 0, 1500001)
+    add_token(path, new_token(["some"])[1])
+    assert (path.stat().st_gid, path.stat().st_mode & 0o777) == (1500001, 0o640)
 
 
 def test_errors_of_a_file_name_it(tmp_path: Path) -> None:

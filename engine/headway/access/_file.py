@@ -15,11 +15,11 @@ from headway.access._document import entry, read_access
 from headway.access._issuers import Issuer
 from headway.access._jwks import Keys, check_joserfc
 from headway.access._tokens import Token
+from headway.base import exposure
 from headway.documents import decode
 from headway.errors import InvalidArgument, ManifestError, Problem
 
 _ROOT = 0
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # At the end of a file. People who start one write an empty `tokens:`, which is not yet a list.
 _NO_TOKENS = re.compile(r"^tokens:[ \t]*(\[\])?\s*\Z", re.MULTILINE)
 
@@ -105,10 +105,11 @@ def _replace(path: str, text: str) -> None:
     descriptor, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f"{os.path.basename(path)}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            owner = os.stat(path)
-            if owner.st_uid != os.geteuid():
-                # The server that reads the file is a user other than root, who writes it.
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            before = os.stat(path)
+            if os.geteuid() == _ROOT:
+                # The server may be another user, who reads the file as its owner or through its group.
+                os.fchown(descriptor, before.st_uid, before.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -120,20 +121,16 @@ def _replace(path: str, text: str) -> None:
 
 
 def _content(path: str | os.PathLike[str], source: str = "", *, any_owner: bool = False) -> str:
-    """Return the text of an access file that only its owner can access: this process's user, root, or with
-    ``any_owner`` any user.
+    """Return the text of an access file, which must be as private as a secret. With ``any_owner``, it may belong to
+    any user.
     """
     source = source or os.fspath(path)
     with open(path, "rb") as file:
         # Check the open file and not the path, which may refer to another file by now.
         found = os.fstat(file.fileno())
-        mode = stat.S_IMODE(found.st_mode)
-        # On other systems these bits mean nothing.
-        if os.name == "posix" and mode & _OTHERS:
-            message = f"this file is accessible to users other than its owner (mode {mode:04o}): chmod 600 {source}"
-            raise ManifestError([Problem(source, 1, 1, "", message)])
-        if os.name == "posix" and not any_owner and found.st_uid not in (os.geteuid(), _ROOT):
-            message = f"this file belongs to user {found.st_uid}, who can replace it: chown {os.geteuid()} {source}"
-            raise ManifestError([Problem(source, 1, 1, "", message)])
+        user = found.st_uid if any_owner else os.geteuid()
+        if os.name == "posix" and (problem := exposure(found, user)):
+            remedy = f"chown {user}" if problem.startswith("belongs") else "chmod 600"
+            raise ManifestError([Problem(source, 1, 1, "", f"this file {problem}: {remedy} {source}")])
         content = file.read()
     return decode(content, source)
