@@ -29,6 +29,7 @@ PRINTS = {
     'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
     "docs/guides/why.md": "staff/teams ValueError: core has no lead\nTeam core\nTeam core\n",
     "docs/guides/tutorial.md": "['10.0.0.1:80', '10.0.0.2:80']\n['10.0.0.2:80']\nTRUE 1 of 2 workloads are healthy\n",
+    "docs/guides/cookbook.md": "1 43\nAlive FALSE Done TRUE 2 of 2\n",
     "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
     "[('core', 'changed')]\n['ada', 'grace']\nTrue []\nTrue []\n",
     "docs/guides/proving.md": "True\n"
