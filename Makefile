@@ -18,12 +18,13 @@ GO_CLIENT := .venv/go/resource-client
 GO_CATALOG := .venv/go/catalog-client
 GO_PEER := .venv/go/controller-runtime-peer
 GO_SERVER := .venv/go/grpc-go-peer
+NODE_TOOLS := .venv/node/node_modules/.package-lock.json
 
 # The tests start many processes. Without bytecode each of them compiles all of Headway, and each of pytest's workers
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove soak world mutants crash lint type check bench bench-peers etcd any-etcd go-programs any-go schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove soak world mutants crash lint type check bench bench-peers etcd any-etcd go-programs any-go any-node schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +46,7 @@ test: .venv/ready any-etcd any-go ## the tests, in three minutes on two quiet co
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not deep'
 
 # Chance by a seed: the default run has the same examples each time.
-wide: .venv/ready any-etcd any-go ## the same with more: every store by every way, larger numbers, other examples (SEED=2 PIECES=3)
+wide: .venv/ready any-etcd any-go any-node ## the same with more: every store by every way, larger numbers, other examples (SEED=2 PIECES=3)
 	$(BIN)/pytest -n 3 --dist worksteal -m wide --timeout 300 -o stacks_after=0 \
 	  $(if $(PIECES),--piece $(or $(SEED),1)/$(PIECES))
 	HYPOTHESIS_PROFILE=wide $(BIN)/pytest -n 3 --dist worksteal -m 'hypothesis and not deep' \
@@ -186,6 +187,17 @@ any-go:
 	@if command -v go >/dev/null; then \
 	  timeout 900 $(MAKE) -s go-programs || echo '`make go-programs` failed: the tests that need them are skipped' >&2; \
 	else echo 'no Go: the tests that need a Go program are skipped' >&2; fi
+
+# As with Go: without npm, or without its packages, the tests that need them are skipped.
+any-node:
+	@if command -v npm >/dev/null; then \
+	  timeout 300 $(MAKE) -s $(NODE_TOOLS) || echo '`make any-node` failed: the tests of a generated client are skipped' >&2; \
+	else echo 'no npm: the tests of a generated client are skipped' >&2; fi
+
+$(NODE_TOOLS): tests/node/package.json
+	@mkdir -p .venv/node && cp $< .venv/node/
+	npm install --prefix .venv/node --silent --no-audit --no-fund --no-package-lock
+	@touch $@
 
 schema: .venv/ready ## schema/*.proto -> engine/headway/_gen
 	$(BIN)/python schema/generate.py engine/headway/_gen
