@@ -321,3 +321,13 @@ def test_false_bookmark_is_found_by_a_late_change_of_another_stream() -> None:
     informer.feed(end(12))
     assert not informer.distrusted
     assert versions(informer.store.entries) == {"ada": 12}
+
+
+async def test_false_bookmark_is_found_by_a_reply(informer: Informer) -> None:
+    """The reply is newer than the cached resource. It is delivered at once."""
+    subscription = subscribe(informer)
+    informer.feed(bookmark(12))
+    old = informer.store.entries[ADA]
+    informer.reply(ADA, None, at(11))
+    assert informer.distrusted
+    assert await returned_at_once(subscription) == [Applied(ADA, old, None, 11)]

@@ -116,9 +116,13 @@ def test_change_newer_than_a_reply_is_applied(store: TypeStore) -> None:
 
 @pytest.mark.parametrize("revision", [9, 10])
 def test_reply_at_or_below_the_frontier_is_refused(store: TypeStore, revision: int) -> None:
-    """The stream is newer than the reply."""
-    assert store.reply(ADA, None, at(revision)) is None
-    assert ADA in store.entries
+    """The stream is not older than the reply. A resource that is absent may have been deleted since."""
+    held = dict(store.entries)
+    assert store.reply(ADA, stored("ada", 5), at(revision)) is None
+    assert store.reply(key("mary"), stored("mary", revision), at(revision)) is None
+    assert store.reply(key("mary"), None, at(revision)) is None
+    assert store.entries == held
+    assert not store.disproved
 
 
 @pytest.mark.parametrize("revision", [11, 12])

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import weakref
 
+import pytest
+
 from headway.cache import Applied, TypeStore
+from headway.resource import pb
 from tests.helpers.resources import at, bookmark, changes, chunk, end, key, put, removed, stored, versions
 
 ADA, GRACE = key("ada"), key("grace")
@@ -173,6 +176,21 @@ def test_stale_deletion_of_a_held_key_disproves_the_frontier(store: TypeStore) -
     store.feed(bookmark(20))
     store.feed(changes(removed(store.entries[GRACE], 12)))
     assert store.disproved
+
+
+@pytest.mark.parametrize("new", [stored("ada", 12), None])
+def test_reply_newer_than_the_held_state_disproves_the_frontier_and_is_applied(
+    store: TypeStore, new: pb.Resource | None
+) -> None:
+    """The writer sees its own write, also if a false bookmark was faster than the reply."""
+    store.feed(bookmark(20))
+    old = store.entries[ADA]
+    assert store.reply(ADA, new, at(12)) == [Applied(ADA, old, new, 12)]
+    assert store.disproved
+    assert store.entries.get(ADA) is new
+    assert not store.ahead()
+    store.feed(chunk(stored("grace", 6), *([] if new is None else [new])))
+    assert store.feed(end(20)) == []
 
 
 def test_older_snapshot_with_newer_states_disproves_the_frontier(store: TypeStore) -> None:

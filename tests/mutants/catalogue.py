@@ -47,8 +47,8 @@ MUTANTS = (
     Mutant(
         "a late reply replaces a newer state",
         "cache/_type_store.py",
-        "if revision <= self.frontier or revision <= self._ahead.get(key, 0):",
-        "if False:",
+        "if revision <= self._ahead.get(key, 0):\n            return None\n        if revision > self.frontier:\n",
+        "if True:\n",
         _CONTRACT,
     ),
     Mutant(

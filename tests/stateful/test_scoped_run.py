@@ -38,6 +38,17 @@ def test_store_may_be_put_back_while_a_run_begins_again() -> None:
     machine.teardown()
 
 
+def test_own_write_is_seen_although_a_false_bookmark_was_faster_than_its_reply() -> None:
+    """The cache counts as complete up to the revision of the deletion, and still has the summary (seed 3511961)."""
+    machine = ScopedRunMachine()
+    machine.open(concurrency=3)
+    machine.pass_time(2.0)
+    machine.lie(kind=2, name="c", member="m3", seconds=1.0)
+    machine.change([("no pool", "a", ""), ("no member", "", "m3"), ("no summary", "b", "")], on=False)
+    machine.nothing_is_broken()
+    machine.teardown()
+
+
 # A failing example is shrunk for up to five minutes.
 TestScopedRun = pytest.mark.timeout(400)(ScopedRunMachine.TestCase)
 BOUND: Any = settings.default

@@ -88,12 +88,16 @@ class Informer:
             self.distrusted = False
         if store.refused > refused:
             self._report(StaleRefused(self.type.name, type(item).__name__, store.refused))
+        self._distrust_disproved()
+        self._deliver(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
+
+    def _distrust_disproved(self) -> None:
+        store = self.store
         if store.disproved:
             store.disproved = False
             self.distrusted = True
             why = f"a change at or below {store.frontier} arrived that is newer than the cached entry"
             self._report(BookmarkRefused(self.type.name, why))
-        self._deliver(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
     def disconnected(self, why: str, *, denied: bool = False) -> None:
         """Note that a stream has ended. ``denied`` is True if the server refused it because of a missing right."""
@@ -145,6 +149,7 @@ class Informer:
         applied = self.store.reply(key, stored, position)
         if applied is None:
             return
+        self._distrust_disproved()
         for subscription in self._subscriptions:
             for pin in subscription.pins:
                 pin.replied(key, position.revision)

@@ -9,7 +9,8 @@ what a server claims to have.
    frontier is false. Some bookmark was false, and only a snapshot at or above the frontier can repair that.
 2. A reply to a write is compared in the same way and applied at once. It never moves the frontier, because it says
    nothing about other keys. A state known only from a reply is *ahead* until the frontier has passed it. A deletion
-   known only from a reply is a *grave*, an absence that is ahead.
+   known only from a reply is a *grave*, an absence that is ahead. A reply at or below the frontier that is newer than
+   the entry of its key proves that the frontier is false, and is applied as well (C5).
 3. A snapshot is gathered separately and applied in one step at its end, which carries its revision S. It is discarded
    if S is below the frontier. Otherwise it is the truth: its resources are applied unless their key is ahead of S;
    other entries are deleted unless their key is ahead of S; then the frontier is S.
@@ -94,7 +95,7 @@ class TypeStore:
         frontier: see the rules. 0, with ``primed`` False, until the first snapshot has ended.
         store_id, session, versions: together with the frontier, the position that a stream can resume after.
         refused: the number of stale changes and snapshots, which were refused.
-        disproved: True if a stale change has proved the frontier false since this was last set to False.
+        disproved: True if a stale change or a reply has proved the frontier false since this was last set to False.
     """
 
     def __init__(self) -> None:
@@ -204,18 +205,24 @@ class TypeStore:
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> list[Applied] | None:
         """Apply the response to a write: at ``position``, ``stored`` is the state of the key (None: absent).
 
-        Return the changes, or None if a later state of the key is already known. Raises StoreChanged if the response is
-        from another store.
+        Return the changes, or None if this state or a later one of the key is already known. Raises StoreChanged if the
+        response is from another store.
         """
         self._note_store(position)
         revision = position.revision
-        if revision <= self.frontier or revision <= self._ahead.get(key, 0):
+        if revision <= self._ahead.get(key, 0):
             return None
-        if self._replied is None or revision > self._replied.revision:
-            self._replied = position
-        self._ahead[key] = revision
-        heapq.heappush(self._ahead_order, (revision, key))
-        self._reported.add((revision, key))
+        if revision > self.frontier:
+            if self._replied is None or revision > self._replied.revision:
+                self._replied = position
+            self._ahead[key] = revision
+            heapq.heappush(self._ahead_order, (revision, key))
+            self._reported.add((revision, key))
+        elif self._holds_older(key, revision if stored is None else int(stored.version)):
+            self.disproved = True
+        else:
+            # An absent key may have been deleted after this reply.
+            return None
         old = self.entries.get(key)
         applied: list[Applied] = []
         if stored is None:
