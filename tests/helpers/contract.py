@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import headway
 from headway.builtin import builtin_app
 from headway.cache import CacheReader
-from headway.events import RunStarted
-from headway.resource import Key, Kind, Registry, ResourceType, TypeName, position
+from headway.events import DeletionsUnknown, Primed, RunStarted
+from headway.resource import Key, Kind, Registry, ResourceType, TypeName, pb, position
 from headway.storage import Fence
 from headway.testing import Call, ScriptedChannel
 from tests.helpers.lost_history import LostHistory
@@ -21,6 +21,11 @@ BUILTIN = set(builtin_app().controllers)
 """The controllers that every engine runs."""
 RESERVED = {type.name.group for type in Registry()}
 """The groups of the types that every engine has."""
+
+
+def _state(message: pb.Resource) -> tuple[str, str]:
+    """Return what tells a state of a resource from those of any other history."""
+    return message.generation, message.version
 
 
 class Seen(NamedTuple):
@@ -55,6 +60,14 @@ class Witness:
         self.looks_back = 0
         # The revision of the backup that the store was restored from last. A restored store has no history before it.
         self.restored_to = 0
+        # The number of states of such a history that were mapped in a later one.
+        self.mapped_lost = 0
+        # The states of histories that the store has lost, by their generation and version.
+        self._of_lost: set[tuple[str, str]] = set()
+        # The keys that such a history leaves to the runs on the store's new content (C6).
+        self._owed: set[str] = set()
+        # By kind: the revision up to which the first run on the present history has not found deletions.
+        self._unknown_deletions: dict[Kind, int] = {}
         # By type and key: the lowest version that a later read may return.
         self._lowest: dict[tuple[TypeName, Key], int] = {}
         # Every version that the cache has shown.
@@ -66,6 +79,9 @@ class Witness:
         if getattr(event, "controller", "") in BUILTIN or (isinstance(about, TypeName) and about.group in RESERVED):
             return
         self.events.append(event)
+        if isinstance(event, DeletionsUnknown) and self.lost is not None:
+            primed = [each.revision for each in self.events_of(Primed) if each.type == event.type]
+            self._unknown_deletions[event.type.unversioned] = primed[-1]
         if isinstance(event, RunStarted):
             if self.lost is not None:
                 self._begin_era(event)
@@ -80,6 +96,7 @@ class Witness:
         The run that goes on may still see it. No run may begin before `resume`.
         """
         self.lost, self._resumes = LostHistory(self.pools, self.channel, self.store), False
+        self._unknown_deletions.clear()
 
     def resume(self) -> None:
         """Allow runs to begin. Compare with the store's new content from the next run on."""
@@ -89,6 +106,10 @@ class Witness:
         if not self._resumes:
             # A report must not raise.
             self.broken.append(f"C3: term {event.term} began on a store that was put back and not accepted")
+        assert self.lost is not None
+        commits = [commit for commit in self.lost.commits if commit.revision > self.restored_to]
+        self._of_lost |= {_state(commit.new) for commit in commits if commit.new is not None}
+        self._owed |= self._left_by(commits)
         self._lowest.clear()
         self._held.clear()
         self.reconciles.clear()
@@ -134,6 +155,7 @@ class Witness:
             self._is_not_behind_its_predecessor(rt)
             self._knows_the_outcome_of_every_write(rt)
         self.looks_back += self.lost is not None
+        self._owed.discard(name)
         self.reconciles.append(Seen(name, rt.term, self._frontiers(rt.cache)))
         self._running.append((rt.term, name))
         try:
@@ -145,8 +167,11 @@ class Witness:
         """Check one call of a mapper."""
         with self.naming():
             self._sees_the_truth(cache)
+            least = int(resource.version)
+            if self.lost is None and _state(resource.message()) in self._of_lost:
+                least, self.mapped_lost = self.started, self.mapped_lost + 1
             low = min(self._frontiers(cache).values())
-            assert low >= int(resource.version), f"C4: {resource.id} at {resource.version} was mapped at {low}"
+            assert low >= least, f"C4: {resource.id} at {resource.version} was mapped at {low}, below {least}"
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -244,6 +269,7 @@ class Witness:
 
     def last_changes_were_seen(self) -> None:
         """Check C6 once the engine is idle: each resource's keys were reconciled after its last change."""
+        assert not self._owed, f"C6: {sorted(self._owed)} were not reconciled after changes that the store has lost"
         ranges = [(type.kind, self.pools.ranges[type.kind]) for type in self.pools.types]
         commits = [commit for kind, range in ranges for commit in self.store.commits_of(kind, range)]
         last = {(commit.kind, commit.key): commit for commit in commits}
@@ -258,20 +284,42 @@ class Witness:
             if commit.kind in self.pools.added and not self._held_before(commit):
                 # It may have changed before its type was watched.
                 before = set()
+            if commit.new is None and commit.revision <= self._unknown_deletions.get(commit.kind, 0):
+                before = set()
             early = commit.revision <= self._stored and not self._held_before(commit)
             if commit.new is not None and (commit.revision <= self.began or early):
                 # The old state was replaced before a run began that could have acted on it. When a run begins, its
                 # caches may be ahead of its starting revision.
                 before = set()
-            for name in now | before:
-                assert any(
-                    seen.name == name and frontier >= commit.revision
-                    for seen in self.reconciles
-                    for type_name, frontier in seen.frontiers.items()
-                    if type_name.unversioned == commit.kind
-                ), f"C6: {name} was not reconciled after {commit.kind[1]} {commit.key[2]} changed at {commit.revision}"
+            for name in (now | before) - self._reconciled_after(commit):
+                raise AssertionError(
+                    f"C6: {name} was not reconciled after {commit.kind[1]} {commit.key[2]} changed at {commit.revision}"
+                )
 
     # --- facts for the checks ---
+
+    def _left_by(self, commits: list[Commit]) -> set[str]:
+        """Return the names that these last changes of a history concern, if its runs have not reconciled them since."""
+        left: set[str] = set()
+        for kind in {type.kind for type in self.pools.types}:
+            within = [commit.within(self.pools.ranges[kind]) for commit in commits if commit.kind == kind]
+            last = {commit.key: commit for commit in within if commit is not None}
+            for commit in last.values():
+                # The run may not have received a change that no look at its cache has shown.
+                if commit.new is not None and (commit.kind, commit.key, commit.revision) in self._held:
+                    before = commit.old if self._held_before(commit) else None
+                    names = self._names(kind, commit.new) | self._names(kind, before)
+                    left |= names - self._reconciled_after(commit)
+        return left
+
+    def _reconciled_after(self, commit: Commit) -> set[str]:
+        """Return the names whose reconciles have seen a change."""
+        return {
+            seen.name
+            for seen in self.reconciles
+            for type_name, frontier in seen.frontiers.items()
+            if type_name.unversioned == commit.kind and frontier >= commit.revision
+        }
 
     def _held_before(self, commit: Commit) -> bool:
         return commit.old is not None and (commit.kind, commit.key, int(commit.old.version)) in self._held

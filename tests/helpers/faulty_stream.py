@@ -205,6 +205,10 @@ class FaultyStream:
 
     def _hand_out(self, item: StreamItem | ScopeConfirmed) -> StreamItem | ScopeConfirmed:
         streams, before = self._streams, self._at
+        asked = position(self._request.resume_after)
+        if isinstance(item, Bookmark) and before is None and asked and item.position.revision != asked.revision:
+            # The reader refuses a stream that resumes elsewhere, and believes nothing of it.
+            return item
         if isinstance(item, EndOfSnapshot) or (isinstance(item, Bookmark) and self._at is None):
             self._at = item.position
         elif isinstance(item, Bookmark | Changes) and self._at is not None:

@@ -68,7 +68,31 @@ RUN_MUTANTS = (
         MACHINE,
         "taken_over",
     ),
+    Mutant(
+        "the changes of a lost history are forgotten",
+        "run/_owed.py",
+        "mapping.changes.push_backlog(type, [change._replace(revision=0) for change in found])",
+        "_ = found",
+        MACHINE,
+        "lost_history",
+    ),
+    Mutant(
+        "the changes of a lost history wait for revisions that the store does not have",
+        "run/_owed.py",
+        "mapping.changes.push_backlog(type, [change._replace(revision=0) for change in found])",
+        "mapping.changes.push(type, found)",
+        MACHINE,
+        "lost_history",
+    ),
     # --- the cache ---
+    Mutant(
+        "a reply that a false bookmark has overtaken is not applied",
+        "cache/_type_store.py",
+        "elif self._holds_older(key, revision if stored is None else int(stored.version)):",
+        "elif False:",
+        "stateful/test_scoped_run.py",
+        "faster",
+    ),
     Mutant(
         "a snapshot one revision below the frontier is accepted",
         "cache/_type_store.py",

@@ -23,6 +23,7 @@ class Staff:
 
     Attributes:
         failing: True if the mapper raises.
+        mapped: what each mapping has seen: its member's pool, the cached pools, and the lowest frontier.
         reconciled: the names of the reconciled pools.
         runtime: the reconcile context of the last run that began.
     """
@@ -35,13 +36,17 @@ class Staff:
         self.pool = app.type("test", "v1", "Pool", Pool)
         self.member = app.type("test", "v1", "Member", Member)
         self.failing = False
+        self.mapped: list[tuple[str, set[str], int]] = []
         self.reconciled: list[str] = []
         self.store = RestorableBackend()
         self._ends: list[events.RunEnded] = []
         self._reported = trio.Event()
         self._trouble = trio.Event()
 
-        def map_member(member: headway.Resource[Member], _: headway.CacheReader) -> list[headway.ResourceId]:
+        def map_member(member: headway.Resource[Member], cache: headway.CacheReader) -> list[headway.ResourceId]:
+            pools = {pool.name for pool in cache.list(self.pool)}
+            low = min(cache.revision(self.pool), cache.revision(self.member))
+            self.mapped.append((member.data.pool, pools, low))
             if self.failing:
                 raise ValueError("fails")
             return [self.pool.id(member.data.pool)]
@@ -122,12 +127,14 @@ async def test_change_of_the_lost_history_is_mapped_after_the_store_is_accepted(
     autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
     again: bool,
 ) -> None:
-    """Its revision is one that the store does not have, so no run waits for that."""
+    """Its revision is one that the store does not have, so no run waits for that. Its mapper sees the present store."""
     async with staff() as (it, roll_back):
-        await it.write_unmapped()
+        revision = await it.write_unmapped()
         roll_back()
         await it.ended(StoreRolledBack)
         it.reconciled.clear()
+        it.mapped.clear()
+        await it.engine.client.apply(it.pool.new("new"))
         it.failing = again
         assert it.engine.accept_store()
         if again:
@@ -138,6 +145,8 @@ async def test_change_of_the_lost_history_is_mapped_after_the_store_is_accepted(
         with trio.fail_after(600):
             await it.engine.wait_idle()
         assert "of-m" in it.reconciled
+        assert "of-m" in {pool for pool, _, _ in it.mapped}
+        assert all(pools == {"new"} and low < revision for _, pools, low in it.mapped)
 
 
 async def test_change_that_no_run_has_taken_is_mapped_after_the_store_is_accepted(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import settings
 
 from headway.errors import StoreChanged, StoreRolledBack
-from headway.events import RunEnded, WatchAdded
+from headway.events import DeletionsUnknown, RunEnded, WatchAdded
 from tests.helpers.run_machine import RunMachine, RunOverNetworkMachine
-from tests.helpers.stream_beginnings import Behind, Compacted
+from tests.helpers.stream_beginnings import Behind, Beyond, Compacted
 
 
 def test_state_that_was_over_before_the_first_run_began_needs_no_reconcile() -> None:
@@ -70,6 +70,49 @@ def test_run_between_a_rollback_and_its_acceptance_sees_only_the_lost_history(en
     machine.restore(new_id=False, changes=[], away=3, ends=ends)
     machine.nothing_is_broken()
     assert machine.witness.looks_back
+    machine.teardown()
+
+
+@pytest.mark.parametrize("new_id", [False, True])
+def test_change_of_a_lost_history_is_mapped_in_the_present_one(new_id: bool) -> None:
+    """The store has not reached its revision again. Without this change, nothing leads to pool c (seeds 777, 778)."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    machine.back_up()
+    machine.change([("pool", "b", "")] * 20, on=True)
+    machine.change([("no pool", "c", ""), ("member", "c", "m3")], on=True)
+    machine.pass_time(2.0)
+    machine.lag(kind=0, changes=[("member", "a", "m3")], steps=0, after="leave")
+    machine.pass_time(0.0)
+    machine.nothing_is_broken()
+    machine.restore(new_id=new_id, changes=[])
+    machine.nothing_is_broken()
+    machine.teardown()
+    assert machine.witness.mapped_lost
+
+
+def test_deletion_that_a_restored_history_does_not_reach_may_be_missed() -> None:
+    """The engine reports that it does not know the deletions of that time (seed 778)."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.overtake(name="b", other="c", member="m1", steps=1)
+    machine.back_up()
+    machine.overtake(name="c", other="a", member="m1", steps=1)
+    machine.restore(new_id=True, changes=[("no pool", "a", "")])
+    machine.teardown()
+    assert machine.witness.events_of(DeletionsUnknown)
+    assert all(seen.name != "a" for seen in machine.witness.reconciles)
+
+
+def test_bookmark_of_a_stream_that_resumes_elsewhere_is_not_believed() -> None:
+    """A replica that is behind this bookmark is not behind the cache, so it is left later (seed 777)."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    machine.lag(kind=0, changes=[("pool", "a", "")], steps=0, after="leave")
+    machine.cut_off(kind=0, begin=[Beyond(), Behind(11, "hangs")], changes=[], seconds=40.0)
+    machine.nothing_is_broken()
     machine.teardown()
 
 
