@@ -63,7 +63,31 @@ def test_key_is_left_out(name: str) -> None:
     assert keys.left_out[0].startswith("keys[0] (kid ")
 
 
+@pytest.mark.parametrize("entry", ["AQAB", 7, None, [], True])
+def test_entry_that_is_no_object_is_left_out(entry: object) -> None:
+    """It says nothing about the other keys. Its content is not shown, because it may be a secret."""
+    keys = read_keys(json.dumps({"keys": [entry, public_jwk(EC_KEY, kid="e")]}))
+
+    assert keys.names == ("e",)
+    assert keys.left_out == ('keys[0]: it is no key: expected an object, such as {"kty": "RSA", ...}',)
+
+
+@pytest.mark.parametrize("accepted", ["Ed25519", "EdDSA"])
+@pytest.mark.parametrize("named", ["Ed25519", "EdDSA"])
+def test_both_names_of_ed25519_are_the_same_algorithm(accepted: str, named: str) -> None:
+    """A token may have either name, and so may the access file and the key."""
+    for of_key in ({}, {"alg": "Ed25519"}, {"alg": "EdDSA"}):
+        text = signed({"alg": named, "kid": "d"}, claims(ISS), ED_KEY)
+        keys = jwks(public_jwk(ED_KEY, kid="d", **of_key))
+
+        assert (
+            Authorizer(access(issuer(algorithms=[accepted]), keys=keys)).identify({TOKEN_HEADER: text}).name
+            == "corp/ada"
+        )
+
+
 REFUSED: dict[str, tuple[str, str]] = {
+    "no objects": ('{"keys": [7, "AQAB"]}', "has no key that can be used: keys[0]: it is no key: expected an object"),
     "nothing": ("", "is not JSON"),
     "a list": ("[]", "must be an object with a list of keys"),
     "one key": (json.dumps(RSA_JWK), "must be an object with a list of keys"),

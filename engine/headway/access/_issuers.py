@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headway.access._https import https_url
+from headway.access._jwt_text import usual_algorithm
 from headway.access._policy import Check, check_fields
 from headway.errors import InvalidArgument
 from headway.resource import did_you_mean, name_problem
@@ -65,7 +66,8 @@ class Issuer:
         issuer: the exact value of the claim ``iss``.
         audiences: the accepted values of ``aud``. A login must have one of them.
         bindings: the rules that give policies. A login that matches none is refused.
-        algorithms: the accepted algorithms of signatures. ALGORITHMS has all that are possible.
+        algorithms: the accepted algorithms of signatures. ALGORITHMS has all that are possible; Ed25519 is another name
+            of EdDSA.
         jwks_file: the path of a file with its keys as a JWKS; empty for discovery.
         authority: the path of a file with the authorities to trust for HTTPS; empty for the system's.
         leeway: the largest difference between its clock and this one, in seconds.
@@ -88,8 +90,9 @@ class Issuer:
         check_fields("issuer", self, ISSUER_CHECKS)
         if problem := issuer_problem(self):
             raise InvalidArgument(f"issuer: {problem}")
-        for name in ("audiences", "bindings", "algorithms"):
+        for name in ("audiences", "bindings"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "algorithms", tuple(map(usual_algorithm, self.algorithms)))
 
     def policies_of(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names of the policies of a login with these claims; none if no binding matches.
@@ -188,7 +191,7 @@ def _algorithms_problems(value: object) -> Iterator[str]:
         yield f"algorithms is empty: use any of {', '.join(ALGORITHMS)}"
     else:
         for each in value:
-            if each in ALGORITHMS:
+            if isinstance(each, str) and usual_algorithm(each) in ALGORITHMS:
                 continue
             if isinstance(each, str) and each.upper().startswith("HS"):
                 yield f"algorithms: {each!r} signs with a shared secret, which a public key is not; use 'RS256'"

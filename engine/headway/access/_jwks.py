@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headway.access._jwt_text import LONGEST_KID
+from headway.access._jwt_text import LONGEST_KID, usual_algorithm
 from headway.errors import DeclarationError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -128,13 +128,17 @@ def read_keys(text: str | bytes) -> Keys:
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"the JWKS is not JSON: {error!s:.200}") from None
     entries = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+    if not isinstance(entries, list):
         raise InvalidArgument('the JWKS must be an object with a list of keys, such as {"keys": [{"kty": "RSA", ...}]}')
     if len(entries) > MOST_KEYS:
         raise InvalidArgument(f"the JWKS has {len(entries)} keys, and {MOST_KEYS} are allowed")
     keys: list[IssuerKey] = []
     left_out: list[str] = []
     for number, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            # Its content is not shown: it may be a secret.
+            left_out.append(f'keys[{number}]: it is no key: expected an object, such as {{"kty": "RSA", ...}}')
+            continue
         name = f"keys[{number}] (kid {str(entry.get('kid', 'missing'))[:100]!r})"
         if any(each in entry for each in _PRIVATE if not (each == "k" and entry.get("kty") != "oct")):
             raise NoKeys(f"the JWKS holds a private key or a secret, {name}: publish public keys only")
@@ -193,8 +197,7 @@ def _made(entry: Mapping[str, Any]) -> IssuerKey:
     except (JoseError, binascii.Error, ValueError, TypeError, KeyError, IndexError) as error:
         raise _LeftOut(f"it is not a valid key ({type(error).__name__})") from None
     if (alg := entry.get("alg")) is not None:
-        # RFC 9864 has a second name for it.
-        alg = "EdDSA" if alg == "Ed25519" else alg
+        alg = usual_algorithm(alg)
         if alg not in algorithms:
             raise _LeftOut(f"its alg {str(alg)[:20]!r} does not fit the key")
         algorithms = (alg,)

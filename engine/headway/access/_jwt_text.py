@@ -103,7 +103,12 @@ def _alg(header: dict[str, Any]) -> str:
     if not isinstance(alg, str):
         raise JwtRefused("malformed", "its header names no alg")
     # RFC 9864 has this name for what everyone calls EdDSA. Other curves of EdDSA are not supported.
-    return "EdDSA" if alg == "Ed25519" else alg
+    return usual_algorithm(alg)
+
+
+def usual_algorithm(name: str) -> str:
+    """Return the name by which this package knows an algorithm. RFC 9864 has a second one for EdDSA: Ed25519."""
+    return "EdDSA" if name == "Ed25519" else name
 
 
 def _object(part: str, what: str) -> dict[str, Any]:
