@@ -230,7 +230,7 @@ FILES = {
     "writable": ("jwks_file: keys.json", KEYS, 0o664, "users other than its owner can change it: chmod 644"),
     "large": ("jwks_file: keys.json", " " * 300_000, 0o644, "it has more than 262144 bytes"),
     "no authority": ("authority: keys.json", None, 0o644, "No such file or directory; name a file such as ca.pem"),
-    "no certificates": ("authority: keys.json", "hello", 0o644, "it has no certificates in PEM form"),
+    "no certificates": ("authority: keys.json", "hello", 0o644, "no certificate in PEM form"),
     "authority writable": (
         "authority: keys.json",
         "hello",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,16 @@ async def test_certificate_files_are_checked_once_a_second(pair: Pair, monkeypat
     tls.renew()
     assert tls.current is not tls
     await trio.lowlevel.checkpoint()
+
+
+async def test_certificate_that_is_rewritten_with_equal_size_and_time_is_served(pair: Pair) -> None:
+    """Some tools keep the time of a file, and two writes can fall into one tick of the file system's clock."""
+    tls = rpc.server_tls(pair.certificate, pair.key)
+    before, times = pair.certificate.read_bytes(), pair.certificate.stat()
+    async with served(tls=tls) as it:
+        await _call(it.where, pair)
+        pair.renew()
+        size = max(len(before), pair.certificate.stat().st_size)
+        pair.certificate.write_bytes(pair.certificate.read_bytes().ljust(size, b"\n"))
+        os.utime(pair.certificate, ns=(times.st_atime_ns, times.st_mtime_ns))
+        await _call(it.where, pair)

@@ -14,6 +14,7 @@ from headway.access._https import GetFailed, get, https_url
 from headway.access._issuers import Issuer
 from headway.access._jwks import MOST_BYTES, Keys, NoKeys, read_keys
 from headway.errors import DeclarationError, InvalidArgument
+from headway.rpc import certificate_problem
 
 TIMEOUT = 10.0
 """The time for one reading, in seconds: discovery and keys together."""
@@ -73,11 +74,11 @@ def context_for(authority: str) -> ssl.SSLContext:
     """Return the TLS context that trusts the authorities of a file, or the system's. Raises OSError."""
     if not authority:
         return ssl.create_default_context()
+    content = trusted_content(authority).decode(errors="replace")
     try:
-        content = trusted_content(authority).decode("ascii")
         return ssl.create_default_context(cadata=content)
-    except (ValueError, ssl.SSLError) as error:
-        raise OSError(f"it has no certificates in PEM form ({error!s:.200})") from None
+    except (ValueError, ssl.SSLError):
+        raise OSError(certificate_problem(content)) from None
 
 
 def check_h11() -> None:

@@ -59,6 +59,7 @@ from headway.rpc._wire import StreamEncoder as StreamEncoder
 from headway.rpc._wire import framed as framed
 
 if TYPE_CHECKING:
+    from headway.rpc._certificates import certificate_problem as certificate_problem
     from headway.rpc._details import StatusDetails as StatusDetails
     from headway.rpc._details import details_in as details_in
     from headway.rpc._forward import open_forwarder as open_forwarder
@@ -105,6 +106,7 @@ _LATER = {
     "ServerReflectionRequest": "_reflection",
     "ServerReflectionResponse": "_reflection",
     "ServerTls": "_tls",
+    "certificate_problem": "_certificates",
     "client_tls": "_tls",
     "client_tls_of_text": "_tls",
     "free_descriptors": "_system",

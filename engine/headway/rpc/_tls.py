@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import ssl
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
-from headway.base import check_secret
+from headway.base import check_secret, utc_now
+from headway.rpc._certificates import certificate_problem, key_problem, validity_problem
+from headway.rpc._followed_file import FollowedFile
 
 File = str | PathLike[str]
 
@@ -35,13 +39,15 @@ class ServerTls(ssl.SSLContext):
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         self._protocol = protocol
         check_secret(key or certificate)
-        self._seen = self._signature()
+        self._followed = [FollowedFile(file) for file in (certificate, key, client_ca) if file is not None]
+        self._seen = self._digests()
         self._looked = time.monotonic()
         # Load them into the context itself too, because a server other than Headway's may use it.
         self.verify_flags = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).verify_flags
         _load_chain(self, certificate, key)
         if client_ca is not None:
-            self.load_verify_locations(client_ca)
+            with _authorities(client_ca):
+                self.load_verify_locations(client_ca)
             self.verify_mode = ssl.CERT_REQUIRED
         speaking(self, protocol)
         self._current: ssl.SSLContext = self
@@ -50,6 +56,12 @@ class ServerTls(ssl.SSLContext):
     def certificate(self) -> str:
         """The path of the certificate's file."""
         return os.fspath(self._certificate)
+
+    @property
+    def problem(self) -> str | None:
+        """The reason why clients refuse the certificate that is on disk now: it has expired, or is not valid yet."""
+        problem = validity_problem(_text(self._certificate), utc_now())
+        return None if problem is None else f"{self.certificate}: {problem}"
 
     @property
     def current(self) -> ssl.SSLContext:
@@ -62,13 +74,15 @@ class ServerTls(ssl.SSLContext):
         Raises:
             OSError: a file cannot be used. The content that was read before stays in use.
         """
-        self._seen = self._signature()
+        self._seen = self._digests()
         check_secret(self._key or self._certificate)
         # Make a new context. Loading a certificate without its key into the one in use would break it.
-        renewed = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self._client_ca)
+        renewed = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         # Never prompt for the password of a key.
         _load_chain(renewed, self._certificate, self._key, password="")
         if self._client_ca is not None:
+            with _authorities(self._client_ca):
+                renewed.load_verify_locations(self._client_ca)
             renewed.verify_mode = ssl.CERT_REQUIRED
         self._current = speaking(renewed, self._protocol)
 
@@ -92,36 +106,58 @@ class ServerTls(ssl.SSLContext):
         if now - self._looked < _LOOK:
             return False
         self._looked = now
-        if self._signature() == self._seen:
+        if self._digests() == self._seen:
             return False
         self.renew()
         return True
 
-    def _signature(self) -> list[tuple[int, int, int] | None]:
-        """Return the files' modification times, inodes and sizes, for comparison."""
-        return [_stamp(file) for file in (self._certificate, self._key, self._client_ca) if file is not None]
+    def _digests(self) -> list[bytes | None]:
+        """Return digests of the files' contents, for comparison."""
+        return [each.digest() for each in self._followed]
 
 
 def _load_chain(context: ssl.SSLContext, certificate: File, key: File | None, *, password: str | None = None) -> None:
-    """Load a certificate chain and its key into a context. Raises OSError."""
+    """Load a certificate chain and its key into a context. Raises OSError, which names the file."""
+    shown, with_key = os.fspath(certificate), os.fspath(key or certificate)
     try:
         context.load_cert_chain(certificate, key, password=password)
     except ssl.SSLError as error:
-        if error.reason != "KEY_VALUES_MISMATCH":
-            raise
-        shown = os.fspath(certificate)
-        raise OSError(
-            f"the key in {os.fspath(key or certificate)} is not the key of the certificate in {shown}: "
-            "give the key with which the certificate was requested"
-        ) from error
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise OSError(
+                f"the key in {with_key} is not the key of the certificate in {shown}: "
+                "give the key with which the certificate was requested"
+            ) from error
+        text = _text(certificate)
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+        except (ssl.SSLError, ValueError):
+            raise OSError(f"{shown}: {certificate_problem(text)}") from error
+        raise OSError(f"{with_key}: {key_problem(_text(with_key))}") from error
+    except OSError as error:
+        # It does not name the file. It is the key's if the certificate's can be read.
+        raise OSError(error.errno, error.strerror, with_key if os.access(certificate, os.R_OK) else shown) from error
 
 
-def _stamp(file: File) -> tuple[int, int, int] | None:
+@contextmanager
+def _authorities(file: File | None) -> Iterator[None]:
+    """Explain the error of the block, which loads the certificates of authorities in a file."""
     try:
-        found = os.stat(file)
+        yield
+    except ssl.SSLError as error:
+        raise OSError(f"{os.fspath(file or '')}: {certificate_problem(_text(file))}") from error
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(file or "")) from error
+
+
+def _text(file: File | None) -> str:
+    """Return the text of a file for an explanation, or an empty one if it cannot be read again."""
+    if file is None or not os.path.isfile(file):
+        return ""
+    try:
+        with open(file, encoding="utf-8", errors="replace") as opened:
+            return opened.read()
     except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+        return ""
 
 
 def server_tls(certificate: File, key: File | None = None, *, client_ca: File | None = None) -> ServerTls:
@@ -149,7 +185,8 @@ def client_tls(ca: File | None = None, *, certificate: File | None = None, key: 
     Raises:
         OSError: a file cannot be used. It is PermissionError if other users can read the key.
     """
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
+    with _authorities(ca):
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
     if certificate is not None:
         check_secret(key or certificate)
         _load_chain(context, certificate, key)
@@ -164,7 +201,10 @@ def client_tls_of_text(ca: str) -> ssl.SSLContext:
     """
     if not ca.isascii():
         raise OSError("a character is not ASCII")
-    return speaking_http2(ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=ca or None))
+    try:
+        return speaking_http2(ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=ca or None))
+    except ssl.SSLError as error:
+        raise OSError(certificate_problem(ca)) from error
 
 
 def speaking_http2(context: ssl.SSLContext) -> ssl.SSLContext:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from headway.base import check_token, read_secret
 from headway.rpc._addresses import TOKEN_HEADER
+from headway.rpc._followed_file import FollowedFile
 
 Token: TypeAlias = str | Callable[[], str]
 """A token, or a function that returns it. The function is called for each call to the server, and must not block."""
@@ -23,7 +23,8 @@ class TokenFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
-        self._stamp = _stamp(path)
+        self._file = FollowedFile(path)
+        self._seen = self._file.digest()
         self._token = self._read()
 
     def __repr__(self) -> str:
@@ -31,14 +32,14 @@ class TokenFile:
 
     def __call__(self) -> str:
         """Return the token."""
-        stamp = _stamp(self._path)
-        if stamp is not None and stamp != self._stamp:
+        seen = self._file.digest()
+        if seen is not None and seen != self._seen:
             try:
                 self._token = self._read()
             except (OSError, ValueError):
                 # It may be written just now. The next call tries again.
                 return self._token
-            self._stamp = stamp
+            self._seen = seen
         return self._token
 
     def _read(self) -> str:
@@ -86,15 +87,3 @@ class TokenMetadata(Mapping[str, str]):
 def token_metadata(token: Token) -> Mapping[str, str] | None:
     """Return the metadata of a caller with this token, or None for an empty one."""
     return TokenMetadata(token) if token else None
-
-
-def _stamp(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
-    """Return a value that changes with the content of a file; None for a pipe, and for a missing file."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        # A pipe can be read only once, and opening it again may block.
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
