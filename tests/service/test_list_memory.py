@@ -24,9 +24,12 @@ from tests.helpers.list_program import BUDGET, COUNT, MIB, PAGE, SIZE
 from tests.rpc.raw_kit import HEADERS, Raw, tcp
 
 LIST = "/headway.resource.v1.ResourceService/List"
+WATCH = "/headway.resource.v1.ResourceService/WatchList"
 PATIENCE = 60.0
 CONNECTIONS, CALLS, REQUESTS = 4, 10, 20
 """Forty lists over gRPC and twenty over HTTP have 480 MiB, and take more than that while they are decoded."""
+WATCHES = 400
+"""Each holds a page of its snapshot, of about 256 KiB: as much again while it is decoded."""
 BOUND = BUDGET + 48 * MIB
 """The budget, the parts that are being read, and what the allocator and the sockets hold: they take 16 MiB."""
 
@@ -68,23 +71,23 @@ async def program(folder: Path) -> AsyncIterator[Program]:
             await process.stderr.aclose()
 
 
-async def unread_calls(where: str, stack: AsyncExitStack) -> Raw:
-    """Ask for lists on a connection whose windows are closed."""
+async def unread_calls(where: str, stack: AsyncExitStack, path: str = LIST, count: int = CALLS) -> Raw:
+    """Ask for lists or snapshots on a connection whose windows are closed."""
     raw = Raw(await stack.enter_async_context(tcp(where)))
     raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
     body = encode(pb.ListRequest(type=PAGE.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*")))
-    for _ in range(CALLS):
+    for _ in range(count):
         id = raw.h2.get_next_available_stream_id()
-        raw.h2.send_headers(id, [(name, LIST if name == ":path" else value) for name, value in HEADERS])
+        raw.h2.send_headers(id, [(name, path if name == ":path" else value) for name, value in HEADERS])
         raw.h2.send_data(id, rpc.framed(body), end_stream=True)
     await raw.flush()
     return raw
 
 
-async def until_answered(raw: Raw) -> None:
+async def until_answered(raw: Raw, count: int = CALLS) -> None:
     """Wait until each call has an answer whose content does not arrive, or an error."""
     answered: set[int] = set()
-    while len(answered) < CALLS:
+    while len(answered) < count:
         raw.events += raw.h2.receive_data(await raw.stream.receive_some(65536))
         ends = (ResponseReceived, TrailersReceived, StreamReset)
         answered |= {each.stream_id for each in raw.events if isinstance(each, ends)}
@@ -107,6 +110,15 @@ async def listed(program: Program) -> int:
     request = pb.ListRequest(type=PAGE.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"), page_size=100)
     async with rpc.open_channel(program.grpc) as channel:
         return len((await channel.unary(LIST, request, pb.ListResponse)).resources)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc")
+async def test_unread_snapshots_take_bounded_memory_in_all(tmp_path: Path) -> None:
+    async with program(tmp_path) as served, AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(3 * PATIENCE))
+        before = served.memory("VmRSS")
+        await until_answered(await unread_calls(served.grpc, stack, WATCH, WATCHES), WATCHES)
+        assert served.memory("VmHWM") - before < BOUND
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc")

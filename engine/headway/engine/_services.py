@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 _READS = 8
-"""The number of lists for the network that hold a part of the store decoded, at once. No list waits for its client
-meanwhile. A part of an SQLite store takes one or two MiB.
+"""The number of lists and snapshots for the network that hold a part of the store decoded, at once, if the store
+decodes it for each of them. None waits for its client meanwhile. A part of an SQLite store takes one or two MiB.
 """
 
 
@@ -85,7 +85,7 @@ class EngineServices:
             "versions": versions,
             "journal": writes,
             "encodings": self._encodings,
-            "reads": trio.CapacityLimiter(_READS),
+            "reads": trio.CapacityLimiter(_READS) if reads_copies(backend) else None,
         }
         resources = partial(ResourceService, backend, registry, **of_resources)
         self._shared: list[Callable[..., Any]] = [

@@ -41,6 +41,16 @@ class Encoded:
         self.pieces = [_head(self.size), *pieces]
 
 
+class Framed:
+    """Messages of a stream that are encoded already, in pieces of whole messages. ``size`` is their length in bytes."""
+
+    __slots__ = ("pieces", "size")
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.pieces = pieces
+        self.size = sum(map(len, pieces))
+
+
 class Codec(Protocol):
     """An encoding of single messages."""
 

@@ -122,6 +122,11 @@ class _ConsulStream:
     def send_message(self, message: Any) -> Any:
         return self._stream.send_message(_as_sent(message))
 
+    @property
+    def encode(self) -> Any:
+        encode = getattr(self._stream, "encode", None)
+        return None if encode is None else lambda message: encode(_as_sent(message))
+
 
 def _as_sent(message: Any) -> Any:
     """Convert the tombstones in a message to Consul's form.

@@ -32,8 +32,8 @@ class Context(NamedTuple):
         as_listed: returns the form of a stored resource that lists send; None sends resources as stored.
         journal: records the committed writes with their writers; None records nothing.
         encodings: the bytes of resources that lists send to the network, shared with watches; None keeps none.
-        reads: limits how many lists for the network hold a part of the store decoded, at the same time; None limits
-            nothing.
+        reads: limits how many lists and snapshots for the network hold a part of the store decoded at once; None if the
+            store shares its resources.
     """
 
     backend: Backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -97,9 +98,28 @@ async def watch_list(context: Context, stream: Any) -> None:
             change = partial(next_visible, next_change)
             upcoming = SpacedBookmarks(next_visible, interval, change=change, poll=poll_visible).next
         snapshot_only, send_message = request.snapshot_only, stream.send_message
+        # Of a store that decodes its resources for each reader, a snapshot for the network is held as bytes while its
+        # client reads, as lists are. Others share their resources with every watch.
+        encode = getattr(stream, "encode", None) if resume_after is None and context.reads is not None else None
+
+        async def next_encoded(encode: Callable[[StreamItem], Awaitable[Any]]) -> tuple[list[Any], bool]:
+            """Return the next item as it is sent, and True if it ends the snapshot."""
+            async with context.reads or nullcontext():
+                item = await upcoming()
+                items = [item] if not directly or is_of_version(item, version) else visible(item)
+                return [await encode(each) for each in items], isinstance(item, EndOfSnapshot)
+
         try:
             if within.metadata:
                 await send_message(ScopeConfirmed(request.metadata_filter))
+            while encode is not None:
+                encoded, ended = await next_encoded(encode)
+                for each in encoded:
+                    await send_message(each)
+                if ended:
+                    if snapshot_only:
+                        return
+                    break
             while True:
                 item = await upcoming()
                 if not directly or is_of_version(item, version):

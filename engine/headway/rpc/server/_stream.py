@@ -22,7 +22,7 @@ from headway.rpc._details import TRAILER, StatusDetails
 from headway.rpc._limited import Limited
 from headway.rpc._limits import Budget, Limits
 from headway.rpc._services import Services
-from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, framed
+from headway.rpc._wire import Codec, Encoded, Framed, MessageParser, StreamEncoder, framed
 from headway.rpc.http2 import Http2Stream, Request
 
 
@@ -226,11 +226,24 @@ class ServerStream(Stream[Any, Any]):
             GRPCError(status, "unread replies take too much memory, and this reply is among the largest"), -math.inf
         )
 
+    async def encode(self, message: Any) -> Framed:
+        """Encode a message of a stream, to be sent later. The message need not be kept while the client reads."""
+        pieces: list[bytes] = []
+        for piece in (self._encoder or self._framed)(message):
+            pieces.append(piece)
+            await give_way()
+        return Framed(pieces)
+
+    def _framed(self, message: Any) -> Iterable[bytes]:
+        return (framed(self._message_codec.encode(message)),)
+
     async def send_message(self, message: Any) -> None:
         """Send a message, or an item that the method's encoder accepts. Wait while the client doesn't read."""
         parts: Iterable[bytes] | None = None
         if isinstance(message, Encoded):
             data, parts = (b"".join(message.pieces), None) if message.size <= _JOINED else (b"", message.pieces)
+        elif isinstance(message, Framed):
+            data, parts = b"", message.pieces
         elif self._encoder is not None:
             data, parts = b"", self._encoder(message)
         else:
@@ -242,7 +255,7 @@ class ServerStream(Stream[Any, Any]):
             self._send_initial_metadata_done = self._send_message_done = True
             return
         # Charge it before its headers are sent, because they may have to wait, too.
-        charged = self._charge(len(data))
+        charged = self._charge(message.size if isinstance(message, Framed) else len(data))
         await trio.lowlevel.checkpoint()
         if not self._send_initial_metadata_done:
             await self._until_writable()
