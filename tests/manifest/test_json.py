@@ -47,7 +47,7 @@ def test_protobuf_json_round_trips(payload: Every) -> None:
 
 
 VALUES = {
-    '{"replicas": 1.0}': "{}: data.replicas: 1.0 is read as a number; write a whole number from -2147483648 "
+    '{"replicas": 1.5}': "{}: data.replicas: 1.5 is read as a number; write a whole number from -2147483648 "
     "to 2147483647 (int32)",
     '{"replicas": "x"}': "{}: data.replicas: 'x' is text; write a whole number from -2147483648 to 2147483647 (int32)",
     '{"note": 8080}': '{}: data.note: 8080 is read as a whole number, not text; quote it: "8080"',

@@ -74,7 +74,7 @@ VALUES = {
     "{policy: 1.5}": "3:16: data.policy: 1.5 is read as a number; write one of ALWAYS, NEVER, NO",
     "{paused: 'true'}": "3:16: data.paused: 'true' is text; write true or false: remove the quotes",
     "{paused: 1}": "3:16: data.paused: 1 is read as a whole number; write true or false",
-    "{icon: a-b}": "3:14: data.icon: 'a-b' is not bytes as base64 text, such as 'aGVsbG8='",
+    "{icon: a.b}": "3:14: data.icon: 'a.b' is not bytes as base64 text, such as 'aGVsbG8='",
     "{icon: é}": "3:14: data.icon: 'é' is not bytes as base64 text, such as 'aGVsbG8='",
     "{since: 2024-01-01}": f"3:15: data.since: 2024-01-01 is read as a date; {MOMENT}",
     "{since: '2024-01-01T00:00:00'}": f"3:15: data.since: '2024-01-01T00:00:00' is text; {MOMENT}",

@@ -129,7 +129,7 @@ def _read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> 
     arms: dict[str, str] = {}
     for name, entry in entries.items():
         field = fields.by_name[name]
-        if field.shape == "optional" and isinstance(entry.value, Scalar) and entry.value.kind == "nothing":
+        if _is_unset(field, entry.value):
             continue
         if field.group is not None and (rival := arms.setdefault(field.group, name)) != name:
             problems.add(
@@ -139,6 +139,13 @@ def _read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> 
             )
         values[name] = _field(field, entry, problems)
     return None if len(problems) > before else _made(cls, values, node, path, problems)
+
+
+def _is_unset(field: Field, node: Node) -> bool:
+    # In JSON, null is the default of any field, as for protobuf's own parsers.
+    if not isinstance(node, Scalar) or node.kind != "nothing":
+        return False
+    return field.shape == "optional" or node.format == "JSON"
 
 
 def _made(cls: type[Any], values: dict[str, Any], node: Node, path: str, problems: Problems) -> Any:

@@ -9,6 +9,8 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from headway.documents import Scalar
@@ -24,6 +26,9 @@ RANGES: Final = {kind: (-(1 << bits - 1), (1 << bits - 1) - 1) for kind, bits in
 _WHOLE = re.compile(r"[-+]?\d+\Z", re.ASCII)
 # A whole number that is unambiguous, and was not converted only because of its length.
 _LONG = re.compile(r"[-+]?[1-9]\d*\Z", re.ASCII)
+# A whole number of 64 bits has at most so many digits.
+_MOST_DIGITS = 20
+_URL_SAFE = str.maketrans("-_", "+/")
 _DIGITS = re.compile(r"[-+]?\d+(\.\d+)?\Z", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):([0-5]\d))\Z", re.ASCII
@@ -54,8 +59,10 @@ def _string(_element: Element, scalar: Scalar) -> str:
 def _bytes(element: Element, scalar: Scalar) -> bytes:
     text = _string(element, scalar)
     try:
-        # Base64 text may contain line breaks.
-        return base64.b64decode("".join(text.split()), validate=True)
+        # Base64 text may contain line breaks. As for protobuf's own parsers, it may be URL-safe, and lack its padding.
+        bare = "".join(text.split())
+        padding = "=" * (-len(bare) % 4) if "=" not in bare else ""
+        return base64.b64decode(bare.translate(_URL_SAFE) + padding, validate=True)
     except (binascii.Error, ValueError) as error:
         raise Unfit(f"{scalar} is not {expected(element)}") from error
 
@@ -67,9 +74,24 @@ def _boolean(element: Element, scalar: Scalar) -> bool:
 
 
 def _whole(element: Element, scalar: Scalar) -> int:
+    scalar = _integral(scalar)
     if scalar.kind != "a whole number":
         raise _wrong(element, scalar, unquoted=bool(_WHOLE.match(scalar.text)))
     return _in_range(element, scalar, element.kind)
+
+
+def _integral(scalar: Scalar) -> Scalar:
+    """Return a number of JSON such as 1.0 or 1e2 as a whole number. Any other scalar stays as it is."""
+    if scalar.kind != "a number" or scalar.format != "JSON":
+        return scalar
+    try:
+        made = Decimal(scalar.text)
+    except InvalidOperation:
+        # Its exponent is out of range.
+        return scalar
+    if not made.is_finite() or made.adjusted() > _MOST_DIGITS or made != made.to_integral_value():
+        return scalar
+    return replace(scalar, kind="a whole number", value=int(made))
 
 
 def _in_range(element: Element, scalar: Scalar, kind: str) -> int:
@@ -113,6 +135,7 @@ def _enum(element: Element, scalar: Scalar) -> Any:
         if scalar.text not in names:
             raise Unfit(f"{scalar} is not a {element.enum.__name__}{did_you_mean(scalar.text, names)}")
         return element.enum(names[scalar.text])
+    scalar = _integral(scalar)
     if scalar.kind != "a whole number":
         if scalar.text in names:
             raise Unfit(f"{scalar.described()}; quote it: {scalar.in_quotes()}")
