@@ -1,13 +1,16 @@
 """Resources to YAML and back: nothing is lost, and the text is what a person would write."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headway.manifest import as_object, dump, dump_all, load
+import headway
+from headway.manifest import as_object, as_yaml, dump, dump_all, load
 from headway.protobuf import decode, encode
 from headway.resource import Resource
 from tests.manifest.messages import (
@@ -134,3 +137,35 @@ def test_dump_writes_no_aliases() -> None:
     """A value that is held twice is written twice."""
     shared = Limits(memory=1)
     assert "*" not in dump(EVERY.new("one", Every(parts=[shared, shared], limits_of={"a": shared})))
+
+
+# What a plain scalar of the core schema of YAML 1.2 (10.3.2) and of the types of YAML 1.1 is, if it is not text.
+YAML_1_2 = r"|null|Null|NULL|~|true|True|TRUE|false|False|FALSE|[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+YAML_1_2 += r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+YAML_1_1 = r"~|null|Null|NULL||y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF"
+YAML_1_1 += r"|[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+"
+YAML_1_1 += r"|[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|[-+]?([0-9][0-9_]*)?\.[0-9_]+([eE][-+][0-9]+)?|<<|="
+YAML_1_1 += r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)|[0-9]{4}-[0-9]{2}-[0-9]{2}"
+
+
+@given(st.from_regex(YAML_1_2, fullmatch=True) | st.from_regex(YAML_1_1, fullmatch=True))
+@example("0o644")
+@example("y")
+@example("-0o7")
+@example("0B1")
+@example("1_000")
+def test_text_that_either_version_of_yaml_reads_as_another_value_is_quoted(text: str) -> None:
+    """As a value and as a key, in every YAML that Headway prints."""
+    assert as_yaml({text: text}).count(f"'{text}'") == 2
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", "v1.2.3", "0644-a", "yes please", "0oz", "no-1", "e3", "1.2.3", "nan"])
+def test_text_that_no_version_of_yaml_reads_otherwise_is_not_quoted(text: str) -> None:
+    assert as_yaml({"a": text}) == f"a: {text}\n"
+
+
+def test_yaml_is_printed_in_one_place() -> None:
+    """A second one would quote other texts."""
+    engine = Path(headway.__file__).parent
+    printing = [path for path in engine.rglob("*.py") if re.search(r"yaml\.(safe_)?dump", path.read_text())]
+    assert [path.relative_to(engine).as_posix() for path in printing] == ["manifest/_dump.py"]

@@ -101,9 +101,10 @@ def show_object(shown: Any, output: Output) -> None:
     if output == "json":
         click.echo(json_text(shown, indent=2))
         return
-    import yaml
+    # Imported here, because YAML is slow to import.
+    from headway.manifest import as_yaml
 
-    click.echo(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), nl=False)
+    click.echo(as_yaml(shown), nl=False)
 
 
 def _heads(type: ResourceType[Any]) -> list[str]:

@@ -47,7 +47,7 @@ def _declared(topic: DescribedTopic) -> Topic[Any]:
 def event_text(happened: str, event: Published, output: Output) -> str:
     """Return an event of a topic as the output of `headway watch`."""
     # Imported here, because it is slow to import.
-    from headway.manifest import as_object
+    from headway.manifest import as_object, as_yaml
 
     data = event.data
     value = base64.b64encode(data).decode() if isinstance(data, bytes) else as_object(redacted(data))
@@ -55,9 +55,6 @@ def event_text(happened: str, event: Published, output: Output) -> str:
     if output == "json":
         return json_text(shown)
     if output == "yaml":
-        import yaml
-
         del shown["event"]
-        text: str = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
-        return f"--- # {happened}\n{text}".rstrip("\n")
+        return f"--- # {happened}\n{as_yaml(shown)}".rstrip("\n")
     return f"{event.topic.name:16} {happened:8} {plain(event.subject):32} {json_text(value)}"

@@ -22,7 +22,6 @@ from headway.documents._nodes import Scalar as Scalar
 from headway.documents._nodes import Sequence as Sequence
 from headway.documents._nodes import alone as alone
 from headway.documents._nodes import below as below
-from headway.documents._nodes import decimal as decimal
 from headway.documents._nodes import one_of as one_of
 from headway.documents._nodes import withheld as withheld
 from headway.documents._texts import decode as decode

@@ -23,6 +23,7 @@ from headway.manifest._content import read_payload as read_payload
 from headway.manifest._document import load as load
 from headway.manifest._document import load_file as load_file
 from headway.manifest._dump import as_object as as_object
+from headway.manifest._dump import as_yaml as as_yaml
 from headway.manifest._dump import dump as dump
 from headway.manifest._dump import dump_all as dump_all
 from headway.manifest._fields import Element as Element

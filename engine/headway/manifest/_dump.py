@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 from betterproto2.casing import camel_case
 
-from headway.documents import decimal
 from headway.errors import PayloadError
 from headway.manifest._fields import Element, Field, enum_names, fields_of
 from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, ResourceId
@@ -23,6 +22,14 @@ from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, Reso
 _BLOCK = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?\n)+\Z")
 # The byte order mark, and line breaks of YAML 1.1 that only double quotes preserve.
 _FRAIL = re.compile("[\r\x85\u2028\u2029\ufeff]")
+# Texts that a parser may read as a number, a boolean or nothing: `1e3` and `0o644` by YAML 1.2, `y` and `1:30` by
+# YAML 1.1, `-0o7` and `0B1` by some. PyYAML quotes only what it would read so itself.
+_AMBIGUOUS = re.compile(
+    r"(?:y|n|yes|no|on|off|true|false|null|~"
+    r"|[-+]?(?:0[box][0-9a-f_]+|[0-9][0-9_]*(?::[0-9]+)*(?:\.[0-9_]*)?(?:e[-+]?[0-9]+)?|\.[0-9_]+(?:e[-+]?[0-9]+)?"
+    r"|\.inf|\.nan))?\Z",
+    re.IGNORECASE | re.ASCII,
+)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 # JSON has these in quotes, because JavaScript would round them.
 _LONG = ("int64", "uint64", "sint64", "fixed64", "sfixed64")
@@ -37,8 +44,13 @@ def dump(resource: Resource[Any]) -> str:
     Instead of a payload that cannot be decoded or converted, the document has ``undecodable`` with the reason, which
     ``load`` rejects: without its payload, the resource must not be written back.
     """
+    return as_yaml(_document(resource))
+
+
+def as_yaml(value: Any) -> str:
+    """Return lists, maps and scalars as YAML. Parsers of YAML 1.1 and of YAML 1.2 read the same value from it."""
     dumped: str = yaml.dump(
-        _document(resource),
+        value,
         Dumper=_Dumper,
         sort_keys=False,
         allow_unicode=True,
@@ -74,8 +86,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         style = "|"
     elif _FRAIL.search(value):
         style = '"'
-    elif decimal(value) is not None:
-        # PyYAML would not quote `1e3`, which it alone takes for text.
+    elif _AMBIGUOUS.match(value):
         style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
