@@ -97,9 +97,10 @@ def test_sources_and_excludes_get_the_tenancy_of_the_permissions(
         assert tuple(getattr(each, name) for name in names) == expected
 
 
-def test_source_with_only_a_peer_is_valid() -> None:
-    """T-18 and T-20, without the weakness W-23."""
-    assert faults(permissions(Permission(sources=[Source(peer="east")]))) == []
+@pytest.mark.parametrize("partition", ["", "far"])
+def test_source_with_only_a_peer_is_valid(partition: str) -> None:
+    """T-18 and T-20, without the weakness W-23: also without the partition of the permissions."""
+    assert faults(permissions(Permission(sources=[Source(peer="east", partition=partition)]))) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -103,7 +103,7 @@ def _source(path: str, given: Source, within: ResourceId) -> Faults:
 def _sender(path: str, given: Source | ExcludeSource, within: ResourceId) -> Faults:
     partition = within.partition or DEFAULT_UNIT
     kinds = {
-        # Consul counts an empty partition, too, and so refuses every source with a peer.
+        # Consul counts an empty partition, too, and so refuses a peer without the resource's own partition.
         "a partition other than its own": given.partition not in ("", partition),
         "a peer": _is_foreign(given.peer),
         "a sameness_group": bool(given.sameness_group),
