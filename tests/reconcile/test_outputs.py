@@ -11,8 +11,10 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.errors import AlreadyExists, Conflict, InvalidArgument
+from headway.errors import AlreadyExists, Conflict, InvalidArgument, PayloadError, PermanentFailure
 from headway.events import Reconciled
+from headway.protobuf import copy_message
+from headway.reconcile import RECONCILING
 from headway.testing import one_shot
 from tests.helpers.pools import Member, Pool, Summary
 from tests.helpers.resources import Account, Team
@@ -90,6 +92,70 @@ async def test_unchanged_output_is_not_written(autojump_clock: MockClock) -> Non
     await _run(rig, body)
 
     assert len(set(commits)) == 1
+
+
+async def test_unchanged_outputs_are_compared_without_a_copy(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A roll-up over thousands of resources applies all of them after each change. A payload is still checked."""
+    rig = Rig(autojump_clock)
+    copies = 0
+
+    def counted(message: Any) -> Any:
+        nonlocal copies
+        copies += 1
+        return copy_message(message)
+
+    monkeypatch.setattr("headway.resource._resource.copy_message", counted)
+    counts: list[int] = []
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        for metadata in ({}, {"color": "red"}, {"color": "red"}):
+            before = copies
+            async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+                for number in range(20):
+                    await wanted.apply(f"s{number}", Summary(members=["old"]), metadata=metadata)
+            counts.append(copies - before)
+            # A second block in one reconcile would prune what the first has applied.
+            RECONCILING.get().outputs().clear()  # type: ignore[union-attr]
+        odd = Summary(members=["old"])
+        odd.member = "old"  # type: ignore[attr-defined]
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            with pytest.raises(PayloadError, match="no field 'member'"):
+                await wanted.apply("s1", odd, metadata={"color": "red"})
+            raise PermanentFailure("keep them")
+
+    async def prepare(engine: headway.Engine) -> None:
+        for number in range(20):
+            await _summary(engine, rig, f"s{number}")
+
+    await _run(rig, body, prepare)
+    assert (counts[0], counts[2]) == (0, 0)
+    assert counts[1] > 0
+    assert set(_errors(rig)) == {PermanentFailure}
+    stored = rig.store.resources(rig.pools.summary)["s1"]
+    assert stored.metadata == {"color": "red"}
+
+
+async def test_output_that_changes_before_its_apply_is_awaited_is_applied(autojump_clock: MockClock) -> None:
+    """The decision that nothing has to be written holds only for the state that it was made for."""
+    rig = Rig(autojump_clock)
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            early = wanted.apply("s", Summary(members=["old"]))
+            stored = rt.cache.get(rig.pools.summary, "s")
+            assert stored is not None
+            stored.data = Summary(members=["another"])
+            await rt.client.write(stored)
+            await early
+
+    async def prepare(engine: headway.Engine) -> None:
+        await _summary(engine, rig, "s")
+
+    await _run(rig, body, prepare)
+    assert _errors(rig) == []
+    assert rig.store.resources(rig.pools.summary)["s"].data.members == ["old"]
 
 
 async def test_outputs_are_not_pruned_if_the_block_raises(autojump_clock: MockClock) -> None:

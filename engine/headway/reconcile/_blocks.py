@@ -7,14 +7,16 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from headway.base import bounded, leaves, messages
-from headway.cache import Cache
-from headway.client import Client
+from headway.cache import Cache, state_of
+from headway.client import Client, holds_output
 from headway.errors import Closed, Conflict, HeadwayError, InvalidArgument, NotFound
 from headway.protobuf import Payload
 from headway.reconcile._request import RECONCILING
 from headway.reconcile._secret_reads import read_secrets
 from headway.reconcile._statuses import NewestStatuses
 from headway.resource import (
+    DELETION_TIMESTAMP,
+    FINALIZERS,
     Condition,
     ConditionState,
     Key,
@@ -23,6 +25,7 @@ from headway.resource import (
     ResourceType,
     pb,
     redacted_text,
+    shared_message,
     tenancy_within,
     unicode_problem,
 )
@@ -76,6 +79,8 @@ class Outputs(_Block, Generic[T]):
         self._client = client
         self._type = type
         self._owner = owner
+        self._owner_id = owner.id
+        self._owner_message = owner.id.message()
         self._wanted: set[Key] = set()
         # The names of the calls of `apply` that have not ended.
         self._begun: list[str] = []
@@ -120,25 +125,45 @@ class Outputs(_Block, Generic[T]):
             InvalidArgument: the resource belongs to another owner, or its partition or namespace is invalid.
         """
         self._check_open("apply()")
-        id, type = self._owner.id, self._type
+        id, type = self._owner_id, self._type
         within = tenancy_within(type.scope, (partition, namespace), (id.partition, id.namespace))
-        wanted = type.new(
-            name,
-            data,
-            partition=partition or within[0],
-            namespace=namespace or within[1],
-            owner=id,
-            metadata=metadata,
-        )
+        units = partition or within[0], namespace or within[1]
+        cached = self._unchanged(name, data, *units, metadata)
+        if cached is None:
+            wanted = type.new(name, data, partition=units[0], namespace=units[1], owner=id, metadata=metadata)
+            key = wanted.id.key
+        else:
+            wanted, key = cached, (*units, name)
         self._begun.append(name)
-        return self._apply(wanted)
+        return self._apply(wanted, key, unchanged=cached is not None)
 
-    async def _apply(self, wanted: Resource[T]) -> Resource[T]:
-        self._wanted.add(wanted.id.key)
+    def _unchanged(
+        self, name: str, data: T, partition: str, namespace: str, metadata: Mapping[str, str] | None
+    ) -> Resource[T] | None:
+        """Return the cached resource if it is as it should be. Most outputs are, so this makes no new messages."""
+        if not (type(name) is type(partition) is type(namespace) is str) or data is None:
+            return None
+        cached = self._cache.get(self._type, ResourceId(self._type.name, name, partition, namespace))
+        if cached is None or not isinstance(metadata, Mapping | None):
+            return None
+        same = holds_output(self._type, shared_message(cached), data, self._owner_message, metadata or {})
+        return cached if same else None
+
+    async def _apply(self, wanted: Resource[T], key: Key, *, unchanged: bool) -> Resource[T]:
+        self._wanted.add(key)
         try:
+            if unchanged:
+                if state_of(self._cache, self._type, key) is shared_message(wanted):
+                    return wanted
+                # It has changed since the call.
+                own = {
+                    name: text for name, text in wanted.metadata.items() if name not in (FINALIZERS, DELETION_TIMESTAMP)
+                }
+                of = {"partition": key[0], "namespace": key[1]}
+                wanted = self._type.new(key[2], wanted.data, **of, owner=self._owner_id, metadata=own)
             return await apply_over_cache(self._cache, self._client, wanted)
         finally:
-            self._begun.remove(wanted.name)
+            self._begun.remove(key[2])
 
     def keep(self, resource: Resource[T]) -> None:
         """Exclude a resource from pruning, although the block did not apply it."""
