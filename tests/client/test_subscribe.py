@@ -16,7 +16,7 @@ from grpclib.const import Status
 import headway
 from headway import field
 from headway.client import Client
-from headway.errors import Closed, InvalidArgument, NotHeadway, PermissionDenied, StoreChanged
+from headway.errors import Closed, FailedPrecondition, InvalidArgument, NotHeadway, PermissionDenied, StoreChanged
 from headway.resource import Change, Position, Registry
 from headway.rpc import Channel
 from headway.subscription import (
@@ -361,3 +361,25 @@ async def test_attempts_have_growing_delays(autojump_clock: trio.testing.MockClo
     assert all(pause <= 60 for pause in pauses)
     assert pauses[15] >= 30
     assert pauses[-1] < 0.06
+
+
+async def test_second_task_that_reads_a_subscription_is_refused_and_the_first_goes_on() -> None:
+    """Each of two readers would miss the batches that the other one got."""
+    async with (
+        headway.open_engine("memory:", app) as engine,
+        engine.client.subscribe([TEAM]) as batches,
+        trio.open_nursery() as nursery,
+    ):
+        assert (await anext(batches)).snapshot
+        found: list[headway.SubscriptionBatch] = []
+
+        async def first() -> None:
+            found.append(await anext(batches))
+
+        nursery.start_soon(first)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(FailedPrecondition, match="another task is reading this subscription"):
+            await anext(batches)
+        await engine.client.write(TEAM.new("core"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert [batch.snapshot for batch in found] == [False]

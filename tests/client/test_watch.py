@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from trio.testing import MockClock
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
-from headway.errors import HistoryCompacted, InvalidArgument, NotHeadway, StoreChanged
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted, WatchStream
+from headway.errors import Closed, FailedPrecondition, HistoryCompacted, InvalidArgument, NotHeadway, StoreChanged
 from headway.resource import Kind, Position, Resource, StreamItem
 from headway.rpc import InProcessChannel
 from headway.storage import MemoryBackend, Watch, Within
@@ -141,8 +145,67 @@ async def test_watch_raises_the_errors_of_the_client(client: Client, calls: Call
 async def test_watch_must_be_read_inside_its_block(client: Client) -> None:
     """Reading elsewhere raises an error with the correct form. An unopened watch needs no cleanup."""
     events = client.watch(NOTE)
-    with pytest.raises(RuntimeError, match=r"async with client\.watch"):
+    with pytest.raises(Closed, match=r"is not open: .*async with client\.watch"):
         await anext(events)
+
+
+@asynccontextmanager
+async def _served(calls: Calls, *, network: bool) -> AsyncIterator[Client]:
+    if not network:
+        yield Client(calls.channel, registry())
+        return
+    async with over_the_network(calls.backend, registry()) as remote:
+        yield Client(remote.channel, registry())
+
+
+@pytest.mark.parametrize("network", [False, True])
+async def test_watch_yields_nothing_after_its_block_has_ended(calls: Calls, *, network: bool) -> None:
+    """Neither an event that has already arrived, nor one for which another task waits. It must not wait forever."""
+    async with _served(calls, network=network) as client:
+        for number in range(3):
+            await client.write(NOTE.new(f"note-{number}"))
+        async with client.watch(NOTE) as events:
+            await anext(events)
+        with pytest.raises(Closed, match="the block of the watch has ended"):
+            await anext(events)
+        raised: list[str] = []
+        waits = trio.Event()
+
+        async def read(events: WatchStream[Note]) -> None:
+            try:
+                async for event in events:
+                    if isinstance(event, SnapshotEnd):
+                        waits.set()
+            except Closed as error:
+                raised.append(str(error))
+
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery, client.watch(NOTE) as events:
+                nursery.start_soon(read, events)
+                await waits.wait()
+                await wait_all_tasks_blocked()
+        assert len(raised) == 1
+
+
+@pytest.mark.parametrize("network", [False, True])
+async def test_second_task_that_reads_a_watch_is_refused_and_the_first_goes_on(calls: Calls, *, network: bool) -> None:
+    """Each of two readers would miss the events that the other one got."""
+    async with _served(calls, network=network) as client, client.watch(NOTE) as events:
+        assert isinstance(await anext(events), SnapshotEnd)
+        async with trio.open_nursery() as nursery:
+            found: list[object] = []
+
+            async def first() -> None:
+                found.append(await anext(events))
+
+            nursery.start_soon(first)
+            await wait_all_tasks_blocked()
+            with pytest.raises(FailedPrecondition, match=r"another task is reading this watch.*open a watch for each"):
+                await anext(events)
+            written = await client.write(NOTE.new("one"))
+        assert found == [Upserted(written, int(written.version))]
+        await client.delete(written)
+        assert isinstance(await anext(events), Deleted)
 
 
 async def test_leaving_the_block_closes_the_watch_of_the_store() -> None:

@@ -22,7 +22,7 @@ from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.base import check_trio, current_run, repr_text, retry_delay
 from headway.client._refusals import LASTING, client_error
 from headway.client._subjects import Subject
-from headway.client._watch import Deleted, Upserted
+from headway.client._watch import Deleted, Upserted, second_reader
 from headway.errors import Closed, HeadwayError, PayloadError, StoreChanged, Unavailable
 from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
 from headway.rpc import Channel, Lagging, Limited, Metadata, spread
@@ -219,6 +219,7 @@ class Subscription:
     It connects again by itself. Reading raises a HeadwayError only when that is useless: PermissionDenied,
     InvalidArgument, StoreChanged if the store was replaced, or PayloadError for an event that this program cannot
     decode. After an error, every further read raises it again. After the end of the block, reading raises Closed.
+    Only one task may read at a time.
 
     Attributes:
         position: the position of what was read last, or what has been reached since. None before the first.
@@ -237,6 +238,7 @@ class Subscription:
         self.position: SubscriptionPosition | None = None
         self._undecodable: PayloadError | None = None
         self._home = current_run()
+        self._reading = False
 
     @property
     def problem(self) -> str | None:
@@ -248,6 +250,15 @@ class Subscription:
 
     async def __anext__(self) -> SubscriptionBatch:
         check_trio("a subscription", self._home)
+        if self._reading:
+            raise second_reader("subscription", "client.subscribe([TEAM]) as batches")
+        self._reading = True
+        try:
+            return await self._next()
+        finally:
+            self._reading = False
+
+    async def _next(self) -> SubscriptionBatch:
         while True:
             if self._undecodable is not None:
                 raise self._undecodable

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+import trio
 from grpclib import GRPCError
 from trio.lowlevel import TrioToken
 
 from headway.base import check_trio, current_run
 from headway.client._refusals import client_error
+from headway.errors import Closed, FailedPrecondition
 from headway.protobuf import Payload
 from headway.resource import (
     Bookmark,
@@ -65,10 +67,19 @@ class Progress:
 Event = Upserted[T] | Deleted[T] | SnapshotEnd | Progress
 
 
+def second_reader(what: str, form: str) -> FailedPrecondition:
+    """Return the error for a task that reads a stream while another one does. Each would miss what the other got."""
+    return FailedPrecondition(
+        f"another task is reading this {what}, and each event goes to one reader: open a {what} for each task, "
+        f"`async with {form}:`, or let one task read and hand the events on by trio.open_memory_channel"
+    )
+
+
 class WatchStream(Generic[T]):
     """A watch, returned by `Client.watch`: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
-    Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then.
+    Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then. It raises Closed
+    after the end of the block, also in a task that waits for an event then. Only one task may read at a time.
 
     A limit of the server may refuse the watch. It is then opened again, until the timeout of the channel.
 
@@ -91,6 +102,10 @@ class WatchStream(Generic[T]):
         self._opened: AbstractAsyncContextManager[AsyncIterator[Any]] | None = None
         self._items: AsyncIterator[Any] | None = None
         self._home: TrioToken | None = None
+        self._opener: trio.lowlevel.Task | None = None
+        # True while a task waits for an item. `_elsewhere` is the scope of a task that has not opened the block.
+        self._reading = False
+        self._elsewhere: trio.CancelScope | None = None
         self._ready: deque[Event[T]] = deque()
         # None once something has arrived: a limit can refuse a watch only before that.
         self._waits: LimitedWaits | None = None
@@ -98,6 +113,7 @@ class WatchStream(Generic[T]):
     async def __aenter__(self) -> WatchStream[T]:
         self._waits = LimitedWaits(timeout_of(self._channel))
         self._home = current_run()
+        self._opener = None if self._home is None else trio.lowlevel.current_task()
         try:
             await self._enter()
         except GRPCError as error:
@@ -112,6 +128,10 @@ class WatchStream(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._items = None
+        self._ready.clear()
+        if self._elsewhere is not None:
+            self._elsewhere.cancel()
         if self._opened is not None:
             await self._opened.__aexit__(kind, error, traceback)
 
@@ -119,18 +139,38 @@ class WatchStream(Generic[T]):
         return self
 
     async def __anext__(self) -> Event[T]:
-        if self._items is None:
-            raise RuntimeError("the watch is not open: read it inside `async with client.watch(...) as events:`")
-        while not self._ready:
-            try:
-                self._feed(await self._next())
-            except GRPCError as error:
-                raise client_error(error) from error
+        self._check_open()
+        if self._ready:
+            return self._ready.popleft()
+        check_trio("a watch", self._home)
+        if self._reading:
+            raise second_reader("watch", "client.watch(TEAM) as events")
+        self._reading = True
+        try:
+            if trio.lowlevel.current_task() is self._opener:
+                await self._fill()
+            else:
+                # The block may end while this task waits. The task that has opened it cannot do both.
+                with trio.CancelScope() as self._elsewhere:
+                    await self._fill()
+                self._check_open()
+        except GRPCError as error:
+            raise client_error(error) from error
+        finally:
+            self._reading = False
         return self._ready.popleft()
+
+    def _check_open(self) -> None:
+        if self._items is None:
+            state = "is not open" if self._home is None else "has ended"
+            raise Closed(f"the block of the watch {state}: read it inside `async with client.watch(...) as events:`")
+
+    async def _fill(self) -> None:
+        while not self._ready:
+            self._feed(await self._next())
 
     async def _next(self) -> object:
         """Return the next item. While a limit of the server refuses the watch, wait and open it again."""
-        check_trio("a watch", self._home)
         while True:
             assert self._items is not None
             try:
