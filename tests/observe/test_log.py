@@ -56,6 +56,42 @@ def test_failed_reconcile_logs_its_place_error_and_reasons() -> None:
     assert fields["id"] == "Team core"
 
 
+def _attempts(report: events.Report, *errors: tuple[int, str, float | None], id: ResourceId = ID) -> None:
+    for attempt, text, retry in errors:
+        report(events.Reconciled("teams", id, "failed", 0.1, ValueError(text), retry, (), attempt=attempt))
+
+
+def test_quick_retries_with_the_same_error_are_one_line() -> None:
+    """The line after them counts them. Another error, another key and a new first attempt have lines of their own."""
+    lines = Lines()
+    report = log_report(lines)
+    backoff = [0.005 * 2**n for n in range(12)]
+    _attempts(report, *((n + 1, "no desk", delay) for n, delay in enumerate(backoff)))
+    _attempts(report, (1, "no desk", 0.005), id=ID._replace(name="edge"))
+    _attempts(report, (13, "no chair", 0.0), (14, "no desk", 0.0), (15, "no desk", 0.0), (16, "no desk", None))
+    _attempts(report, (1, "no desk", 0.005))
+    assert [(fields["key"], fields["attempt"], fields.get("repeated")) for _, _, fields in lines.lines] == [
+        ("default/default/core", 1, None),
+        ("default/default/core", 10, 8),
+        ("default/default/core", 11, None),
+        ("default/default/core", 12, None),
+        ("default/default/edge", 1, None),
+        ("default/default/core", 13, None),
+        ("default/default/core", 14, None),
+        ("default/default/core", 16, 1),
+        ("default/default/core", 1, None),
+    ]
+
+
+def test_error_that_keeps_repeating_is_logged_again_and_verbose_leaves_nothing_out() -> None:
+    """A key may fail at once each time, because changes end its back-off."""
+    lines, all_lines = Lines(), Lines()
+    for report in (log_report(lines), log_report(all_lines, verbose=True)):
+        _attempts(report, *((attempt, "no desk", 0.0) for attempt in range(1, 304)))
+    assert [fields["attempt"] for _, _, fields in lines.lines] == [1, 102, 203]
+    assert len(all_lines.lines) == 303
+
+
 def test_place_of_an_error_is_never_in_a_library() -> None:
     """Neither Python's standard library nor Trio counts as the program."""
     lines = Lines()

@@ -210,6 +210,10 @@ async def test_mapper_that_raises_is_told_for_the_change_and_for_whatever_it_may
         # The watched resource has its own answer.
         [again] = part(await engine.why(ada.id), "watches").unmapped
         assert (again.resource, again.error, again.traceback) == (change.resource, change.error, change.traceback)
+        # One mapper may fail for thousands of keys, so only one of their texts has the frames.
+        for id in (core.id, ada.id, parts.team.id("absent")):
+            text = "\n".join((await engine.why(id)).sentences())
+            assert ("KeyError: 'no team'" in text, 'raise KeyError("no team")' in text) == (True, id == ada.id)
         [item] = (await engine.stuck(0)).items
         assert (item.state, item.resource) == ("unmapped", change.resource)
         other = await engine.why(parts.account.id("grace"))

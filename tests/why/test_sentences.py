@@ -174,7 +174,7 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
                 "The function team_of raised for Account ada, at revision 8. It has raised 3 times since 22:13:00 "
                 "(20 s ago); the change may concern this resource. The next attempt is at 22:13:25 (in 5 s).",
                 "  KeyError: 'x'",
-                "      File 2",
+                "  Its traceback: `headway why account ada`",
                 "12 resources in all have a change that could not be mapped.",
                 "4 changes wait until all types of the controller have reached them.",
             ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from headway import events
@@ -64,6 +65,35 @@ _INFOS = (
 )
 
 
+_SOON = 2.0
+"""The delay, in seconds, of a retry below which its failure is not logged if it is the same as before."""
+_MOST_REPEATED, _MOST_KEYS = 100, 1_000
+
+
+class _Repeats:
+    """The last errors of the keys that have failed last, and how often each was left out of the log since its line.
+
+    A back-off begins with milliseconds, so that one mistake would fill the log before anybody can read it.
+    """
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[tuple[str, object], tuple[str, int]] = OrderedDict()
+
+    def before(self, event: object) -> int | None:
+        """Return how often a failure was left out before this one, or None to leave it out as well."""
+        if not isinstance(event, events.Reconciled | events.DaemonEnded) or not isinstance(event.error, BaseException):
+            return 0
+        of, error = (event.controller, event.id), story(event.error)
+        last, count = self._last.pop(of, ("", 0))
+        first = isinstance(event, events.Reconciled) and event.attempt == 1
+        left_out = error == last and not first and event.retry_after is not None and event.retry_after < _SOON
+        left_out = left_out and count < _MOST_REPEATED
+        self._last[of] = error, count + 1 if left_out else 0
+        if len(self._last) > _MOST_KEYS:
+            self._last.popitem(last=False)
+        return None if left_out else 0 if first else count
+
+
 def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     """Return a report that logs problems as warnings, with the event's name and fields.
 
@@ -71,6 +101,9 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     line that the error passed through, and ``stack`` shows the program's own frames down to the raise. ``reasons`` has
     the reasons of this attempt. A retry without new reasons repeats the reasons of the failed attempt, and adds
     ``retry``.
+
+    A retry that soon fails with the same error is not logged. The next line of its resource counts these in
+    ``repeated``.
 
     A line about a reconcile has ``controller``, ``key`` and ``attempt``, and ``trace_id`` if the reconcile is traced.
 
@@ -81,12 +114,18 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     import structlog  # here, because it takes longer to import than all of Headway
 
     log = logger or structlog.get_logger("headway")
+    repeats = _Repeats()
 
     def report(event: object) -> None:
         failed = isinstance(event, _MAY_FAIL) and event.error is not None
         if not (failed or verbose or isinstance(event, _WARNINGS)):
             return
+        repeated = repeats.before(event) if failed and not verbose else 0
+        if repeated is None:
+            return
         fields = {name: _plain(value) for name, value in vars(event).items()}
+        if repeated:
+            fields["repeated"] = repeated
         error = getattr(event, "error", None)
         if isinstance(error, BaseException):
             if where := ", ".join(filter(None, map(where_of, first_leaves(error)))):

@@ -171,7 +171,9 @@ def _controller(it: ControllerWhy, why: Why) -> Iterator[str]:
     for text in causes_text(it.causes):
         yield f"Queued by: {text}."
     for change in it.unmapped[:_SHOWN]:
-        yield from _unmapped(change, it.role, now)
+        # Every answer of the controller names the change. Its own resource's has the traceback.
+        other = change.resource if it.role == "manages" and change.resource != why.resource else None
+        yield from _unmapped(change, it.role, now, other)
     if it.unmapped_count > len(it.unmapped[:_SHOWN]):
         yield f"{it.unmapped_count} resources in all have a change that could not be mapped."
     if it.behind:
@@ -305,7 +307,7 @@ def _frames(traceback: str) -> Iterator[str]:
     yield from _indented("\n".join(lines))
 
 
-def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
+def _unmapped(change: UnmappedChange, role: str, now: float, other: Ref | None) -> Iterator[str]:
     # A resource that existed before the run has no revision here.
     at = f", at revision {change.revision}" if change.revision else ""
     when = when_text(change.since, now)
@@ -317,7 +319,12 @@ def _unmapped(change: UnmappedChange, role: str, now: float) -> Iterator[str]:
         f"The next attempt is at {when_text(change.until, now)}."
     )
     yield f"  {change.error}"
-    yield from _frames(change.traceback)
+    if other is None:
+        yield from _frames(change.traceback)
+    elif other.name:
+        options = (("-n", other.namespace), ("--partition", other.partition))
+        more = "".join(f" {option} {unit}" for option, unit in options if unit not in ("", "default"))
+        yield f"  Its traceback: `headway why {other.kind.lower()} {other.name}{more}`"
 
 
 def _left_out(left: LeftOut) -> Iterator[str]:
