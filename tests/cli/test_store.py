@@ -146,12 +146,12 @@ async def test_store_is_checked_while_an_engine_has_it_open(terminal: Terminal, 
 
 
 async def test_store_that_a_server_has_open_is_not_copied(terminal: Terminal) -> None:
-    """The exit code is 5, and the error names the process."""
+    """The exit code is 5, and the error says who has it open. Here that is this process."""
     async with SqliteBackend("staff.db"):
         done = await terminal("store", "copy", "sqlite:staff.db", "sqlite:copy.db")
 
     assert done.returncode == 5
-    assert "staff.db is held by" in done.stderr
+    assert "staff.db is open in this process already" in done.stderr
     assert "copy.db" not in os.listdir()
 
 

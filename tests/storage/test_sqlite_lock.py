@@ -52,7 +52,7 @@ def test_refused_lock_does_not_remove_the_file_of_its_holder(tmp_path: Path) -> 
     path = str(tmp_path / "a.db")
     holder, other = FileLock(path), FileLock(path)
     holder.take()
-    with pytest.raises(StoreUnusable, match="is held by this process"):
+    with pytest.raises(StoreUnusable, match="is open in this process already"):
         other.take()
     other.discard()
     assert os.listdir(tmp_path) == ["a.db.lock"]
@@ -71,13 +71,14 @@ def test_lock_of_a_file_that_was_removed_before_it_was_locked_excludes_others(
 
     def lock_late(descriptor: int, operation: int) -> None:
         # The former holder ends after the file was opened here.
+        patched.undo()
         former.discard()
         lock(descriptor, operation)
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", lock_late)
         second.take()
-    with pytest.raises(StoreUnusable, match="is held by this process"):
+    with pytest.raises(StoreUnusable, match="is open in this process already"):
         third.take()
     second.release()
     assert os.listdir(tmp_path) == ["a.db.lock"]
@@ -99,7 +100,7 @@ def test_lock_is_held_without_room_for_the_name_of_its_holder(tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", _failing(errno.ENOSPC))
         holder.take()
-    with pytest.raises(StoreUnusable, match="is held by another process, which has not yet written its name"):
+    with pytest.raises(StoreUnusable, match="is open in this process already"):
         other.take()
     holder.release()
     other.take()

@@ -1,4 +1,4 @@
-"""Helpers for all other packages: text for errors, checks of declarations, exception groups, reports, clocks.
+"""Helpers for all other packages: text for errors, checks of declarations, exception groups, reports, clocks, forks.
 
 Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program,
 `_arguments.py` checks the arguments of its reads, and `_groups.py` splits and unwraps the exceptions of nurseries.
@@ -20,6 +20,8 @@ from headway.base._declarations import check_plain as check_plain
 from headway.base._declarations import either_problem as either_problem
 from headway.base._declarations import function_text as function_text
 from headway.base._declarations import plain_problem as plain_problem
+from headway.base._forks import in_forked_child as in_forked_child
+from headway.base._forks import silence_in_forked_child as silence_in_forked_child
 from headway.base._groups import guarded as guarded
 from headway.base._groups import leaves as leaves
 from headway.base._groups import leaving as leaving

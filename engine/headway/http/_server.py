@@ -23,6 +23,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 
+from headway.base import silence_in_forked_child
 from headway.http._address import host_and_port
 from headway.http._bounds import Bounds
 from headway.http._http1 import Http1Server
@@ -175,6 +176,7 @@ class _Connection:
 
     def __init__(self, app: App, stream: trio.SocketStream, bounds: Bounds) -> None:
         self.stream = stream
+        silence_in_forked_child(stream.socket)
         self.host = _host(stream)
         self.scope = trio.CancelScope()
         self.time = trio.CancelScope(deadline=trio.current_time() + bounds.patience)
@@ -272,11 +274,13 @@ def listener(address: str) -> socket.socket:
     # Surplus connections wait in the kernel, where they need no file descriptor. A client that is turned away would
     # retry only after a second.
     try:
-        return socket.create_server((host, port), family=family, backlog=1024)
+        listening = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         # Python adds to the text of the system.
         why = error.strerror if error.errno is None else os.strerror(error.errno)
         raise OSError(error.errno, f"cannot listen on {address}: {why}") from error
+    silence_in_forked_child(listening)
+    return listening
 
 
 def listening_at(bound: socket.socket) -> str:

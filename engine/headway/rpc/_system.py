@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from headway.base import silence_in_forked_child
 from headway.rpc._addresses import Address
 
 Accepted = Callable[[socket.socket, object], None]
@@ -63,6 +64,7 @@ def _bind_tcp(
 ) -> socket.socket:
     # With a protocol, as `socket.create_server` has none. asyncio turns off Nagle's algorithm only if it is TCP's.
     listener = socket.socket(family, kind, protocol)
+    silence_in_forked_child(listener)
     try:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -100,6 +102,7 @@ async def reserve(where: Address) -> list[socket.socket]:
 
 def _bind_unix(path: str, backlog: int) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    silence_in_forked_child(listener)
     try:
         _remove_socket(path)
         listener.bind(path)

@@ -14,7 +14,7 @@ from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler
 from h2.errors import ErrorCodes
 
-from headway.base import retry_delay
+from headway.base import retry_delay, silence_in_forked_child
 from headway.rpc._addresses import Address
 from headway.rpc._channel import ChannelClosed, Lagging, Metadata, NotHttp2, NotReached, Obstacle, Report
 from headway.rpc._limits import Allowance, Limits, Rate
@@ -341,6 +341,7 @@ class Pool:
 
     def _started(self, protocol: Http2Protocol) -> None:
         self._protocols.add(protocol)
+        silence_in_forked_child(protocol)
         self._carrier.nursery.start_soon(protocol.keep_alive, name="rpc connection")
 
     def _ended(self, protocol: Http2Protocol) -> None:

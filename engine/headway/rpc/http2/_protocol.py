@@ -272,6 +272,11 @@ class Http2Protocol(H2Protocol):
             frame = GoAwayFrame(0, last_stream_id=last, error_code=error_code, additional_data=why.encode())
             self._transport.write(frame.serialize())
 
+    def fileno(self) -> int:
+        """Return the descriptor of the connection's socket, or -1 if there is none."""
+        socket = self._transport.get_extra_info("socket")
+        return -1 if socket is None else int(socket.fileno())
+
     def abort(self) -> None:
         """Abort the connection without waiting for its peer."""
         self._transport.abort()

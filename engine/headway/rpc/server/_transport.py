@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from headway.base import silence_in_forked_child
 from headway.rpc._channel import Report
 
 # This many bytes are sent at once. Fewer wait until the other tasks of this turn have written too.
@@ -105,6 +106,7 @@ class SocketTransport:
         read_at_once: int,
     ) -> None:
         self._socket = connection
+        silence_in_forked_child(connection)
         self._protocol: Any = protocol
         self._peer = peer
         self._outbox = outbox

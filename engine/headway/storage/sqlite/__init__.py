@@ -5,5 +5,5 @@ Read `_backend.py` first, then `_writer.py` (group commit) and `_requests.py` (t
 
 from headway.storage.sqlite._backend import SqliteBackend as SqliteBackend
 from headway.storage.sqlite._backend import open_sqlite as open_sqlite
-from headway.storage.sqlite._backend import parse_url as parse_url
 from headway.storage.sqlite._lock import FileLock as FileLock
+from headway.storage.sqlite._url import parse_url as parse_url

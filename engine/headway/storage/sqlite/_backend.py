@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
+import ctypes
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Self
 
 import trio
 from typing_extensions import override
 
-from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
+from headway.base import in_forked_child
+from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import ChecksItself, CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, Probed
 from headway.storage._backend import Backend
@@ -53,6 +54,7 @@ from headway.storage.sqlite._requests import (
     read_leases,
 )
 from headway.storage.sqlite._snapshots import FileSnapshot
+from headway.storage.sqlite._url import check_history
 from headway.storage.sqlite._writer import GroupWriter
 
 
@@ -293,6 +295,17 @@ class _Opened:
         # Invariant: no revision above both this one and the log's head has been shown to a caller. A read may see a
         # commit in the file a moment before its leader has published it.
         self._seen = log.head
+        self._is_forked = False
+        in_forked_child(self, _Opened._forked)
+
+    def _forked(self) -> None:
+        """Refuse everything in a forked child: SQLite's connections do not survive a fork."""
+        self._is_forked = True
+        forked = f"the store in {self.file.path} was opened by the process that this one was forked from"
+        self.writer.refuse(lambda: StoreUnusable(f"{forked}: use it there, or through its service"))
+        # Closing one would remove the log of the parent. They are never closed, not even at the end of the process.
+        for connection in (self.file.writer, *self.readers.connections):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
     @property
     def head(self) -> int:
@@ -326,6 +339,8 @@ class _Opened:
 
     async def close(self) -> None:
         """Wait for requests in progress, then release the file."""
+        if self._is_forked:
+            return
         closed = _closed(self.file.path)
         with trio.CancelScope(shield=True):
             self.writer.refuse(closed)
@@ -347,52 +362,3 @@ async def open_sqlite(
     """Open the store in the SQLite file at ``path`` for the duration of the block; see `SqliteBackend`."""
     async with SqliteBackend(path, max_changes=max_changes, max_age=max_age) as backend:
         yield backend
-
-
-class SqliteUrl(NamedTuple):
-    """The parts of a URL.
-
-    Attributes:
-        max_changes: the maximum number of changes kept as history.
-        max_age: their maximum age in seconds.
-    """
-
-    path: str
-    max_changes: int = 100_000
-    max_age: float = 3600.0
-
-
-def parse_url(url: str) -> SqliteUrl | None:
-    """Return the parts of a URL, or None if it has another scheme. Raises InvalidArgument for invalid options."""
-    scheme, _, rest = url.partition(":")
-    path, question, options = rest.partition("?")
-    if scheme != "sqlite" or not path:
-        return None
-    parsed = SqliteUrl(path)
-    given: set[str] = set()
-    for option in options.split("&") if question else ():
-        name, _, text = option.partition("=")
-        if name not in _NUMBERS or name in given:
-            raise InvalidArgument(
-                f"{url!r}: {'duplicate' if name in given else 'unknown'} option {name!r}; known are "
-                "max_changes and max_age, as in sqlite:staff.db?max_changes=50000&max_age=7200"
-            )
-        given.add(name)
-        try:
-            value = _NUMBERS[name](text)
-        except ValueError:
-            value = text  # `check_history` raises the error.
-        parsed = parsed._replace(**{name: value})
-    check_history(parsed.max_changes, parsed.max_age)
-    return parsed
-
-
-_NUMBERS = {"max_changes": int, "max_age": float}
-
-
-def check_history(max_changes: object, max_age: object) -> None:
-    """Raise InvalidArgument for invalid bounds of history."""
-    if isinstance(max_changes, bool) or not isinstance(max_changes, int) or max_changes < 1:
-        raise InvalidArgument(f"max_changes={max_changes!r} must be a whole number of changes, 1 or more")
-    if isinstance(max_age, bool) or not isinstance(max_age, int | float) or not 0 < max_age < math.inf:
-        raise InvalidArgument(f"max_age={max_age!r} must be a number of seconds above 0")

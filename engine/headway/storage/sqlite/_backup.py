@@ -125,6 +125,8 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
         if there and not replace:
             raise FailedPrecondition(f"{store} already exists; give another path, or replace it (--replace)")
         lock.take()
+        if there:
+            lock.take_file()
         with _building(target) as building:
             _copy(source, building, hold)
             former = _ended(target) if there else _Former(0, 0)

@@ -1,7 +1,7 @@
 """Opening a store's file: unusable files are refused before anything is touched, and missing ones are created.
 
 The order matters. Closing any descriptor of a file releases every POSIX lock that this process has on it, including
-SQLite's. So nothing is read before the lock file has shown that no store of this process has the file open.
+SQLite's. So nothing is read before the lock has shown that no store of this process has the file open.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class OpenedFile:
 
     Attributes:
         path: its path, with links resolved.
-        inode: (device, inode) of the open file; another one at the path means that it was replaced.
         floor: the last revision before the file's history; older changes are compacted.
         formers_floor: up to this revision, the history lacks the states before changes.
         oldest: the first revision of the oldest remembered session; 0 if none was forgotten.
@@ -45,7 +44,6 @@ class OpenedFile:
     """
 
     path: str
-    inode: tuple[int, int]
     lock: FileLock
     writer: sqlite3.Connection
     log: WriteAheadLog
@@ -60,7 +58,7 @@ class OpenedFile:
     @property
     def is_moved(self) -> bool:
         """True if the path no longer leads to the file that is open."""
-        return _inode_of(self.path) != self.inode
+        return _inode_of(self.path) != self.lock.inode
 
     def close(self) -> None:
         """Release the file. Closing the last connection copies the write-ahead log into it."""
@@ -83,7 +81,9 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
         # Check again, because another process may have come in between. From here on the file is ours.
         if is_new(real):
             _make(real)
+            lock.take_file()
         else:
+            lock.take_file()
             check_content(real)
             # SQLite would open it for reading, create files next to it, and fail at the first write.
             if not may_write(real):
@@ -177,10 +177,8 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         # Once one session is forgotten, one is forgotten at each later opening.
         oldest = connection.execute(sql.OLDEST_SESSION).fetchone()[0] if forgotten else 0
         connection.execute("COMMIT")
-        found = os.stat(path)
         return OpenedFile(
             path,
-            (found.st_dev, found.st_ino),
             lock,
             connection,
             WriteAheadLog(path),

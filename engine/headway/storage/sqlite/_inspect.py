@@ -37,9 +37,8 @@ def is_new(path: str) -> bool:
     """
     refuse_irregular(path)
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            header = file.read(_HEADER)
-            size = os.fstat(file.fileno()).st_size
+        header, found = _begin(path)
+        size = found.st_size
     except FileNotFoundError:
         header, size = b"", 0
     except OSError as error:
@@ -54,14 +53,38 @@ def is_new(path: str) -> bool:
         refuse_planted(path)
         return True
     _refuse_foreign(path, header)
+    refuse_other_names(path, found)
     refuse_planted(path)
     _refuse_cut_off(path, header, size, log)
     return False
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _begin(path: str) -> tuple[bytes, os.stat_result]:
+    """Return the header of a file and its status."""
     # A pipe may have replaced the file by now, and opening it would block.
-    return os.open(path, flags | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.pread(descriptor, _HEADER, 0), os.fstat(descriptor)
+    finally:
+        close_unshared(descriptor)
+
+
+def close_unshared(descriptor: int) -> None:
+    """Close a descriptor of a store's file, unless this process has the file open otherwise.
+
+    Closing any descriptor of a file releases all POSIX locks of the process on it, and so SQLite's. A backup that this
+    process makes meanwhile would lose them, and then another process could remove the log that the backup reads.
+    """
+    found = os.fstat(descriptor)
+    try:
+        others = [int(each) for each in os.listdir("/dev/fd") if int(each) != descriptor]
+    except (OSError, ValueError):
+        others = []
+    for other in others:
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(other), found):
+                return
+    os.close(descriptor)
 
 
 _MAGIC = b"SQLite format 3\0"
@@ -75,7 +98,7 @@ def _refuse_foreign(path: str, header: bytes) -> None:
         raise StoreUnusable(f"{path} is not a Headway store: it is not an SQLite file; {_ANOTHER_PATH}")
     if len(header) < _HEADER:
         raise StoreUnusable(f"{path} is truncated: it ends within its header; restore a copy. {NOTHING_TOUCHED}")
-    application = int.from_bytes(header[68:72], "big")
+    application = _application(header)
     if application == sql.BACKUP_ID:
         raise OnlyReadable(
             f"{path} is a backup: opened as a store, it would assign revisions a second time. "
@@ -84,6 +107,10 @@ def _refuse_foreign(path: str, header: bytes) -> None:
         )
     _refuse_another_programs(path, application)
     _refuse_newer(path, int.from_bytes(header[60:64], "big"))
+
+
+def _application(header: bytes) -> int:
+    return int.from_bytes(header[68:72], "big")
 
 
 def _refuse_another_programs(path: str, application: int) -> None:
@@ -148,6 +175,11 @@ def open_to_read(path: str) -> sqlite3.Connection:
     refuse_irregular(path)
     if not has_bytes(path):
         raise StoreUnusable(f"{path}: store not found")
+    with suppress(OSError):
+        header, found = _begin(path)
+        # Nothing writes to a backup.
+        if _application(header) != sql.BACKUP_ID:
+            refuse_other_names(path, found)
     refuse_planted(os.path.realpath(path))
     writable = may_write(path) and may_write(os.path.dirname(os.path.abspath(path)))
     # If possible open it like any other user: then the last one to close it leaves no files behind.
@@ -207,6 +239,25 @@ def refuse_irregular(path: str) -> None:
                 f"{path} is {kind}, but a store must be a regular file: give the path of one, like staff.db. "
                 f"{NOTHING_TOUCHED}"
             )
+
+
+def refuse_other_names(path: str, found: os.stat_result) -> None:
+    """Raise StoreUnusable if a store's file has more than one hard link.
+
+    SQLite finds the write-ahead log and the locks beside the file, by its name. So two engines that open it under two
+    names would overwrite each other's changes.
+    """
+    if found.st_nlink > 1:
+        left = os.path.realpath(path) + ".replaced"
+        which, mend = f"`find DIRECTORY -samefile {path}` finds them", "remove the others"
+        with suppress(OSError):
+            if os.path.samestat(os.stat(left), found):
+                which, mend = f"a restoration that was stopped has left {left}", "remove that one"
+        raise StoreUnusable(
+            f"{path} has {found.st_nlink} names (hard links), and two servers that open it under two names would "
+            f"destroy it; {which}: {mend}, or give the store a file of its own: "
+            f"`cp -p {path} {path}.copy && mv {path}.copy {path}`. {NOTHING_TOUCHED}"
+        )
 
 
 def refuse_planted(store: str) -> None:

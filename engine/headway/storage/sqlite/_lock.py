@@ -1,31 +1,47 @@
-"""A lock file beside a store's file, which names the store's only holder and ends with its process."""
+"""The lock of a store: a file beside it, which names the store's only holder, and the store's file itself.
+
+The kernel releases both when the holding process ends.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import socket
 import stat
-import sys
-from datetime import UTC, datetime
 from typing import NoReturn
 
-from headway.base import create_private
+from headway.base import create_private, in_forked_child
 from headway.errors import StoreUnusable
-from headway.storage.sqlite._inspect import OnlyReadable, refuse_untrusted
+from headway.storage.sqlite._connect import may_write
+from headway.storage.sqlite._holder import holder_text, is_ours, is_this_process, locking_text, this_process
+from headway.storage.sqlite._inspect import (
+    NOTHING_TOUCHED,
+    OnlyReadable,
+    close_unshared,
+    refuse_other_names,
+    refuse_untrusted,
+)
 
 # Do not follow a link planted by another user, and do not block on a pipe.
 _SAFELY = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_BEGINNING = b'{"pid": '
 _LONGEST = 4096
+_END_IT = "end that process, or use the store through its service"
+
+# The locks of this process, by the (device, inode) of their stores' files. A second one for the same file must be
+# refused before it opens the file: closing any descriptor of a file releases SQLite's locks on it, which belong to the
+# process, as this does.
+_HELD_HERE: dict[tuple[int, int], FileLock] = {}
 
 
 class FileLock:
-    """An exclusive flock on `<path>.lock`, taken without waiting.
+    """An exclusive flock on `<path>.lock` and on the store's file, taken without waiting.
 
-    The kernel releases the lock when the holding process ends, however it ends. The content only names the holder.
+    The kernel releases the lock when the holding process ends, however it ends. A child that it has forked does not
+    keep it. The content of `<path>.lock` only names the holder. It is locked first, so that nothing of a store is read
+    or created that another process holds. The store's file is locked too, because other names may lead to it, and the
+    lock file may be removed: `take_file`.
+
     Releasing the lock leaves the file, which names the last holder. `discard` also removes it, if this lock created it:
     nothing stays behind of a store that was never opened. So a process may have opened the file before it was removed.
     Once it has locked such a file, it sees that the path no longer leads there, and starts over. Otherwise, it and a
@@ -40,9 +56,20 @@ class FileLock:
         self._path = path + ".lock"
         self._descriptor: int | None = None
         self._made = False
+        self._file: int | None = None
+        self._inode: tuple[int, int] | None = None
+        self._is_forked = False
+        in_forked_child(self, FileLock._forked)
+
+    @property
+    def inode(self) -> tuple[int, int]:
+        """The (device, inode) of the store's file, once it is locked. Another one at the path means another file."""
+        assert self._inode is not None
+        return self._inode
 
     def take_if_there(self) -> None:
         """Take the lock if its file exists; otherwise no process holds it. Raises StoreUnusable naming the holder."""
+        self._reserve()
         self._take(create=False)
 
     def take(self) -> None:
@@ -57,21 +84,95 @@ class FileLock:
             raise self._failed(error) from error
         # A full disk may have no room for the name. The lock holds without it.
         with contextlib.suppress(OSError):
-            os.pwrite(self._descriptor, json.dumps(_this_process()).encode(), 0)
+            os.pwrite(self._descriptor, this_process(), 0)
+
+    def take_file(self) -> None:
+        """Lock the store's file too. It must exist. Raises StoreUnusable, also if the file has other names.
+
+        The files beside it go by its name. So an engine that opens it under another name would not see the changes in
+        the write-ahead log, nor that this one has it open.
+        """
+        self._reserve()
+        try:
+            self._file = os.open(
+                self._store, (os.O_RDWR if may_write(self._store) else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK
+            )
+            found = os.fstat(self._file)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = locking_text(found)
+                raise OnlyReadable(
+                    f"{self._store} is held by {holder}, under another path or without {self._path}; {_END_IT}. "
+                    f"{NOTHING_TOUCHED}",
+                    f"{holder} has the store open",
+                ) from error
+            there = os.stat(self._store)
+        except OSError as error:
+            raise StoreUnusable(
+                f"{self._store} cannot be locked ({error.strerror}): "
+                "make sure that its disk works and supports flock, or open another path"
+            ) from error
+        if not _inode_of(found) == _inode_of(there) == self._inode:
+            raise StoreUnusable(f"{self._store} was replaced while it was being opened: open it again")
+        refuse_other_names(self._store, there)
 
     def release(self) -> None:
-        """Release the lock. Idempotent."""
+        """Release the lock. Idempotent. SQLite must have closed the store's file."""
+        self._release_file()
         if self._descriptor is not None:
+            _unlock(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
 
     def discard(self) -> None:
         """Release the lock, and remove its file if this lock created it. Idempotent."""
+        self._release_file()
         if self._descriptor is not None and self._made:
             # Removed while it is locked, so that no other process can hold it.
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
         self.release()
+
+    def _release_file(self) -> None:
+        # First, because the next holder takes it last.
+        if self._file is not None:
+            _unlock(self._file)
+            close_unshared(self._file)
+            self._file = None
+        self._free()
+
+    def _forked(self) -> None:
+        """Drop the lock in a forked child. The lock of its parent lasts until the parent closes the descriptor too."""
+        self._is_forked = True
+        for descriptor in (self._descriptor, self._file):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._descriptor = self._file = None
+
+    def _reserve(self) -> None:
+        """Refuse a file that this process has open as a store, under whatever name."""
+        try:
+            found = _inode_of(os.stat(self._store))
+        except OSError:
+            return
+        holder = _HELD_HERE.setdefault(found, self)
+        if holder._is_forked:
+            # SQLite takes the locks of the parent for its own.
+            raise StoreUnusable(
+                f"{self._store} was open when this process was forked, and cannot be used here: SQLite does not "
+                'survive a fork. Start such processes with multiprocessing.get_context("spawn"), or fork before the '
+                f"store is opened. {NOTHING_TOUCHED}"
+            )
+        if holder is not self:
+            self._refuse_own()
+        if self._inode not in (None, found):
+            self._free()
+        self._inode = found
+
+    def _free(self) -> None:
+        if self._inode is not None and _HELD_HERE.get(self._inode) is self and not self._is_forked:
+            del _HELD_HERE[self._inode]
 
     def _take(self, *, create: bool) -> None:
         while not self._taken(create=create):
@@ -133,13 +234,13 @@ class FileLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._refuse(os.pread(descriptor, _LONGEST, 0))
+            self._refuse(descriptor)
         found = os.fstat(descriptor)
         if not self._is_at_path(found):
             return False
         if found.st_nlink > 1:
             self._refuse_foreign("has another name, under which it may be another program's file")
-        if not _is_ours(os.pread(descriptor, _LONGEST, 0)):
+        if not is_ours(os.pread(descriptor, _LONGEST, 0)):
             self._refuse_foreign("was not written by Headway")
         return True
 
@@ -162,36 +263,30 @@ class FileLock:
             "or open another path. Nothing was changed"
         ) from cause
 
-    def _refuse(self, content: bytes) -> NoReturn:
-        holder = _describe(content)
+    def _refuse(self, descriptor: int) -> NoReturn:
+        content, found = os.pread(descriptor, _LONGEST, 0), os.fstat(descriptor)
+        if is_this_process(content, found):
+            self._refuse_own()
+        holder = holder_text(content, found)
         raise OnlyReadable(
-            f"{self._store} is held by {holder}; end that process, "
-            "or use the store through its service. The lock ends with its holder: removing "
+            f"{self._store} is held by {holder}; {_END_IT}. The lock ends with its holder: removing "
             f"{self._path} does not release it",
             f"{holder} has the store open",
         )
 
-
-def _is_ours(content: bytes) -> bool:
-    """Return True if the content is what a holder writes, or what a crash can leave of it."""
-    written = content.rstrip(b"\0")
-    return written.startswith(_BEGINNING) or _BEGINNING.startswith(written)
-
-
-def _this_process() -> dict[str, object]:
-    return {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "program": f"{sys.executable} {sys.argv[0] if sys.argv else ''}".strip(),
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    def _refuse_own(self) -> NoReturn:
+        raise OnlyReadable(
+            f"{self._store} is open in this process already: use the store that is open, or open it again after its "
+            f"block has ended. {NOTHING_TOUCHED}",
+            "this process has the store open",
+        )
 
 
-def _describe(content: bytes) -> str:
-    try:
-        holder = json.loads(content)
-        whose = "this process" if holder["pid"] == os.getpid() else f"process {holder['pid']}"
-        return f"{whose} on {holder['host']} ({holder['program']}) since {holder['since']}"
-    except (ValueError, KeyError, TypeError):
-        # The lock is taken shortly before its content is written, and a full disk may have no room for the content.
-        return "another process, which has not yet written its name"
+def _inode_of(found: os.stat_result) -> tuple[int, int]:
+    return (found.st_dev, found.st_ino)
+
+
+def _unlock(descriptor: int) -> None:
+    # A process that was forked without Python's knowledge may have the same open file. Closing does not unlock it then.
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

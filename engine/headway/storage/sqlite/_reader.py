@@ -70,6 +70,7 @@ class Readers:
 
     def __init__(self, path: str, connections: Sequence[sqlite3.Connection]) -> None:
         self.path = path
+        self.connections = tuple(connections)
         self._limiter = trio.CapacityLimiter(len(connections))
         # Pages take this one first. Many snapshots then leave connections for the reads of single resources.
         self.pages = trio.CapacityLimiter(max(1, len(connections) // 2))

@@ -14,9 +14,9 @@ import trio
 from headway.errors import InvalidArgument
 from headway.storage._backend import ListsResources
 from headway.storage._open import UNFINISHED, UNFINISHED_KIND
-from headway.storage.sqlite._backend import parse_url
 from headway.storage.sqlite._backup import BackedUp, Hold, OnBytes, Restored, backup_file, restore_file
 from headway.storage.sqlite._check import Checked, FileLists, Finding, check_file
+from headway.storage.sqlite._url import parse_url
 from headway.storage.upkeep._progress import OnProgress, Progress
 from headway.storage.upkeep._verify import Verified
 

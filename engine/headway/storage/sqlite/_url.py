@@ -1,0 +1,57 @@
+"""The URL of a store in an SQLite file: its path, and how much history it keeps."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from headway.errors import InvalidArgument
+
+
+class SqliteUrl(NamedTuple):
+    """The parts of a URL.
+
+    Attributes:
+        max_changes: the maximum number of changes kept as history.
+        max_age: their maximum age in seconds.
+    """
+
+    path: str
+    max_changes: int = 100_000
+    max_age: float = 3600.0
+
+
+def parse_url(url: str) -> SqliteUrl | None:
+    """Return the parts of a URL, or None if it has another scheme. Raises InvalidArgument for invalid options."""
+    scheme, _, rest = url.partition(":")
+    path, question, options = rest.partition("?")
+    if scheme != "sqlite" or not path:
+        return None
+    parsed = SqliteUrl(path)
+    given: set[str] = set()
+    for option in options.split("&") if question else ():
+        name, _, text = option.partition("=")
+        if name not in _NUMBERS or name in given:
+            raise InvalidArgument(
+                f"{url!r}: {'duplicate' if name in given else 'unknown'} option {name!r}; known are "
+                "max_changes and max_age, as in sqlite:staff.db?max_changes=50000&max_age=7200"
+            )
+        given.add(name)
+        try:
+            value = _NUMBERS[name](text)
+        except ValueError:
+            value = text  # `check_history` raises the error.
+        parsed = parsed._replace(**{name: value})
+    check_history(parsed.max_changes, parsed.max_age)
+    return parsed
+
+
+_NUMBERS = {"max_changes": int, "max_age": float}
+
+
+def check_history(max_changes: object, max_age: object) -> None:
+    """Raise InvalidArgument for invalid bounds of history."""
+    if isinstance(max_changes, bool) or not isinstance(max_changes, int) or max_changes < 1:
+        raise InvalidArgument(f"max_changes={max_changes!r} must be a whole number of changes, 1 or more")
+    if isinstance(max_age, bool) or not isinstance(max_age, int | float) or not 0 < max_age < math.inf:
+        raise InvalidArgument(f"max_age={max_age!r} must be a number of seconds above 0")
