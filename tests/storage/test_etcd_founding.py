@@ -98,6 +98,16 @@ async def test_one_of_two_concurrent_nested_foundings_is_refused(root: str, firs
         assert await names(store) == ["a"]
 
 
+async def test_store_that_is_founded_between_two_looks_of_another_opening_is_opened(root: str) -> None:
+    """The second look finds the store's own anchor, which belongs to no neighbor."""
+    async with _client(root, _OvertakenBeforeLooking) as client:
+        client.overtake = root
+        await begin_session(client, Layout(etcd_address(root).prefix))
+        assert not client.overtake
+    async with EtcdBackend(root) as store:
+        assert await names(store) == ["a"]
+
+
 class _Unaware(EtcdClient):
     """A store that is founded as earlier versions did it: they looked only at the keys of its own prefix."""
 
@@ -125,6 +135,19 @@ class _Overtaken(EtcdClient):
             with trio.fail_after(30):
                 await found(url)
         return await super().write(request)
+
+
+class _OvertakenBeforeLooking(EtcdClient):
+    """A store whose founding is overtaken between the read that finds no store and the look for neighbors."""
+
+    overtake = ""
+
+    async def read(self, request: TxnRequest) -> TxnResponse:
+        looks = any(each.request_range is not None and each.request_range.limit == 1 for each in request.success)
+        if self.overtake and looks:
+            url, self.overtake = self.overtake, ""
+            await found(url)
+        return await super().read(request)
 
 
 @asynccontextmanager

@@ -88,10 +88,7 @@ class PeeringService:
         check_way(message.addresses, message.server_name, message.ca, "", plain_text=message.plain_text)
         addresses = list(message.addresses) or _advertised(host, plain_text=message.plain_text)
         with refusing():
-            stored = await host.client.get(PEERING, name)
-            if stored is None:
-                await check_free(host.backend, name)
-                stored = await host.client.create(PEERING.new(name, Peering(role=Role.ACCEPTS)))
+            stored, _ = await self._found(name, Peering(role=Role.ACCEPTS))
             _check_role(stored, Role.ACCEPTS, "`headway peer token`")
 
             def update(data: Peering) -> None:
@@ -123,6 +120,22 @@ class PeeringService:
         self._access.check_write(PEERING.id(name).message(), None)
         check_exports(self._access, exports, "exports")
 
+    async def _found(self, name: str, data: Peering) -> tuple[Resource[Peering], bool]:
+        """Return the peering of this name, and True if it was created, with this data."""
+        client = self._host.client
+        stored = await client.get(PEERING, name)
+        if stored is not None:
+            return stored, False
+        try:
+            await check_free(self._host.backend, name)
+            return await client.create(PEERING.new(name, data)), True
+        except (AlreadyExists, FailedPrecondition):
+            # Another caller may have created it, and its partition, since the look.
+            stored = await client.get(PEERING, name)
+            if stored is None:
+                raise
+            return stored, False
+
     async def _changed(self, peering: Resource[Peering], update: Callable[[Peering], None]) -> Resource[Peering]:
         """Return the peering with its data updated and stored, even if others change it."""
         for _ in range(_ATTEMPTS):
@@ -146,13 +159,9 @@ class PeeringService:
             token = read_token(message.token)
         self._check_token(token, plain_text=message.plain_text)
         with refusing():
-            stored = await host.client.get(PEERING, name)
-            created = stored is None
-            if stored is None:
-                await check_free(host.backend, name)
-                data = Peering(role=Role.DIALS)
-                _take(data, token, message.exports)
-                stored = await host.client.create(PEERING.new(name, data))
+            data = Peering(role=Role.DIALS)
+            _take(data, token, message.exports)
+            stored, created = await self._found(name, data)
             _check_role(stored, Role.DIALS, "`headway peer establish`")
             if stored.data.peer_id != token.peer_id:
                 raise FailedPrecondition(

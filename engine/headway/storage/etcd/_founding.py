@@ -75,7 +75,8 @@ async def _refuse_neighbors(client: EtcdClient, layout: Layout) -> None:
             f"{', '.join(key.decode() for key in layout.above) or 'nothing else'}, the ids of possible stores above it"
         ) from error
     found = [kv.key for each in reply.responses if each.response_range for kv in each.response_range.kvs]
-    if not found:
+    # Another engine may have founded this store since the read. The transaction then fails, and is repeated.
+    if not found or found[0] == layout.anchor:
         return
     key = found[0]
     # A store's anchor is the first of its keys.

@@ -30,6 +30,10 @@ class OnlyReadable(StoreUnusable):
         self.why = why
 
 
+# As programs import it. Tracebacks name it so, too.
+OnlyReadable.__module__ = "headway.storage"
+
+
 def is_new(path: str) -> bool:
     """Return True if the path has no store yet, by a plain read of the header. Raises StoreUnusable for a foreign file.
 
