@@ -24,7 +24,14 @@ from headway.storage._leases import lease_of
 from headway.storage._operations import Within
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import explained
-from headway.storage.sqlite._inspect import missing_rows, open_to_read
+from headway.storage.sqlite._inspect import (
+    damage_text,
+    has_schema,
+    missing_rows,
+    open_to_read,
+    open_unrecognized,
+    refuse_unrecognized,
+)
 from headway.storage.sqlite._reader import read_many
 from headway.storage.sqlite._rows import Rows, resource_from
 
@@ -36,7 +43,8 @@ class Finding(NamedTuple):
     """A problem found in a store.
 
     Attributes:
-        what: its kind: "pages", "meta", "resource", "history", "uid", "fence", "lease" or "incarnation".
+        what: its kind: "header", "pages", "rows", "meta", "resource", "history", "former", "uid", "fence", "lease" or
+            "incarnation".
         where: its place: a page or tree as SQLite names it, a key, a revision or a name.
         problem: a sentence that describes it.
     """
@@ -71,17 +79,32 @@ def check_file(path: str) -> Checked:
     A server may have the file open. Raises StoreUnusable if the path has no store to check.
     """
     try:
-        with closing(open_to_read(path)) as connection:
+        with closing(open_unrecognized(path)) as connection:
+            # Damaged text is shown with escapes.
+            connection.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
+            found = _header(path, connection)
             connection.execute("PRAGMA query_only = 1")
-            if (found := sql.format_of(connection)) < sql.FORMAT:
-                raise StoreUnusable(
-                    f"{path} has format {found}: open it with this Headway to upgrade it to {sql.FORMAT}, "
-                    "and then check it"
-                )
             connection.execute("BEGIN")
-            return _checked(connection, _findings(connection))
-    except sqlite3.Error as error:
-        return Checked([Finding("pages", "", str(error))])
+            return _checked(connection, found + _findings(connection))
+    except StoreUnusable:
+        raise
+    except Exception as error:  # noqa: BLE001  # damage may have any effect, and is reported
+        return Checked([Finding("pages", "", damage_text(error))])
+
+
+def _header(path: str, connection: sqlite3.Connection) -> list[Finding]:
+    """Return what is wrong with the header of a store. Raise StoreUnusable if the file is not one."""
+    try:
+        refuse_unrecognized(path, connection)
+        if (found := sql.format_of(connection)) < sql.FORMAT:
+            raise StoreUnusable(
+                f"{path} has format {found}: open it with this Headway to upgrade it to {sql.FORMAT}, and then check it"
+            )
+    except StoreUnusable as error:
+        if not has_schema(path):
+            raise
+        return [Finding("header", "", f"it is damaged, since the tables are those of a store of this Headway: {error}")]
+    return []
 
 
 def _checked(connection: sqlite3.Connection, found: list[Finding]) -> Checked:
@@ -90,9 +113,11 @@ def _checked(connection: sqlite3.Connection, found: list[Finding]) -> Checked:
         (session,) = connection.execute(sql.LAST_SESSION).fetchone() or ("",)
         resources = {(group, kind): count for group, kind, count in connection.execute(sql.COUNT_KINDS)}
         position = Position(meta["store_id"], session, meta["head"])
-        return Checked(found, position, meta["history_floor"], resources)
-    except (sqlite3.Error, KeyError):
-        return Checked(found)  # The findings contain the reason.
+        if not missing_rows(connection):
+            return Checked(found, position, meta["history_floor"], resources)
+    except Exception:  # noqa: BLE001  # the findings contain the reason
+        pass
+    return Checked(found)
 
 
 def _findings(connection: sqlite3.Connection) -> list[Finding]:
@@ -103,6 +128,8 @@ def _findings(connection: sqlite3.Connection) -> list[Finding]:
             return [*found, Finding("meta", "", problem)]
     except sqlite3.Error:
         pass  # SQLite's check has reported the cause. Check everything else.
+    except TypeError as error:
+        return [*found, Finding("meta", "", damage_text(error))]
     for check in (_sessions, _resources_and_history, _formers, _fences_and_leases):
         found += _run_check(check, connection)
     return found
@@ -116,8 +143,9 @@ def _run_check(
         # Append one at a time, to keep the findings that precede an unreadable page.
         for each in check(connection):
             found.append(each)
-    except sqlite3.Error as error:
-        found.append(Finding("pages", "", f"{error}; the rest could not be checked"))
+    except Exception as error:  # noqa: BLE001  # damaged rows hold any value
+        what = "pages" if isinstance(error, sqlite3.Error) else "rows"
+        found.append(Finding(what, "", f"{damage_text(error)}; the rest could not be checked"))
     return found
 
 

@@ -12,10 +12,14 @@ import sqlite3
 import stat
 from contextlib import closing, suppress
 
-from headway.base import OWNER_ONLY
+from headway.base import OWNER_ONLY, error_text
 from headway.errors import StoreUnusable
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, connect, may_write
+
+_HEADER = 100
+# The schema is in the first pages.
+_SCHEMA_WITHIN = 64 << 10
 
 
 class OnlyReadable(StoreUnusable):
@@ -63,12 +67,12 @@ def is_new(path: str) -> bool:
     return False
 
 
-def _begin(path: str) -> tuple[bytes, os.stat_result]:
-    """Return the header of a file and its status."""
+def _begin(path: str, size: int = _HEADER) -> tuple[bytes, os.stat_result]:
+    """Return the beginning of a file and its status."""
     # A pipe may have replaced the file by now, and opening it would block.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        return os.pread(descriptor, _HEADER, 0), os.fstat(descriptor)
+        return os.pread(descriptor, size, 0), os.fstat(descriptor)
     finally:
         close_unshared(descriptor)
 
@@ -92,7 +96,6 @@ def close_unshared(descriptor: int) -> None:
 
 
 _MAGIC = b"SQLite format 3\0"
-_HEADER = 100
 NOTHING_TOUCHED = "Nothing was changed"
 _ANOTHER_PATH = f"give another path, or move the file away. {NOTHING_TOUCHED}"
 
@@ -161,8 +164,10 @@ def check_content(path: str) -> None:
             found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
             problem = "" if found == ["ok"] else "; ".join(found)
             problem = problem or missing_rows(connection)
-    except sqlite3.Error as error:
-        problem = str(error)
+    except StoreUnusable:
+        raise
+    except Exception as error:  # noqa: BLE001  # damaged rows hold any value, and damaged names are not even text
+        problem = damage_text(error)
     if problem:
         raise StoreUnusable(
             f"{path} is damaged: {problem}. Restore a copy, or try `sqlite3 {path} .recover`. {NOTHING_TOUCHED}"
@@ -176,6 +181,17 @@ def open_to_read(path: str) -> sqlite3.Connection:
 
     Raises StoreUnusable if there is no store at ``path``, and sqlite3.Error if the file is damaged.
     """
+    connection = open_unrecognized(path)
+    try:
+        refuse_unrecognized(path, connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_unrecognized(path: str) -> sqlite3.Connection:
+    """Return a connection like `open_to_read`, but to any file that SQLite may read. Not even its header was read."""
     refuse_irregular(path)
     if not has_bytes(path):
         raise StoreUnusable(f"{path}: store not found")
@@ -187,17 +203,38 @@ def open_to_read(path: str) -> sqlite3.Connection:
     refuse_planted(os.path.realpath(path))
     writable = may_write(path) and may_write(os.path.dirname(os.path.abspath(path)))
     # If possible open it like any other user: then the last one to close it leaves no files behind.
-    connection = connect(path, read_only=not writable, immutable=not writable and not has_bytes(path + "-wal"))
+    return connect(path, read_only=not writable, immutable=not writable and not has_bytes(path + "-wal"))
+
+
+def refuse_unrecognized(path: str, connection: sqlite3.Connection) -> None:
+    """Raise StoreUnusable if the header of a file says that it is not a store or a backup that this program can read.
+
+    Raises sqlite3.Error if it cannot be read.
+    """
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         _refuse_another_programs(path, application & 0xFFFFFFFF)
         _refuse_newer(path, sql.format_of(connection))
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_NOTADB:
+    except sqlite3.Error as error:
+        if code_of(error) == sqlite3.SQLITE_NOTADB:
             raise StoreUnusable(f"{path} is not a Headway store, or its first page is damaged: {error}") from error
         raise
-    return connection
+
+
+def has_schema(path: str) -> bool:
+    """Return True if the beginning of a file has the schema of a store, whatever its header says."""
+    try:
+        begin, _ = _begin(path, _SCHEMA_WITHIN)
+    except OSError:
+        return False
+    return all(statement.replace("IF NOT EXISTS ", "").encode() in begin for statement in sql.TABLES)
+
+
+def damage_text(error: Exception) -> str:
+    """Return the problem that an error while reading a file has shown."""
+    if isinstance(error, sqlite3.Error):
+        return str(error)
+    return f"it holds a value of the wrong type or an invalid text ({type(error).__name__}: {error_text(error)})"
 
 
 def missing_rows(connection: sqlite3.Connection) -> str:
