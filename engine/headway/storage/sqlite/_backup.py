@@ -22,7 +22,7 @@ from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._check import check_file
 from headway.storage.sqlite._connect import connect, explained
 from headway.storage.sqlite._file import move_durably, remove_file
-from headway.storage.sqlite._inspect import has_bytes, is_new, open_to_read
+from headway.storage.sqlite._inspect import UNFINISHED, has_bytes, is_new, open_to_read, refuse_unfinished
 from headway.storage.sqlite._lock import FileLock
 from headway.storage.sqlite._requests import HIGHEST
 
@@ -86,6 +86,8 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold, wrote: OnBy
     """Back up ``store`` to ``file``. A server may have the store open and write to it."""
     source, target = os.path.realpath(store), os.path.realpath(file)
     _refuse_no_folder(target)
+    for each in (source, target):
+        refuse_unfinished(each)
     if source == target:
         raise InvalidArgument(f"{file} is the store itself; give the backup a path of its own")
     if os.path.exists(f"{target}.lock"):
@@ -116,6 +118,8 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
     """Create the store ``store`` from ``file``, a backup or a copy of a store's file."""
     source, target = os.path.realpath(file), os.path.realpath(store)
     _refuse_no_folder(target)
+    for each in (source, target):
+        refuse_unfinished(each)
     if source == target:
         raise InvalidArgument(f"{file} is the store itself; restore from another file, or to another path")
     lock = FileLock(target)
@@ -151,7 +155,7 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
 @contextmanager
 def _building(target: str) -> Iterator[str]:
     """Yield a new path beside ``target``. If the block fails, the file there is removed."""
-    building = f"{target}.new"
+    building = f"{target}{UNFINISHED}"
     try:
         remove_file(building)
         try:

@@ -18,7 +18,7 @@ from headway.base import create_private
 from headway.errors import StoreUnusable
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import CUT_BACK_TO, READ_ONLY, WriteAheadLog, connect, explained, may_write
-from headway.storage.sqlite._inspect import BESIDE, check_content, is_new, refuse_planted
+from headway.storage.sqlite._inspect import BESIDE, check_content, is_new, refuse_planted, refuse_unfinished
 from headway.storage.sqlite._lock import FileLock
 from headway.storage.sqlite._quotas import FileQuotas
 from headway.storage.sqlite._snapshots import ReplacedRows
@@ -73,6 +73,7 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
     given = os.fspath(path)
     _refuse_no_file(given)
     real = os.path.realpath(given)
+    refuse_unfinished(real)
     lock = FileLock(real)
     try:
         lock.take_if_there()

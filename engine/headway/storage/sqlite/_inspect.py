@@ -272,6 +272,19 @@ _KINDS = {
 }
 
 
+UNFINISHED = ".unfinished"
+"""The suffix of the name of a backup, or of a restored store, while it is being made."""
+
+
+def refuse_unfinished(path: str) -> None:
+    """Raise StoreUnusable for what a stopped backup or restoration has left. It may lack anything, also silently."""
+    if path.endswith(UNFINISHED):
+        raise StoreUnusable(
+            f"{path} is what a backup or a restoration that was stopped has left, and neither a backup nor a store: "
+            f"remove it, and run the command again. {NOTHING_TOUCHED}"
+        )
+
+
 def refuse_irregular(path: str) -> None:
     """Raise StoreUnusable if the path is a directory or a special file. Opening a pipe would block forever."""
     with suppress(OSError):

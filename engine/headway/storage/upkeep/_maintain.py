@@ -16,6 +16,7 @@ from headway.storage._backend import ListsResources
 from headway.storage._open import UNFINISHED, UNFINISHED_KIND
 from headway.storage.sqlite._backup import BackedUp, Hold, OnBytes, Restored, backup_file, restore_file
 from headway.storage.sqlite._check import Checked, FileLists, Finding, check_file
+from headway.storage.sqlite._inspect import refuse_unfinished
 from headway.storage.sqlite._url import parse_url
 from headway.storage.upkeep._progress import OnProgress, Progress
 from headway.storage.upkeep._verify import Verified
@@ -115,8 +116,13 @@ def file_lists(url: str) -> ListsResources | None:
 
 
 async def _checked(url: str) -> Checked:
-    path = _path(url)
-    return await trio.to_thread.run_sync(lambda: check_file(os.path.realpath(path)))
+    return await trio.to_thread.run_sync(_check_file, _path(url))
+
+
+def _check_file(path: str) -> Checked:
+    real = os.path.realpath(path)
+    refuse_unfinished(real)
+    return check_file(real)
 
 
 def _path(url: str) -> str:
