@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import headway
+from headway.client import Client
+from headway.resource import EVENT, Entry, Event, event_id
 from tests.helpers.browser import Chromium, open_chromium
 from tests.page import shop
 from tests.page.kit import Shop, open_shop
@@ -65,3 +69,13 @@ async def sign_in(browser: Chromium, token: str) -> None:
 async def lost_order(running: Shop, name: str = "lost-7", customer: str = "") -> None:
     """Store an order that cannot be billed."""
     await running.client.apply(shop.ORDER.new(name, shop.Order(customer=customer, items=["tea"])))
+
+
+async def store_event(client: Client, of: headway.Resource[Any], reason: str, text: str, **fields: Any) -> None:
+    """Store an event of a resource, as a controller would record it."""
+    id, now = event_id(of.id), datetime.datetime.now(datetime.UTC)
+    entry = Entry(
+        **{"controller": "shop/billing", "count": 1, "first": now, "last": now, **fields}, reason=reason, text=text
+    )
+    event = Event(entries=[entry])
+    await client.write(EVENT.new(id.name, event, partition=id.partition, namespace=id.namespace, owner=of.id))

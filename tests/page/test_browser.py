@@ -8,15 +8,17 @@ from collections.abc import Callable
 import pytest
 
 import headway
+from headway._gen.headway.tenancy.v1 import Quota
 from headway.client import pause_controller
 from headway.page import PageHost, _others
+from headway.resource import QUOTA
 from headway.storage import MemoryBackend
 from tests.helpers.browser import PATIENCE, Chromium, open_chromium
 from tests.helpers.why_programs import Team, broken_app
 from tests.page import shop
 from tests.page.gated import GatedSnapshots, Kept
 from tests.page.kit import EVERYTHING, open_shop, revoke_all, rule
-from tests.page.opened import CONTRAST, TEXT, lost_order, opened, sign_in
+from tests.page.opened import CONTRAST, TEXT, lost_order, opened, sign_in, store_event
 from tests.why.test_workers import types_only
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
@@ -189,7 +191,10 @@ async def test_everything_is_done_by_keyboard_alone() -> None:
 
 VIEWS = (
     ("#/", ".controllers"),
+    ("#/controllers", ".controllers"),
     ("#/controller/shop%2Fbilling", ".charts"),
+    ("#/events", ".events-found"),
+    ("#/quotas", ".quotas"),
     ("#/resources", ".types"),
     ("#/resources/shop.v1.Order", ".found"),
     (f"#/resource/shop.v1.Order/default/default/{'l' * 63}", ".timeline li"),
@@ -201,6 +206,9 @@ async def test_phone_scrolls_down_only() -> None:
     async with opened(phone=True, width=360, height=740, writes=True) as (running, browser):
         await lost_order(running, "l" * 63)
         await pause_controller(running.client, "shop/shipping", "a-reason-without-any-space-" * 8)
+        await running.client.apply(QUOTA.new("q" * 63, Quota(partition="default", max_resources=1)))
+        lost = await running.client.read(shop.ORDER, "l" * 63)
+        await store_event(running.client, lost, "NoCustomer", "T" * 200, warning=True)
         for path, wanted in VIEWS:
             await browser.goto(f"http://{running.address}/{path}")
             await browser.wait(f"document.querySelector({json.dumps(wanted)}) !== null")
@@ -274,9 +282,12 @@ async def test_stuck_work_is_listed_with_links(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_others, "STUCK_AFTER", 0.0)
     async with opened() as (running, browser):
         await lost_order(running)
-        item = "[...document.querySelectorAll('.stuck li')].find((each) => each.innerText.includes('lost-7'))"
-        await browser.wait(f"{item}?.querySelector('.error').innerText.includes('has no customer')")
-        assert "shop/billing" in await browser.evaluate(f"{item}.querySelector('.meta').innerText")
+        item = "[...document.querySelectorAll('.failing li')].find((each) => each.innerText.includes('lost-7'))"
+        # It fails and is stuck, and still is one entry.
+        await browser.wait(f"{item}?.querySelector('.badge.bad').innerText === 'stuck'")
+        assert await browser.evaluate("document.querySelectorAll('.failing li').length") == 1
+        assert "has no customer" in await browser.evaluate(f"{item}.querySelector('.error').innerText")
+        assert "shop/billing, failed " in await browser.evaluate(f"{item}.querySelector('.meta').innerText")
         await browser.evaluate(f"void {item}.querySelector('a').click()")
         await browser.wait("document.querySelector('.sentences')?.innerText.includes('has no customer')")
 
@@ -287,17 +298,19 @@ async def test_worker_is_in_the_graph_and_the_list_until_it_has_gone() -> None:
     async with opened(app=types_only(), listen=["127.0.0.1:0"]) as (running, browser):
         await running.client.apply(team.new("core", Team()))
         async with headway.open_workers(running.engine.addresses, app, process="web-1"):
-            await browser.wait("document.querySelector('.elsewhere tbody tr.bad')?.innerText.includes('web-1')")
-            row = await browser.evaluate("document.querySelector('.elsewhere tbody tr').innerText")
+            await browser.wait("document.querySelector('.controllers tr.bad td.process')?.innerText === 'web-1'")
+            row = await browser.evaluate("document.querySelector('.controllers tr.bad').innerText")
             assert "staff/teams" in row
             await browser.wait(
                 "document.querySelector('.graph .controller.bad')?.getAttribute('aria-label')"
                 ".startsWith('Controller staff/teams: running')"
             )
-            await browser.click(".elsewhere tbody a")
+            await browser.click(".controllers tr.bad a")
             await browser.wait("document.querySelector('h1').innerText.includes('staff/teams')")
-            await browser.wait("document.querySelector('.elsewhere td.process').innerText === 'web-1'")
-        await browser.wait("document.querySelector('.elsewhere td.state').innerText.includes('gone')")
+            await browser.wait("document.querySelector('.facts').innerText.includes('web-1')")
+            # Its history begins with the second answer.
+            await browser.wait("document.querySelector('.chart.rate .line') !== null")
+        await browser.wait("document.querySelector('.state-line').innerText.includes('gone')")
         await browser.evaluate("void (location.hash = '#/')")
         await browser.wait(
             "document.querySelector('.graph .controller.bad').getAttribute('aria-label')"

@@ -54,7 +54,7 @@ async def test_unmapped_change_turns_the_overview_red_and_leads_to_its_error() -
 
 
 async def test_failures_of_workers_are_listed_with_their_process() -> None:
-    """Without a button to retry, which reaches the server's own controllers only."""
+    """Its button to retry reaches the process that has the key."""
     app, team = broken_app()
     async with opened(app=types_only(), listen=["127.0.0.1:0"], writes=True) as (running, browser):
         await running.client.apply(team.new("core", Team()))
@@ -65,8 +65,10 @@ async def test_failures_of_workers_are_listed_with_their_process() -> None:
             entry = "document.querySelector('.failing li')"
             await browser.wait(f"{entry}?.innerText.includes('core has no lead')")
             assert "staff/teams (web-1), failed" in await browser.evaluate(f"{entry}.innerText")
-            assert await browser.evaluate(f"{entry}.querySelector('button') === null")
             await browser.wait("document.querySelector('tr.bad')?.innerText.includes('web-1')")
+            before = part(await running.engine.why(team.id("core"))).attempt
+            await browser.click(".failing li button")
+            await told(running.engine, team.id("core"), "waiting", also=partial(is_later, before))
 
 
 async def test_graph_on_a_phone_begins_at_what_is_wrong_and_says_that_it_scrolls() -> None:

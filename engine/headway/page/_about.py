@@ -14,7 +14,7 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import give_way
 from headway.http import Exchange, resource_object, resources_in
 from headway.page._service import WHY
-from headway.resource import ResourceId, ResourceType, pb, redacted_resource, resource_id
+from headway.resource import ResourceId, ResourceType, created_at, pb, redacted_resource, resource_id
 from headway.rpc import Encoded
 from headway.service import RESOURCE_SERVICE
 from headway.why import PastReconcile, Ref, Why, attempts_text, from_message, reconcile_texts
@@ -43,6 +43,7 @@ async def about(exchange: Exchange, type: ResourceType[Any] | None, id: Resource
         "id": dataclasses.asdict(Ref.of(id.type, id.key)),
         "resource": None if stored is None or type is None else document(type, stored),
         "mayRead": refused is None,
+        "created": None if stored is None else created_at(stored.id.uid) or None,  # type: ignore[union-attr]  # stored
         "why": None if why is None else _why(why),
     }
 

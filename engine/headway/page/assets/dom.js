@@ -1,5 +1,8 @@
 // Elements as values, and the smallest changes that make the document show them. All content is text, never markup.
 
+/** Whether the page has the width of a phone. What matters most then comes first. */
+export const phone = matchMedia("(max-width: 800px)");
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Return an element as a value. Props that begin with "on" are listeners; `key` tells siblings apart. */

@@ -2,7 +2,7 @@
 
 import { denied, session, whyLost } from "./api.js";
 
-export const POINTS = 180;
+const POINTS = 180;
 
 const nothing = () => ({
   connected: false, denied: "", asked: "", at: 0, stale: null, graph: null, controllers: [], types: [], failing: [], elsewhere: [], elsewhereMore: 0, absent: [], stuck: { items: [], more: 0, unreachable: [] }, refused: [],

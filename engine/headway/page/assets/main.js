@@ -3,12 +3,16 @@
 import { h, render, say, unsay } from "./dom.js";
 import { learn, session, signIn, signOut } from "./api.js";
 import { follow, forget, leave, live } from "./live.js";
-import { controllerView, fit, overview } from "./overview.js";
+import { fit, overview } from "./overview.js";
+import { Controllers, controllerView } from "./controllers.js";
+import { Events } from "./events.js";
+import { Quotas } from "./quotas.js";
 import { Resources } from "./resources.js";
 import { Resource } from "./resource.js";
 import { Leases } from "./leases.js";
 
 const main = document.getElementById("main");
+const LISTS = { controllers: Controllers, events: Events, leases: Leases, quotas: Quotas };
 const THEMES = ["auto", "light", "dark"];
 let view = null; // the open view, if it has a state of its own
 let known = false; // whether the session is known
@@ -33,7 +37,8 @@ function header() {
   const link = (href, text, here) => h("a", { href, "aria-current": here ? "page" : null }, text);
   render(document.getElementById("header"),
     h("a", { class: "brand", href: "#/" }, "Headway"),
-    h("nav", { "aria-label": "Main" }, link("#/", "Overview", ["", "controller"].includes(place)), link("#/resources", "Resources", ["resources", "resource"].includes(place)), link("#/leases", "Leases", place === "leases")),
+    h("nav", { "aria-label": "Main" }, link("#/", "Overview", place === ""), link("#/controllers", "Controllers", ["controllers", "controller"].includes(place)), link("#/resources", "Resources", ["resources", "resource"].includes(place)),
+      link("#/events", "Events", place === "events"), link("#/quotas", "Quotas", place === "quotas"), link("#/leases", "Leases", place === "leases")),
     h("span", { class: "connection " + (live.connected ? "good" : "bad"), role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "word" }, live.connected ? "live" : live.denied ? "not allowed" : "not connected")),
     h("button", { type: "button", class: "theme", "aria-label": `Theme: ${theme}. Change it`, onclick: () => { applyTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]); header(); } }, { auto: "◐", light: "☀", dark: "☾" }[theme]),
     session.signedIn && h("button", { type: "button", onclick: leaveSession }, "Sign out"));
@@ -73,11 +78,13 @@ function open() {
   main.replaceChildren();
   if (session.allowed) {
     if (place === "resources") view = new Resources(main, rest[0] || "", draw);
-    if (place === "leases") view = new Leases(draw);
+    if (LISTS[place]) view = new LISTS[place](draw);
     if (place === "resource") view = new Resource({ type: rest[0] || "", partition: rest[1] || "", namespace: rest[2] || "", name: rest[3] || "" }, draw);
   }
-  document.title = [...rest.slice(-1), place === "leases" && "Leases", "Headway"].filter(Boolean).join(" – ");
+  document.title = [...rest.slice(-1), LISTS[place] && place[0].toUpperCase() + place.slice(1), "Headway"].filter(Boolean).join(" – ");
   draw();
+  // On a phone, the links scroll.
+  document.querySelector("header [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 function signInForm() {
@@ -118,7 +125,7 @@ window.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select, dialog");
   if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
-  if (!["resources", "leases"].includes(route()[0])) location.hash = "#/resources";
+  if (route()[0] !== "resources" && !LISTS[route()[0]]) location.hash = "#/resources";
   setTimeout(() => document.getElementById("search")?.focus(), 0);
 });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

@@ -1,9 +1,9 @@
 // One resource: its content, why it is or is not done, what happened to it, and its relatives.
 
-import { h } from "./dom.js";
+import { h, phone } from "./dom.js";
 import { parseExact, printExact } from "./exact.js";
 import { ask, denied, whyLost } from "./api.js";
-import { controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
+import { age, controllerLink, count, kind, moment, named, resourceLink, seconds, typeLink, unmappedText } from "./text.js";
 import { badge } from "./resources.js";
 import { deleteButton, editButton, retryButton } from "./actions.js";
 
@@ -83,9 +83,11 @@ export class Resource {
       !shown && !this.error && h("p", { key: "loading", class: "empty" }, "Loading…"),
       shown && this.badges(shown),
       shown && h("p", { key: "actions", class: "actions" }, resource && editButton(ref, resource), resource && deleteButton(ref, resource), this.retries()),
-      shown && h("div", { key: "columns", class: "columns" },
-        h("div", null, this.why(shown), this.timeline(shown)),
-        h("div", null, this.payload(shown), this.metadata(resource), this.status(resource), this.family(), this.events())),
+      shown && (phone.matches
+        ? h("div", { key: "column" }, this.why(shown), this.status(resource), this.payload(shown), this.events(), this.timeline(shown), this.family(), this.metadata(resource))
+        : h("div", { key: "columns", class: "columns" },
+          h("div", null, this.why(shown), this.timeline(shown)),
+          h("div", null, this.status(resource), this.payload(shown), this.metadata(resource), this.events(), this.family()))),
     ];
   }
 
@@ -107,7 +109,7 @@ export class Resource {
       !shown.resource && shown.mayRead && h("span", { key: "absent", class: "badge warn" }, "not stored"),
       states.map((each) => link(each, tone(each, states), stateText(each))),
       concerned.map((each) => link(each, "warn", unmappedText(each.unmapped))),
-      shown.resource && h("span", { key: "version", class: "meta" }, `version ${shown.resource.version}`));
+      shown.resource && h("span", { key: "version", class: "meta" }, `version ${shown.resource.version}${shown.created === null ? "" : `, created ${age(shown.created, shown.why?.at ?? Date.now() / 1000)} ago`}`));
   }
 
   why(shown) {

@@ -3,8 +3,9 @@
 import { h, render } from "./dom.js";
 import { ask } from "./api.js";
 import { live } from "./live.js";
-import { count, kind, named, resourceLink, typeLink } from "./text.js";
+import { age, count, kind, moment, resourceLink, typeLink } from "./text.js";
 import { createButton } from "./actions.js";
+import { sortHead, sortList, sorted } from "./sorting.js";
 
 const ROWS = 50;
 const AGAIN = 3000;
@@ -18,6 +19,7 @@ export class Resources {
     this.redraw = redraw;
     this.query = { q: type ? live.asked : "", partition: "", namespace: "", condition: "", state: "", failing: "" };
     this.rows = [];
+    this.columns = []; // the titles of the columns that the type declares
     this.cursor = "";
     this.examined = 0;
     this.busy = false;
@@ -56,6 +58,7 @@ export class Resources {
       do {
         const answer = await ask("/page/search", { type: this.type, ...this.query, cursor, rows: Math.min(ROWS, wanted - rows.length) }, mine.signal);
         rows = [...rows, ...answer.rows];
+        this.columns = answer.columns;
         cursor = answer.cursor || "";
         examined += answer.examined || 0;
         if (!quietly) { Object.assign(this, { rows, cursor, examined, error: "" }); this.redraw(); }
@@ -80,7 +83,7 @@ export class Resources {
   content() {
     // The app's types come first.
     const types = [...live.types].sort((a, b) => a.own - b.own || a.type.localeCompare(b.type));
-    const scope = types.find((each) => each.type === this.type)?.scope;
+    const scope = this.scope;
     return [
       h("h1", null, "Resources"),
       h("form", { class: "search", role: "search", onsubmit: (event) => { event.preventDefault(); this.search(); } },
@@ -96,6 +99,20 @@ export class Resources {
         createButton(this.type)),
       this.error ? h("p", { class: "problem", role: "alert" }, this.error) : this.type ? this.found() : this.all(types),
     ];
+  }
+
+  get scope() {
+    return live.types.find((each) => each.type === this.type)?.scope;
+  }
+
+  /** Return the heads of the table, each with the value that its column is sorted by. */
+  get heads() {
+    const units = { cluster: [], partition: ["Partition"] }[this.scope] || ["Partition", "Namespace"];
+    const own = Object.fromEntries(this.columns.map((title, at) => [title, (each) => each.columns[at]]));
+    return {
+      Name: (each) => each.name, ...Object.fromEntries(units.map((unit) => [unit, (each) => each[unit.toLowerCase()]])), ...own,
+      Conditions: (each) => each.conditions.map((one) => `${one.type} ${one.state}`).join(), Failing: (each) => each.failing?.[0]?.error, Age: (each) => live.at - each.created, Version: (each) => each.version,
+    };
   }
 
   field(label, name, empty = "any") {
@@ -116,24 +133,34 @@ export class Resources {
     return [live.denied && h("p", { key: "denied", class: "problem", role: "alert" }, live.denied), filled && h("p", { key: "choose", class: "meta", role: "status" }, which), list];
   }
 
+  /** Return whether a column has nothing but numbers. */
+  isNumber(title) {
+    const at = this.columns.indexOf(title);
+    return at >= 0 && this.rows.every((each) => /^(-?\d+(\.\d+)?)?$/.test(each.columns[at] ?? ""));
+  }
+
   found() {
+    const { heads } = this;
     const text = this.busy ? `Searching… ${count(this.rows.length)} found` : `${count(this.rows.length)}${this.cursor ? " or more" : ""} found`;
     return h("section", { "aria-label": "Found" },
       h("p", { class: "meta", role: "status" }, text + (this.examined ? `, ${count(this.examined)} examined` : "")),
-      this.rows.length > 0 && h("table", { class: "found" },
-        h("thead", null, h("tr", null, ["Name", "Partition", "Namespace", "Conditions", "Failing", "Version"].map((head) => h("th", { scope: "col", class: head === "Version" ? "number" : null }, head)))),
-        h("tbody", null, this.rows.map((each) => this.row(each)))),
+      this.rows.length > 0 && sortList(this.type, Object.keys(heads), this.redraw),
+      this.rows.length > 0 && h("div", { class: "wide" }, h("table", { class: "found" },
+        h("thead", null, h("tr", null, Object.keys(heads).map((head) => sortHead(this.type, head, this.redraw, { class: ["Age", "Version"].includes(head) || this.isNumber(head) ? "number" : null })))),
+        h("tbody", null, sorted(this.type, this.rows, heads).map((each) => this.row(each, heads))))),
       !this.busy && !this.rows.length && h("p", { class: "empty" }, `No ${kind(this.type)} fits this.`),
       this.cursor && !this.busy && h("button", { type: "button", onclick: () => this.step() }, "Search on"));
   }
 
-  row(each) {
-    const ref = { type: this.type, ...each };
+  row(each, heads) {
+    const ref = { type: this.type, partition: each.partition, namespace: each.namespace, name: each.name };
     return h("tr", { key: resourceLink(ref) },
       h("th", { scope: "row" }, h("a", { href: resourceLink(ref) }, each.name), each.deleting && h("span", { class: "badge warn" }, "deleting")),
-      h("td", { "data-label": "Partition" }, each.partition), h("td", { "data-label": "Namespace" }, each.namespace),
-      h("td", { "data-label": "Conditions" }, each.conditions.length ? each.conditions.map(badge) : "–"),
-      h("td", { class: "fails", "data-label": "Failing" }, fails(each.failing)),
+      ["Partition", "Namespace"].map((unit) => unit in heads && h("td", { "data-label": unit, class: each[unit.toLowerCase()] === "default" ? "none" : null }, each[unit.toLowerCase()])),
+      this.columns.map((title, at) => h("td", { key: "own " + title, "data-label": title, class: (this.isNumber(title) ? "number" : "own-column") + (each.columns[at] ? "" : " none") }, each.columns[at] || "–")),
+      h("td", { class: each.conditions.length ? null : "none", "data-label": "Conditions" }, each.conditions.length ? each.conditions.map(badge) : "–"),
+      h("td", { class: each.failing?.length === 0 ? "fails none" : "fails", "data-label": "Failing" }, fails(each.failing)),
+      h("td", { class: "number", "data-label": "Age", title: each.created === null ? null : moment(each.created) }, age(each.created, live.at)),
       h("td", { class: "number", "data-label": "Version" }, each.version));
   }
 }

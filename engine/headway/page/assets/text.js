@@ -58,3 +58,18 @@ export function named(ref) {
 export function unmappedText(number) {
   return number === 1 ? "1 change not mapped" : `${count(number)} changes not mapped`;
 }
+
+/** Return a number of bytes. */
+export function bytes(number) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const step = number < 1024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(number) / 10));
+  const value = number / 1024 ** step;
+  return `${step && value < 10 ? value.toFixed(1) : Math.round(value)} ${units[step]}`;
+}
+
+/** Return how long ago something was, in one unit. */
+export function age(at, now) {
+  if (at === null || at === undefined) return "–";
+  const passed = Math.max(0, now - at);
+  return passed >= 172800 ? Math.round(passed / 86400) + " d" : seconds(Math.round(passed));
+}
