@@ -33,8 +33,8 @@ class Depot:
 
 
 app = headway.App("shop")
-ORDER = app.type("shop", "v1", "Order", Order)
-INVOICE = app.type("shop", "v1", "Invoice", Invoice)
+ORDER = app.type("shop", "v1", "Order", Order, columns={"CUSTOMER": "customer", "ITEMS": "items"})
+INVOICE = app.type("shop", "v1", "Invoice", Invoice, columns={"CENTS": "cents"})
 PARCEL = app.type("shop", "v1", "Parcel", Parcel)
 DEPOT = app.type("shop", "v1", "Depot", Depot, scope=Scope.CLUSTER)
 

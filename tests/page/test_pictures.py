@@ -15,6 +15,7 @@ from tests.helpers.browser import PATIENCE, Chromium, open_chromium
 from tests.page import shop
 from tests.page.gated import GatedSnapshots, Kept
 from tests.page.kit import Shop, open_shop
+from tests.page.opened import store_event
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
 
@@ -38,6 +39,20 @@ async def traffic(running: Shop) -> None:
             await trio.sleep(0.5)
 
 
+async def told_of(running: Shop) -> None:
+    """Store events of some orders."""
+    texts = (
+        ("order-7", "Invoiced", "900 cents", False),
+        ("order-9", "Shipped", "from depot north", False),
+        ("order-12", "Delayed", "depot north is full until tomorrow, so another one was asked", True),
+        ("order-21", "Shipped", "from depot north", False),
+    )
+    for name, reason, text, warning in texts:
+        order = await running.client.apply(shop.ORDER.new(name, shop.Order(customer="ada", items=["tea"])))
+        controller = "shop/billing" if reason == "Invoiced" else "shop/shipping"
+        await store_event(running.client, order, reason, text, warning=warning, controller=controller)
+
+
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the shop have the path of a program that is installed, because its pictures show a traceback."""
     lines = Path(shop.__file__).read_text().splitlines(keepends=True)
@@ -53,7 +68,7 @@ async def picture(browser: Chromium, name: str, folder: Path) -> None:
 
 
 async def test_pictures_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The overview in both themes and on a phone, a failing resource, a search, and a priming."""
+    """The overview in both themes and on a phone, a failing resource, a search, a controller, and events."""
     for_the_guide = bool(os.environ.get("HEADWAY_PICTURES"))
     folder = IMAGES if for_the_guide else tmp_path
     installed(monkeypatch)
@@ -62,6 +77,7 @@ async def test_pictures_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await running.client.apply(shop.DEPOT.new("north", shop.Depot(city="Oslo", open=True)))
         await running.client.apply(shop.ORDER.new("lost-7", shop.Order(items=["tea"])))
         nursery.start_soon(traffic, running)
+        await told_of(running)
         # A minute of sparklines is worth seeing; a test needs none.
         points = 18 if for_the_guide else 2
         base = f"http://{running.address}"
@@ -84,6 +100,9 @@ async def test_pictures_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await browser.open(f"{base}/#/controller/shop%2Fbilling", theme="dark", **WINDOW)
         await browser.wait("document.querySelector('.chart .line') !== null")
         await picture(browser, "controller", folder)
+        await browser.open(f"{base}/#/events", **WINDOW)
+        await browser.wait("document.querySelectorAll('.events-found tbody tr').length >= 4")
+        await picture(browser, "events", folder)
         await browser.open(base, **PHONE)
         await browser.wait("document.querySelector('.failing') && document.querySelector('.spark .rate')")
         await picture(browser, "phone", folder)

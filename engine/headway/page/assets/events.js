@@ -81,9 +81,9 @@ export class Events {
     const known = [...live.controllers, ...live.elsewhere].some((one) => one.name === each.controller);
     return h("tr", { key: `${resourceLink(each.resource)} ${each.controller} ${each.reason} ${each.warning} ${each.text}` },
       h("td", { class: "since", "data-label": "Last" }, each.last === null ? "–" : h("time", { datetime: new Date(each.last * 1000).toISOString(), title: each.first === null ? null : `first at ${moment(each.first)}` }, moment(each.last))),
-      h("td", { class: "number", "data-label": "Count" }, count(each.count)),
+      h("td", { class: each.count > 1 ? "number" : "number none", "data-label": "Count" }, count(each.count)),
       h("th", { scope: "row" }, h("a", { href: resourceLink(each.resource) }, h("span", { class: "kind" }, kind(each.resource.type)), " ", named(each.resource))),
-      h("td", { "data-label": "Reason" }, h("span", { class: "badge " + (each.warning ? "warn" : "quiet") }, each.reason)),
+      h("td", { class: "reason", "data-label": "Reason" }, h("span", { class: "badge " + (each.warning ? "warn" : "quiet") }, each.reason)),
       h("td", { class: "text", "data-label": "Text" }, each.text),
       h("td", { "data-label": "Controller" }, known ? h("a", { href: controllerLink(each.controller) }, each.controller) : each.controller));
   }

@@ -7,7 +7,7 @@ import { retryButton } from "./actions.js";
 
 const SHOWN = 8;
 
-/** Return what fails and what is stuck; one that is both is one entry. `since` is when its work became pending. */
+/** Return what fails and what is stuck, the oldest first; one that is both is one entry. `since` is when its work became pending. */
 function merged() {
   const own = new Map(live.controllers.map((each) => [each.name, each.process]));
   const found = new Map();
@@ -21,7 +21,9 @@ function merged() {
     const before = found.get(key(each, each.process));
     found.set(key(each, each.process), before ? { ...before, state: each.state, line: each.line, stuck: true } : { ...each, outcome: "", failed: each.state === "given up" || each.state === "unmapped" || each.attempt > 1, stuck: true });
   }
-  return [...found.values()].sort((a, b) => a.since - b.since);
+  // A reconcile that hangs comes first, because the others may wait for its worker.
+  const hangs = (each) => each.stuck && each.state === "running";
+  return [...found.values()].sort((a, b) => hangs(b) - hangs(a) || a.since - b.since);
 }
 
 /** Return the first of each controller, then the second of each, and so on. */

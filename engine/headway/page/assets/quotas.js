@@ -64,6 +64,6 @@ export class Quotas {
       h("td", { class: "number", "data-label": "Resources" }, of(each.resources, each.maxResources, count)),
       h("td", { class: "number", "data-label": "Bytes" }, of(each.bytes, each.maxBytes, bytes)),
       h("td", { class: "used", "data-label": "Used" }, h("progress", { max: 1, value: Math.min(each.used, 1), "aria-label": `${each.name}: ${Math.round(each.used * 100)} % used` }), h("span", { class: "counts" }, `${Math.round(each.used * 100)} %`)),
-      h("td", { class: "number" + (each.refused ? " bad" : ""), "data-label": "Refused" }, count(each.refused)));
+      h("td", { class: "number" + (each.refused ? " bad" : " none"), "data-label": "Refused" }, count(each.refused)));
   }
 }
