@@ -8,11 +8,15 @@ import pytest
 
 import headway
 from headway._gen.headway.tenancy.v1 import Quota
+from headway.page import _others
 from headway.resource import QUOTA
+from headway.why import _absent
 from tests.helpers.browser import PATIENCE
+from tests.helpers.why_programs import Team, broken_app
 from tests.page import shop
 from tests.page.opened import CONTRAST, lost_order, opened, store_event
 from tests.page.test_lists import Site, sites_app
+from tests.why.test_workers import types_only
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(6 * PATIENCE)]
 
@@ -154,3 +158,22 @@ async def test_phone_shows_what_is_wrong_before_the_controllers_and_the_graph_la
         await browser.wait(f"{heads} === 'Why,Status,Payload,Timeline,Metadata'")
         await browser.open(f"http://{running.address}/")
         await browser.wait(f"{heads} === 'Needs attention,Graph,Controllers'")
+
+
+async def test_controller_that_runs_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among what needs attention, and above the list of controllers."""
+    app, team = broken_app()
+    monkeypatch.setattr(_absent, "GRACE", 0.1)
+    monkeypatch.setattr(_absent, "LOOK", 0.1)
+    monkeypatch.setattr(_others, "STUCK_AFTER", 0.0)
+    async with opened(app=types_only(), listen=["127.0.0.1:0"]) as (running, browser):
+        await running.client.apply(team.new("core", Team(lead="ada")))
+        async with headway.open_workers(running.engine.addresses, app, process="web-1", insecure=True):
+            await browser.wait("document.querySelector('.controllers td.process')?.innerText === 'web-1'")
+        await browser.wait("document.querySelector('.failing .badge.bad')?.innerText === 'runs nowhere'")
+        assert (await browser.evaluate("document.querySelector('.failing .what').innerText")).startswith(
+            "Controller staff/teams"
+        )
+        await browser.evaluate("void (location.hash = '#/controllers')")
+        await browser.shows("staff/teams is wanted, and no process has run it since ")
+        assert await browser.evaluate(CONTRAST) == []

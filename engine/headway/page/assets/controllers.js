@@ -61,6 +61,7 @@ export class Controllers {
       h("h1", null, "Controllers"),
       h("form", { class: "search one", role: "search", onsubmit: (event) => event.preventDefault() },
         h("label", { class: "text" }, "Name, process or state contains", h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", oninput: (event) => { this.text = event.target.value.trim().toLowerCase(); this.redraw(); } }))),
+      absent((each) => each.name.toLowerCase().includes(this.text)),
       h("section", { "aria-label": "Controllers" },
         h("p", { class: "meta", role: "status" }, counted(mine, everywhere.filter((each) => !each.own))),
         mine.length > 0 ? table(mine, this.redraw) : h("p", { class: "empty" }, this.text ? "No controller fits this." : live.connected ? "No controller that you may observe runs for this server." : "Connecting…"),
@@ -73,6 +74,13 @@ export class Controllers {
 function counted(shown, all) {
   const processes = new Set(shown.map((each) => each.process)).size;
   return `${count(shown.length)}${shown.length < all.length ? ` of ${count(all.length)}` : ""}, in ${processes === 1 ? "one process" : `${count(processes)} processes`}`;
+}
+
+/** Return which controllers run nowhere although they are wanted. */
+function absent(wanted = () => true) {
+  const missing = live.absent.filter(wanted);
+  if (!missing.length) return null;
+  return h("div", { key: "absent", class: "problem", role: "alert" }, missing.map((each) => h("div", { key: each.name }, h("strong", null, each.name), ` is wanted, and no process has run it since ${moment(each.since)}.`)));
 }
 
 /** Return a mark that the numbers are old, if the server fails to look. */
@@ -106,7 +114,7 @@ export function controllerView(name) {
   markAlone([...live.controllers, ...live.elsewhere]);
   const of = byName(all).get(name);
   const crumbs = h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/controllers" }, "Controllers"));
-  if (!of) return [crumbs, h("h1", null, name), h("p", { class: "empty" }, live.connected ? "No controller of this name that you may observe runs for this server." : "Connecting…")];
+  if (!of) return [crumbs, h("h1", null, h("span", { class: "kind" }, "Controller"), " ", name), absent((each) => each.name === name) || h("p", { class: "empty" }, live.connected ? "No controller of this name that you may observe runs for this server." : "Connecting…")];
   const points = pointsOf(of);
   return [
     crumbs,

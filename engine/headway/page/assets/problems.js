@@ -58,6 +58,7 @@ export function problems(controllers, of = "") {
 function badgeOf(each) {
   if (each.outcome === "unmapped" || each.state === "unmapped") return ["bad", "not mapped"];
   if (each.outcome === "permanent" || each.state === "given up") return ["bad", "gave up"];
+  if (each.state === "absent") return ["bad", "runs nowhere"];
   if (each.stuck) return [each.failed ? "bad" : "warn", "stuck"];
   return each.outcome === "slowed" ? ["warn", "slowed"] : ["bad", "failing"];
 }
@@ -74,7 +75,7 @@ function told(each) {
     // The rest says it of an unmapped change, and nothing is pending of what waits for a change.
     if (each.pendingSince !== null && !unmapped) words.push(`pending for ${since(each.since)}`);
   } else if (each.state === "given up") words.push(`gave up ${since(each.since)} ago, waits for a change`);
-  else words.push(`${each.state} since ${moment(each.since)} (${since(each.since)})${each.attempt > 1 ? `, attempt ${count(each.attempt)}` : ""}`);
+  else words.push(`${each.state === "absent" ? "no process has run it" : each.state} since ${moment(each.since)} (${since(each.since)})${each.attempt > 1 ? `, attempt ${count(each.attempt)}` : ""}`);
   return words.join(", ");
 }
 
