@@ -105,7 +105,7 @@ async def test_events_are_listed_with_links_to_their_resources() -> None:
         await browser.wait(f"{NAMES}.length === 1")
         await browser.click(".events-found th a")
         await browser.wait("document.querySelector('h1')?.innerText === 'Order lost-7'")
-        assert (await browser.evaluate("document.querySelector('.badges .meta').innerText")).endswith(" ago")
+        await browser.wait("document.querySelector('.badges .meta')?.innerText.endsWith(' ago')")
 
 
 async def test_quotas_are_listed_with_their_use() -> None:
