@@ -24,7 +24,7 @@ NODE_TOOLS := .venv/node/node_modules/.package-lock.json
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove soak world mutants crash lint type check bench bench-peers etcd any-etcd go-programs any-go any-node schema schema-check docs dist clean
+.PHONY: help setup run test wide browser ends pythons test-cluster h2spec load prove soak world runs mutants crash lint type check bench bench-peers etcd any-etcd go-programs any-go any-node schema schema-check docs dist clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,10 +99,11 @@ pythons: .venv/ready ## the same with other Pythons, the newest that is found (P
 	done
 
 ##@ Deeper
-# The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`.
+# The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`. Without SEED, the
+# state machines have other examples each time, and the seed is printed.
 prove: .venv/ready any-etcd any-go ## half an hour: the simulation's kill rate, the state machines (FOR=600 SEED=2), and the long tests
 	$(BIN)/python -m tests.helpers.corpus
-	$(BIN)/python -m tests.stateful $(or $(FOR),600) $(or $(SEED),1)
+	$(BIN)/python -m tests.stateful $(or $(FOR),600) "$(SEED)"
 	$(BIN)/pytest -n 3 --dist worksteal -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
 	  --timeout 3000 -o stacks_after=0 tests
 
@@ -110,7 +111,10 @@ soak: .venv/ready ## ten minutes of a steady load, and fail if memory, pauses or
 	$(BIN)/python -m tests.soak $(or $(FOR),600) $(or $(STORE),memory)
 
 world: .venv/ready ## the whole engine under random faults, held to the contract at every step (FOR=60 SEED=2)
-	$(BIN)/python -m tests.stateful $(or $(FOR),60) $(or $(SEED),1) test_world.py
+	$(BIN)/python -m tests.stateful $(or $(FOR),60) "$(SEED)" test_world.py
+
+runs: .venv/ready ## a controller's runs under every fault of streams, held to the contract (FOR=600 SEED=2)
+	$(BIN)/python -m tests.stateful $(or $(FOR),60) "$(SEED)" test_run.py
 
 # Changes by hand of all of Headway, then every small change of the pure modules, or a sample of them.
 mutants: .venv/ready ## make Headway wrong in many ways, one at a time, and see the tests notice each (WHICH="stream lease" SAMPLE=60 SEED=2)

@@ -1,6 +1,9 @@
-"""`make prove`: runs the state machines in rounds, each with another seed, until the time is up.
+"""`make prove`, `make world` and `make runs`: run the state machines in rounds until the time is up.
 
 python -m tests.stateful SECONDS [SEED [FILE]]
+
+Each round has another seed. Without one, or with an empty one, the program takes a fresh seed each time and prints it.
+A pass by a seed that its authors have chosen proves little.
 
 The program counts the steps of the world, because a round without such steps proves nothing. Only some files have a
 world. The rounds of the others are counted alone.
@@ -9,6 +12,7 @@ world. The rounds of the others are counted alone.
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -30,7 +34,7 @@ def run_round(seed: int, file: str) -> tuple[int, str]:
     # A single machine cannot be divided between processes.
     tests += [] if file else ["-n", "2", "--dist", "worksteal"]
     # Hypothesis shrinks a failure for up to five minutes.
-    bounds = ["--timeout", "900", "-o", "stacks_after=0"]
+    bounds = ["--timeout", "1500", "-o", "stacks_after=0"]
     try:
         ended = subprocess.run(
             [*tests, *bounds, f"--hypothesis-seed={seed}"],
@@ -48,9 +52,11 @@ def run_round(seed: int, file: str) -> tuple[int, str]:
 
 def main(arguments: list[str]) -> int:
     """Run at least one round, and more until the time is up. At the first failure, print its output and return 1."""
-    seconds, seed, file = float(arguments[0]), int((arguments[1:] or ["1"])[0]), (arguments[2:] or [""])[0]
+    seconds, given, file = [*arguments, "", ""][:3]
+    seed = int(given) if given else random.SystemRandom().randrange(1, 10_000_000)
+    print(f"rounds of {file or 'all state machines'} by seeds from {seed} on", flush=True)
     began, steps, rounds = time.monotonic(), 0, 0
-    while not rounds or time.monotonic() - began < seconds:
+    while not rounds or time.monotonic() - began < float(seconds):
         status, said = run_round(seed + rounds, file)
         if status:
             print(f"{said}\nround {rounds + 1} has failed: HYPOTHESIS_PROFILE=round, --hypothesis-seed={seed + rounds}")

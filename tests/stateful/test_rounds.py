@@ -1,4 +1,7 @@
-"""`make prove` runs rounds until its time is up, counts their steps, and stops at the first failure."""
+"""`make prove` runs rounds until its time is up, counts their steps, and stops at the first failure.
+
+It takes a fresh seed each time, unless it is given one.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +63,21 @@ def test_a_file_without_the_world_has_no_steps_to_count(
     assert main(["15", "7", "test_leases.py"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "test_leases.py run without a violation in 2 rounds, by seeds from 7 on"
+
+
+@pytest.mark.parametrize("arguments", [["0"], ["0", ""], ["0", "", "test_world.py"]])
+def test_each_time_has_a_fresh_seed_and_prints_it(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make prove` passes an empty seed if it has none. One of ten million is taken twice by chance, but not always."""
+    ran: list[int] = []
+
+    def run_round(seed: int, _: str) -> tuple[int, str]:
+        ran.append(seed)
+        return 0, WELL
+
+    monkeypatch.setattr(program, "run_round", run_round)
+    assert [main(arguments) for _ in range(5)] == [0] * 5
+    assert len(set(ran)) > 1
+    printed = capsys.readouterr().out
+    assert all(printed.count(f"by seeds from {seed} on") >= 2 for seed in ran)
