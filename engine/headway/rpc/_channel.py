@@ -169,6 +169,14 @@ class Oversized(GRPCError):
         self.limit = limit
 
 
+class Compressed(GRPCError):
+    """The message being received is compressed, which this package does not support."""
+
+    def __init__(self) -> None:
+        why = "compressed messages are not supported: send them as they are (grpc-encoding: identity)"
+        super().__init__(Status.UNIMPLEMENTED, why)
+
+
 class HandlerFault(GRPCError):
     """An INTERNAL error. The caller receives its message and details, and ``cause`` is reported as `HandlerFailed`."""
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import grpclib
-from grpclib.const import Status
 
-from headway.rpc._channel import Oversized
+from headway.rpc._channel import Compressed, Oversized
 
 _PREFIX = 5
 # A piece smaller than this is joined with the next one. Many one-byte pieces would take many times their size.
@@ -129,5 +128,5 @@ class MessageParser:
 
     def _refused(self, flag: int, length: int) -> grpclib.GRPCError:
         if flag:
-            return grpclib.GRPCError(Status.UNIMPLEMENTED, "compression is not supported; send messages uncompressed")
+            return Compressed()
         return Oversized(length, self._limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -17,7 +17,7 @@ from h2.errors import ErrorCodes
 
 from headway.base import encodable, give_way
 from headway.resource import AnyMessage
-from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Compressed, Oversized
 from headway.rpc._details import TRAILER, StatusDetails
 from headway.rpc._limited import Limited
 from headway.rpc._limits import Budget, Limits
@@ -57,6 +57,8 @@ CALL_SIZE = 12 << 10
 
 _HEADERS = ((":status", "200"), ("content-type", "application/grpc+proto"))
 _OK = (("grpc-status", "0"),)
+_ACCEPTED = {"grpc-accept-encoding": "identity"}
+"""The header by which gRPC tells a client how it may encode messages."""
 
 
 class ServerStream(Stream[Any, Any]):
@@ -310,7 +312,11 @@ class ServerStream(Stream[Any, Any]):
             if error is None:
                 await self.send_trailing_metadata()
             elif isinstance(error, Limited):
-                await self._send_limited(error)
+                # The handler has not received the request. It may have been read, because some limits depend on it.
+                await self._send_error(error, error.trailers())
+            elif isinstance(error, Compressed):
+                begun = {} if self.begun else _not_begun(error)
+                await self._send_error(error, {**_ACCEPTED, **begun})
             else:
                 await self.send_trailing_metadata(
                     status=error.status,
@@ -321,18 +327,16 @@ class ServerStream(Stream[Any, Any]):
         # Anything that the client still sends is useless.
         stream.abandon(ErrorCodes.NO_ERROR)
 
-    async def _send_limited(self, error: Limited) -> None:
-        """Send the trailers of a call that a limit refuses. grpclib sends none whose names begin with ``grpc-``.
-
-        The handler has not received the request. It may have been read, because some limits depend on it.
-        """
+    async def _send_error(self, error: GRPCError, more: Mapping[str, str]) -> None:
+        """Send the trailers of a failed call, and more of them. grpclib sends none whose names begin with ``grpc-``."""
         message = _sendable(error.message) or ""
-        details = encode_bin_value(_DETAILS.encode(error.status, message, error.details or ())).decode("ascii")
+        given = error.details if _are_messages(error.details) else ()
+        details = encode_bin_value(_DETAILS.encode(error.status, message, given)).decode("ascii")
         trailers = {
             "grpc-status": str(error.status.value),
             "grpc-message": encode_grpc_message(message),
             TRAILER: details,
-            **error.trailers(),
+            **more,
         }
         headers = [*([] if self._send_initial_metadata_done else _HEADERS), *trailers.items()]
         await self._inbox.send_headers(headers, end_stream=True)
