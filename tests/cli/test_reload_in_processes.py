@@ -46,7 +46,7 @@ async def test_process_that_is_starting_reloads_as_soon_as_it_serves(
     """It may have read the access file before the file changed, and would accept a revoked token for ever."""
     paths = tmp_path / "orders", tmp_path / "told"
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-ISc", CHILD, *map(str, paths)])
-    plan = Plan(1, [], OPTIONS, reloads=True)
+    plan = Plan(1, [], OPTIONS)
     process = _Process(Sibling(1, "web", 1, [], str(tmp_path), -1, -1), plan)
     # Without a receiver, the signal would end the tests.
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import sys
 
 import click
+
+from headway.cli._running import LastingOutput
 
 
 def announce(form: str | None, sentence: str) -> None:
@@ -15,6 +19,18 @@ def announce(form: str | None, sentence: str) -> None:
         structlog.get_logger("headway").info(sentence)
     else:
         click.echo(sentence)
+    sys.stdout.flush()
+
+
+def tell(form: str | None, sentence: str, *, warning: bool = False) -> None:
+    """Print something about a command that goes on. In a JSON log it is a line of the log, else it is on stderr."""
+    if form == "json":
+        import structlog
+
+        log = structlog.get_logger("headway")
+        (log.warning if warning else log.info)(sentence.removeprefix("Warning: "))
+    else:
+        click.echo(sentence, err=True)
     sys.stdout.flush()
 
 
@@ -41,3 +57,10 @@ def configure_log(form: str | None) -> None:
             structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty()),
         ]
     structlog.configure(processors=shared, logger_factory=structlog.PrintLoggerFactory(sys.stdout))
+    if form == "json" and isinstance(sys.stdout, LastingOutput):
+        sys.stdout.loss = _json_loss
+
+
+def _json_loss(sentence: str) -> str:
+    at = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
+    return json.dumps({"event": sentence, "level": "warning", "timestamp": at})

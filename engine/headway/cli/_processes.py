@@ -17,6 +17,7 @@ from grpclib import GRPCError
 from headway.base import retry_delay
 from headway.cli._log import announce, configure_log
 from headway.cli._process_options import ProcessOptions
+from headway.cli._reload import at_hangups, hangups
 from headway.cli._running import Exit, Usage, fail, fail_to_serve
 from headway.cli._sibling import Sibling, process_name, socket_path
 from headway.engine import worker_name
@@ -35,16 +36,11 @@ _ANSWERS = 2.0
 
 
 class Plan(NamedTuple):
-    """The processes to run.
-
-    Attributes:
-        reloads: True if SIGHUP reloads files of the processes.
-    """
+    """The processes to run."""
 
     processes: int
     listen: Sequence[str]
     options: ProcessOptions
-    reloads: bool
 
 
 def check_processes(plan: Plan, store: str, listen: Sequence[Address]) -> None:
@@ -88,9 +84,14 @@ async def _run(group: Sequence[_Process], plan: Plan, name: str, addresses: Sequ
         async with AsyncExitStack() as stack:
             for each in group:
                 each.channel = await stack.enter_async_context(open_channel(f"unix:{each.socket}", timeout=_ANSWERS))
+            signals = await stack.enter_async_context(hangups())
             nursery = await stack.enter_async_context(trio.open_nursery())
-            if plan.reloads:
-                await nursery.start(_pass_on_reloads, group)
+
+            def reload() -> None:
+                for each in group:
+                    each.reload()
+
+            nursery.start_soon(at_hangups, signals, reload)
             first, *others = group
             # An app that cannot run is found out by the first process, which alone says so.
             await nursery.start(first.keep)
@@ -124,15 +125,6 @@ async def _reserved(listen: Sequence[str]) -> AsyncIterator[list[str]]:
                 host, port, *_ = kept.getsockname()
                 found.append(str(Address(host, port, "")))
         yield found
-
-
-async def _pass_on_reloads(group: Sequence[_Process], *, task_status: trio.TaskStatus[None]) -> NoReturn:
-    with trio.open_signal_receiver(signal.SIGHUP) as signals:
-        task_status.started()
-        async for _ in signals:
-            for each in group:
-                each.reload()
-    raise AssertionError("signals never end")
 
 
 class _Process:

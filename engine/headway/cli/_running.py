@@ -194,10 +194,10 @@ def _keep_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
         if name != "stdin":
             stream = getattr(sys, name) or open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # for good
-            setattr(sys, name, _Lasting(stream, number))
+            setattr(sys, name, LastingOutput(stream, number))
 
 
-class _Lasting:
+class LastingOutput:
     """A text stream that never blocks its writer.
 
     After an error it is redirected to the null device. While its reader does not read, output is dropped; the next line
@@ -206,7 +206,12 @@ class _Lasting:
     Args:
         stream: the stream of a descriptor.
         number: the descriptor.
+
+    Attributes:
+        loss: returns the form of the sentence that reports lost lines.
     """
+
+    loss: Callable[[str], str] = staticmethod(str)
 
     def __init__(self, stream: Any, number: int) -> None:
         self._stream = stream
@@ -235,7 +240,7 @@ class _Lasting:
     def _reports_loss(self) -> bool:
         if self._lost:
             lines = "1 line of output was" if self._lost == 1 else f"{self._lost} lines of output were"
-            if self._accepts(f"{lines} lost, because nothing read the output\n"):
+            if self._accepts(f"{self.loss(f'{lines} lost, because nothing read the output')}\n"):
                 self._lost = 0
         return not self._lost
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from ssl import SSLContext
 
@@ -15,9 +14,10 @@ from headway.access import Authorizer, load_access
 from headway.cli._arguments import any_store, apps_at
 from headway.cli._connection import check_key, tls_context
 from headway.cli._limit_options import limit_options
-from headway.cli._log import announce, configure_log
+from headway.cli._log import announce, configure_log, tell
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._processes import AFTER_THE_PROCESSES, Plan, check_processes, supervise
+from headway.cli._reload import files_of, hangups, reload_at_hangups
 from headway.cli._running import Exit, Usage, fail_by, fail_to_serve, run
 from headway.cli._sibling import Sibling, sibling_of
 from headway.controller import App
@@ -117,25 +117,33 @@ def serve(
         )
     _check_together(context, forwards=bool(forward))
     options.check_pages()
+    if options.log == "json":
+        # For warnings before the start.
+        configure_log(options.log)
     tls = _tls(tls_certificate, tls_key, tls_client_authority)
     safe = insecure or tls_client_authority is not None
     if sibling is None:
         for each in listen:
-            _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
+            warning = _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
+            if warning is not None:
+                tell(options.log, warning, warning=True)
     if http_writes and http is None:
         raise Usage("--http-writes requires --http: it lets the live page there change things")
     if http is not None and sibling is None:
-        _check_http(http, access=access, encrypted=tls is not None)
+        warning = _check_http(http, access=access, encrypted=tls is not None)
+        if warning is not None:
+            tell(options.log, warning, warning=True)
     if app is None:
         parsed = [_parsed("--forward", each) for each in forward]
         upstream = None
         if forward_tls or forward_tls_authority or forward_tls_certificate:
             upstream = tls_context(forward_tls_authority, forward_tls_certificate, forward_tls_key, forward=True)
         if not forward_insecure and (host := plain_text_host(parsed, upstream)):
-            click.echo(
+            tell(
+                options.log,
                 f"Warning: --forward {host}: calls with a token are rejected, because others could read it on the way "
                 "to this host. Give --forward-tls, or --forward-insecure",
-                err=True,
+                warning=True,
             )
         forwarding = partial(_forward, forward, upstream, listen, tls, limits, options.log)
         serving = partial(forwarding, insecure=forward_insecure, verbose=options.verbose)
@@ -145,7 +153,7 @@ def serve(
             _check_process(options, store)
         authorizer = None if access is None else _authorizer(access)
         if processes > 1 and sibling is None:
-            plan = Plan(processes, listen, options, reloads=tls is not None or access is not None)
+            plan = Plan(processes, listen, options)
             check_processes(plan, store, [_parsed("--listen", each) for each in listen])
             patience = options.hard_exit + 2 * AFTER_THE_PROCESSES
             run(partial(supervise, plan), interrupted=Exit.DONE, hard_exit=patience)
@@ -178,10 +186,13 @@ async def _serve(
 ) -> None:
     """Run an engine until canceled. SIGHUP reloads its access file and its certificate."""
     report, metrics = options.report()
+    if sibling is None or sibling.number == 1:
+        _warn_of_certificate(tls, options.log)
     try:
         # Without an authorizer, everyone who can connect may do everything. This is safe: either no other host can
         # reach the addresses, or the user asked for it.
         async with (
+            hangups() as signals,
             open_engine(
                 store,
                 *apps,
@@ -202,10 +213,10 @@ async def _serve(
             trio.open_nursery() as nursery,
             options.open_pages(engine, metrics, sibling) as pages,
         ):
-            files = _files_of(tls)
+            files = files_of(tls)
             if authorizer is not None and access is not None:
                 files[access] = partial(_reload_access, authorizer, access)
-            await nursery.start(_reload_at_signal, files)
+            nursery.start_soon(reload_at_hangups, signals, files, options.log)
             over_http = None if engine.http is None else f"HTTP at http{'s' if tls else ''}://{engine.http}"
             # The supervisor announces the addresses that all processes share.
             _announce(options.log, engine.addresses if sibling is None else (), limits, over_http, pages)
@@ -229,8 +240,10 @@ async def _forward(
 ) -> None:
     """Forward all calls to other servers until canceled. SIGHUP reloads the certificate."""
     configure_log(log)
+    _warn_of_certificate(tls, log)
     try:
         async with (
+            hangups() as signals,
             open_forwarder(
                 endpoints,
                 listen,
@@ -242,7 +255,7 @@ async def _forward(
             ) as server,
             trio.open_nursery() as nursery,
         ):
-            await nursery.start(_reload_at_signal, _files_of(tls))
+            nursery.start_soon(reload_at_hangups, signals, files_of(tls), log)
             _announce(log, server.addresses, limits)
             await trio.sleep_forever()
     except OSError as error:
@@ -254,42 +267,24 @@ def _announce(form: str | None, addresses: Sequence[str], limits: Limits, *other
         announce(form, f"listening on {each}")
     most = free_descriptors()
     if most is not None and most < limits.connections and limits.connections != Limits().connections:
-        click.echo(
+        tell(
+            form,
             f"Warning: --max-connections {limits.connections}: the limit is {most}, because the process "
             "cannot open more files. Raise `ulimit -n`",
-            err=True,
+            warning=True,
         )
     for other in others:
         if other is not None:
             announce(form, other)
 
 
-_Files = dict[str, Callable[[], None]]
-"""Functions that reload files at a SIGHUP, by the paths of the files."""
-
-
-def _files_of(tls: ServerTls | None) -> _Files:
-    return {} if tls is None else {tls.certificate: tls.renew}
-
-
 def _reload_access(authorizer: Authorizer, path: str) -> None:
     authorizer.replace(load_access(path))
 
 
-async def _reload_at_signal(files: _Files, *, task_status: trio.TaskStatus[None]) -> None:
-    if not files or not hasattr(signal, "SIGHUP"):
-        task_status.started()
-        return
-    with trio.open_signal_receiver(signal.SIGHUP) as signals:
-        task_status.started()
-        async for _ in signals:
-            for path, read in files.items():
-                try:
-                    read()
-                except Exception as error:  # noqa: BLE001  # no content of a file may end a running server
-                    click.echo(f"{error}\n{path}: not reloaded; the previous content stays in effect", err=True)
-                else:
-                    click.echo(f"{path}: reloaded", err=True)
+def _warn_of_certificate(tls: ServerTls | None, form: str | None) -> None:
+    if tls is not None and (problem := tls.problem) is not None:
+        tell(form, f"Warning: --tls-certificate {problem}", warning=True)
 
 
 _ONLY_WITH_APP = {
@@ -361,10 +356,11 @@ def _parsed(option: str, text: str) -> Address:
         raise Usage(f"{option}: {error}") from error
 
 
-def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool, forwards: bool) -> None:
+def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool, forwards: bool) -> str | None:
+    """Raise Usage if the address is invalid or not safe. Return a warning, or None."""
     parsed = _parsed("--listen", text)
     if safe or parsed.path or is_loopback(parsed.host):
-        return
+        return None
     if access is None:
         what = "do everything that the other server allows" if forwards else "read and write everything"
         by_access = "" if forwards else "control access with --access, "
@@ -373,20 +369,17 @@ def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool
             f"Require client certificates with --tls-client-authority, {by_access}"
             "listen on 127.0.0.1, or give --insecure"
         )
-    if not encrypted:
-        click.echo(
-            f"Warning: --listen {text}: without --tls-certificate, anyone on the network path can read the tokens",
-            err=True,
-        )
+    if encrypted:
+        return None
+    return f"Warning: --listen {text}: without --tls-certificate, anyone on the network path can read the tokens"
 
 
-def _check_http(text: str, *, access: str | None, encrypted: bool) -> None:
+def _check_http(text: str, *, access: str | None, encrypted: bool) -> str | None:
+    """Raise Usage if the address is invalid or not safe. Return a warning, or None."""
     try:
         host, _ = check_http_address(text, controlled=access is not None)
     except InvalidArgument as error:
         raise Usage(f"--http: {error}") from error
-    if not encrypted and not is_loopback(host):
-        click.echo(
-            f"Warning: --http {text}: without --tls-certificate, anyone on the network path can read the tokens",
-            err=True,
-        )
+    if encrypted or is_loopback(host):
+        return None
+    return f"Warning: --http {text}: without --tls-certificate, anyone on the network path can read the tokens"

@@ -14,6 +14,7 @@ from headway.cli._arguments import apps_at
 from headway.cli._connection import Target
 from headway.cli._log import announce
 from headway.cli._process_options import ProcessOptions, process_options
+from headway.cli._reload import hangups, reload_at_hangups
 from headway.cli._running import Exit, Usage, fail_to_serve, run
 from headway.controller import App
 from headway.engine import open_workers
@@ -67,6 +68,7 @@ async def _work(
     report, metrics = options.report()
     try:
         async with (
+            hangups() as signals,
             open_workers(
                 target.server,
                 *apps,
@@ -81,8 +83,10 @@ async def _work(
                 gc_freeze=options.gc_freeze,
                 journal=options.journal,
             ) as workers,
+            trio.open_nursery() as nursery,
             options.open_pages(workers, metrics) as pages,
         ):
+            nursery.start_soon(reload_at_hangups, signals, {}, options.log)
             announce(options.log, f"working for {target.server} as {options.process}")
             if pages is not None:
                 announce(options.log, pages)
