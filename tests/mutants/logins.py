@@ -302,7 +302,7 @@ LOGIN_MUTANTS = (
     Mutant(
         "a renewed token is not read",
         "rpc/_token.py",
-        "        if stamp is not None and stamp != self._stamp:",
+        "        if seen is not None and seen != self._seen:",
         "        if False:",
         _RENEWED,
         "file",
