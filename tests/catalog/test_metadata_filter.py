@@ -39,6 +39,69 @@ TRUE = [
 ]
 
 
+# The metadata and the filters that go-bexpr 0.1.2, the parser of Consul, has been asked about.
+WORDS = {
+    "in": "x",
+    "not": "y",
+    "a": "not in or",
+    "and": "empty",
+    "metadata": "m",
+    "k8s/x": "1",
+    "é": "é",
+    "color": "red",
+}
+WORDS_TRUE = [
+    'metadata.in == "x"',
+    "metadata.not == y",
+    "metadata.and == empty",
+    "not in metadata.a",
+    "in in metadata",
+    "not in metadata",
+    "or in metadata.a and and in metadata",
+    "not not in metadata.color",
+    "not in not in metadata",
+    "metadata in metadata",
+    "not metadata.in in metadata",
+    'metadata["k8s/x"] == 1',
+    r'metadata.color == "\162\x65\U00000064"',
+    r'metadata["é"] == "\xc3\xa9"',
+    r'metadata["é"] != "\xe9"',
+    "metadata.color == `r\red`",
+    "metadata.color==red\n",
+    "( metadata.color == red )",
+]
+WORDS_REFUSED = [
+    "not(metadata.a == b)",
+    r'metadata.a == "x\"y"',
+    "metadata.k8s/x == 1",
+    'metadata. not matches "x"',
+    "metadata .color == red",
+    'metadata ["color"] == red',
+    '"color"in metadata',
+    "(metadata.a == b)or(metadata.color == red)",
+    "metadata.color contains`e`",
+    r'metadata.color == "\ud800"',
+    r'metadata.color == "\400"',
+    'metadata.color == "re\nd"',
+    "metadata.color\u00a0== red",
+    "metadata.port == 080",
+    "metadata.a.b == c",
+    "metadata.color == red or or",
+]
+
+
+@pytest.mark.parametrize("text", WORDS_TRUE)
+def test_word_of_the_grammar_is_a_key_and_a_value(text: str) -> None:
+    assert parse(text)(WORDS)
+
+
+@pytest.mark.parametrize("text", WORDS_REFUSED)
+def test_form_that_consul_refuses_is_refused(text: str) -> None:
+    """A filter that was tried here would otherwise not be accepted by Consul."""
+    with pytest.raises(ValueError, match=r"."):
+        parse(text)
+
+
 @pytest.mark.parametrize("text", TRUE)
 def test_filter_that_holds(text: str) -> None:
     assert parse(text)(RED)

@@ -26,15 +26,19 @@ Test = Callable[[Mapping[str, str]], bool]
 """A function of a resource's metadata that returns True if the filter selects the resource."""
 
 _EXAMPLE = 'metadata.color == "red"'
+# Consul's clients know these tokens: text in double quotes ends at the next one, also after a backslash.
 _TOKEN = re.compile(
-    r"""\s*(?: (?P<sign>==|!=|[()\[\].])
-             | (?P<text>"(?:[^"\\]|\\.)*" | `[^`]*`)
-             | (?P<number>-?\d+(?:\.\d+)?(?![\w.]))
-             | (?P<word>[A-Za-z][A-Za-z0-9_/]*)
-             | (?P<end>\Z) )""",
+    r"""(?P<space>[ \t\r\n]*)
+        (?: (?P<sign>==|!=|[()\[\].])
+          | (?P<text>"[^"\n]*" | `[^`]*`)
+          | (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?=[ \t\r\n)]|\Z))
+          | (?P<word>[A-Za-z][A-Za-z0-9_]*)
+          | (?P<end>\Z) )""",
     re.VERBOSE,
 )
-_ESCAPE = re.compile(r"\\(?:([abfnrtv\\\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.?))", re.DOTALL)
+_ESCAPE = re.compile(
+    rb"\\(?:([abfnrtv\\\"])|x([0-9a-fA-F]{2})|([0-3][0-7]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.?))", re.DOTALL
+)
 _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"'}
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -56,11 +60,12 @@ def parse(text: str) -> Test:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A token, with its class and the position where it begins."""
+    """A token: its class, the position where it begins, and True if it follows a blank or is an end of the text."""
 
     kind: str
     text: str
     at: int
+    spaced: bool
 
 
 class _Parser:
@@ -73,7 +78,7 @@ class _Parser:
     def either(self, depth: int) -> Test:
         """Parse `a or b or c`."""
         tests = [self._both(depth)]
-        while self._accept("or"):
+        while self._accept_words("or"):
             tests.append(self._both(depth))
         return tests[0] if len(tests) == 1 else lambda metadata: any(test(metadata) for test in tests)
 
@@ -84,15 +89,24 @@ class _Parser:
 
     def _both(self, depth: int) -> Test:
         tests = [self._single(depth)]
-        while self._accept("and"):
+        while self._accept_words("and"):
             tests.append(self._single(depth))
         return tests[0] if len(tests) == 1 else lambda metadata: all(test(metadata) for test in tests)
 
     def _single(self, depth: int) -> Test:
         if depth > DEEPEST:
             raise ValueError(f"the filter is nested more than {DEEPEST} deep: use fewer parentheses, as in {_EXAMPLE}")
-        if self._accept("not"):
-            test = self._single(depth + 1)
+        begin, token = self._next, self._peek()
+        if (token.kind, token.text) == ("word", "not") and self._tokens[begin + 1].spaced:
+            self._next += 1
+            try:
+                test = self._single(depth + 1)
+            except ValueError:
+                # It may be a value, as in `not in metadata`.
+                self._next = begin
+                if (found := self._in()) is None:
+                    raise
+                return found
             return lambda metadata: not test(metadata)
         if self._accept("("):
             test = self.either(depth + 1)
@@ -101,22 +115,22 @@ class _Parser:
         return self._comparison()
 
     def _comparison(self) -> Test:
+        if (found := self._in()) is not None:
+            return found
         first = self._peek()
-        if first.text != "metadata" or self._is_value():
+        if first.kind != "word" or first.text != "metadata":
             value = self._value()
-            negated = self._accept("not")
-            if not self._accept("in"):
-                if first.kind == "word":
-                    raise ValueError(f"unknown field {value!r} at character {first.at}: a filter reads only metadata")
-                raise self._unexpected("'in'")
-            return _contains(self._selector(), value, negated=negated)
+            if first.kind == "word":
+                raise ValueError(f"unknown field {value!r} at character {first.at}: a filter reads only metadata")
+            raise self._unexpected("'in'")
         key = self._selector()
-        if self._accept("is"):
-            negated = self._accept("not")
-            self._expect("empty")
-            if key is not None:
-                raise ValueError(f"'is empty' reads the whole of metadata, not the entry {key!r}: metadata is empty")
-            return lambda metadata: bool(metadata) is negated
+        for words, negated in ((("is", "empty"), False), (("is", "not", "empty"), True)):
+            if self._accept_words(*words):
+                if key is not None:
+                    raise ValueError(
+                        f"'is empty' reads the whole of metadata, not the entry {key!r}: metadata is empty"
+                    )
+                return lambda metadata: bool(metadata) is negated
         negated, operator = self._operator()
         if operator == "contains":
             return _contains(key, self._value(), negated=negated)
@@ -126,21 +140,25 @@ class _Parser:
         holds = _matching(value) if operator == "matches" else lambda entry: entry == value
         return _of_entry(key, holds, negated=negated)
 
-    def _is_value(self) -> bool:
-        """Return True if the word `metadata` is a value here, as in `metadata in metadata`."""
-        following = self._tokens[self._next + 1 : self._next + 3]
-        words = [each.text for each in following if each.kind == "word"]
-        return words[:1] == ["in"] or words == ["not", "in"]
+    def _in(self) -> Test | None:
+        """Parse `value in metadata`. Return None without a step if that is not what follows: a key may be a value."""
+        begin, value = self._next, self._value()
+        for words, negated in ((("in",), False), (("not", "in"), True)):
+            if self._accept_words(*words):
+                return _contains(self._selector(), value, negated=negated)
+        self._next = begin
+        return None
 
     def _operator(self) -> tuple[bool, str]:
         """Parse an operator, and return True if it is negated, and its positive form."""
         for sign, negated in (("==", False), ("!=", True)):
             if self._accept(sign):
                 return negated, sign
-        negated = self._accept("not")
         for word in ("contains", "matches"):
-            if self._accept(word):
-                return negated, word
+            if self._accept_words(word):
+                return False, word
+            if self._accept_words("not", word):
+                return True, word
         raise self._unexpected("an operator, such as '==', 'contains' or 'matches'")
 
     def _selector(self) -> str | None:
@@ -148,13 +166,10 @@ class _Parser:
         if self._peek().text != "metadata" or self._peek().kind != "word":
             raise self._unexpected("'metadata', which is all that a filter can read")
         self._next += 1
-        if self._accept("."):
-            return self._take("word", "the key of an entry, such as metadata.color")
-        if self._accept("["):
-            key = _unquoted(self._take("text", 'a quoted key, such as metadata["color"]'))
-            self._expect("]")
-            return key
-        return None
+        parts = self._parts()
+        if len(parts) > 1:
+            raise ValueError(f"metadata has no entry within the entry {parts[0]!r}: {_EXAMPLE}")
+        return parts[0] if parts else None
 
     def _value(self) -> str:
         token = self._peek()
@@ -163,19 +178,41 @@ class _Parser:
         self._next += 1
         if token.kind == "text":
             return _unquoted(token.text)
-        value = token.text
-        while token.kind == "word" and self._accept("."):
-            value += "." + self._take("word", "the rest of a value")
-        return value
+        return ".".join([token.text, *self._parts()]) if token.kind == "word" else token.text
+
+    def _parts(self) -> list[str]:
+        """Parse the rest of a selector: `.key` and `["key"]`, without blanks before them."""
+        parts: list[str] = []
+        while not self._peek().spaced:
+            if self._accept("."):
+                if self._peek().spaced:
+                    raise self._unexpected("a key directly after the point, such as metadata.color")
+                parts.append(self._take("word", "the key of an entry, such as metadata.color"))
+            elif self._accept("["):
+                parts.append(_unquoted(self._take("text", 'a quoted key, such as metadata["color"]')))
+                self._expect("]")
+            else:
+                break
+        return parts
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
 
     def _accept(self, text: str) -> bool:
         token = self._peek()
-        if token.kind not in ("sign", "word") or token.text != text:
+        if token.kind != "sign" or token.text != text:
             return False
         self._next += 1
+        return True
+
+    def _accept_words(self, *words: str) -> bool:
+        """Accept an operator of words, with blanks around each."""
+        *found, after = self._tokens[self._next :][: len(words) + 1]
+        if [each.text for each in found] != [*words] or not all(each.kind == "word" and each.spaced for each in found):
+            return False
+        if not after.spaced and words[-1] != "empty":
+            return False
+        self._next += len(words)
         return True
 
     def _expect(self, text: str) -> None:
@@ -203,24 +240,31 @@ def _tokens(text: str) -> list[_Token]:
         if match is None or match.lastgroup is None:
             wrong = text[at:].lstrip()
             raise ValueError(f"unexpected {wrong[:1]!r} at character {len(text) - len(wrong)}: {_EXAMPLE}")
-        found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
+        spaced = bool(match["space"]) or not found or match.lastgroup == "end"
+        found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup), spaced))
         at = match.end()
     return found
 
 
 def _unquoted(text: str) -> str:
+    """Return the text of a literal of Go. Bytes that are not UTF-8 equal no entry."""
     if text.startswith("`"):
-        return text[1:-1]
+        return text[1:-1].replace("\r", "")
 
-    def character(match: re.Match[str]) -> str:
-        short, byte, point, unknown = match.groups()
+    def character(match: re.Match[bytes]) -> bytes:
+        short, byte, octal, four, eight, _ = match.groups()
         if short:
-            return _ESCAPED[short]
-        if unknown is not None:
-            raise ValueError(f"unknown escape \\{unknown} in {text}: write the text between backquotes")
-        return chr(int(byte or point, 16))
+            return _ESCAPED[short.decode()].encode()
+        if byte or octal:
+            return bytes([int(byte, 16) if byte else int(octal, 8)])
+        try:
+            return chr(int(four or eight or b"-1", 16)).encode()
+        except (ValueError, OverflowError):
+            raise ValueError(
+                f"unknown escape {match[0].decode()} in {text}: write the text between backquotes"
+            ) from None
 
-    return _ESCAPE.sub(character, text[1:-1])
+    return _ESCAPE.sub(character, text[1:-1].encode()).decode(errors="surrogateescape")
 
 
 def _matching(pattern: str) -> Callable[[str], bool]:
