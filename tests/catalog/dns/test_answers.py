@@ -10,6 +10,7 @@ import dns.reversename
 import pytest
 
 import headway
+from catalog.dns.__main__ import arguments
 from catalog.types import SERVICE, SERVICE_ENDPOINTS
 from tests.catalog.dns.dns_kit import (
     CRITICAL,
@@ -73,7 +74,15 @@ async def test_nxdomain_is_told_from_nodata() -> None:
         await catalog.seen(bare)
         for name in (
             *("ill.service.consul", "bare.service.consul", "http.ill.service.consul", "_tcp.four.service.consul"),
-            *("consul", "service.consul", "workload.consul", "addr.consul", "ns.consul", "ap.consul", "x.ap.consul"),
+            *(
+                "consul",
+                "service.consul",
+                "workload.consul",
+                "addr.consul",
+                "team.ns.consul",
+                "ap.consul",
+                "x.ap.consul",
+            ),
             *("default.ns.default.ap.consul", "service.default.ns.consul", "127.in-addr.arpa", "ip6.arpa"),
         ):
             assert outcome(catalog.ask(name)) == "NODATA", name
@@ -100,6 +109,35 @@ async def test_nxdomain_is_told_from_nodata() -> None:
         assert outcome(catalog.ask("example.com")) == "REFUSED"
         assert outcome(catalog.ask("web.service.notconsul")) == "REFUSED"
         assert outcome(catalog.ask("four.service.consul", "AXFR")) == "REFUSED"
+
+
+async def test_domain_has_a_name_server_with_an_address() -> None:
+    """Resolvers follow NS from the apex, and the name in SOA. The reverse zones have the same one."""
+    async with open_catalog() as catalog:
+        for zone in ("consul", "in-addr.arpa", "ip6.arpa"):
+            answer = catalog.ask(zone, "NS")
+            assert texts(answer) == ["ns.consul."]
+            assert [each.to_text() for each in answer.additional] == ["ns.consul. 0 IN A 127.0.0.1"]
+            assert texts(catalog.ask(zone, "SOA"))[0].startswith("ns.consul. hostmaster.consul. ")
+            assert {each.rdtype.name for each in catalog.ask(zone, "ANY").answer} == {"NS", "SOA"}
+            assert outcome(catalog.ask(zone, "A")) == "NODATA"
+        assert texts(catalog.ask("ns.consul")) == ["127.0.0.1"]
+        for type in ("AAAA", "SRV"):
+            assert outcome(catalog.ask("ns.consul", type)) == "NODATA"
+        assert outcome(catalog.ask("team.ns.consul")) == "NODATA"
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "here"])
+def test_server_on_all_addresses_is_told_its_own(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No client could reach the name server at such an address."""
+    listen = "127.0.0.1:0" if address == "here" else f"[{address}]:0"
+    more = ["--address", address] if address == "here" else []
+    monkeypatch.setattr("sys.argv", ["catalog.dns", "--listen", listen, *more])
+    with pytest.raises(SystemExit) as ended:
+        arguments()
+    assert ended.value.code == 2
+    monkeypatch.setattr("sys.argv", ["catalog.dns", "--listen", listen, "--address", "10.0.0.5"])
+    assert arguments().address == "10.0.0.5"
 
 
 async def test_tenancy_is_part_of_the_name() -> None:

@@ -26,6 +26,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--listen", type=_address, default="127.0.0.1:8600", help="the IP address and port for UDP and TCP"
     )
+    parser.add_argument(
+        "--address",
+        help="the IP address at which clients reach this server, which is that of ns.DOMAIN (default: of --listen)",
+    )
     parser.add_argument("--domain", default="consul", help="the domain whose names are answered")
     parser.add_argument("--ttl", type=int, default=0, help="the seconds for which resolvers may keep an answer")
     parser.add_argument(
@@ -34,7 +38,16 @@ def arguments() -> argparse.Namespace:
         default=10.0,
         help="answer SERVFAIL when the catalog has not been reached for so many seconds",
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    address = options.address or options.listen[0]
+    try:
+        unusable = ipaddress.ip_address(address).is_unspecified
+    except ValueError:
+        unusable = True
+    if unusable:
+        parser.error(f"the address {address!r} reaches no host: give the one of this host, such as --address 10.0.0.5")
+    options.address = address
+    return options
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -51,7 +64,7 @@ async def serve(options: argparse.Namespace) -> None:
     """Answer queries until canceled: with SERVFAIL until the catalog is primed."""
     servers = options.server.split(",")
     token = options.token_file.read_text().strip() if options.token_file is not None else ""
-    source = Source(options.domain, ttl=options.ttl, stale_limit=options.stale_limit)
+    source = Source(options.domain, address=options.address, ttl=options.ttl, stale_limit=options.stale_limit)
     host, port = options.listen
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(headway.connect(servers, app, token=token))

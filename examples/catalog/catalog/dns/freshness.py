@@ -6,6 +6,7 @@ has answered a call that was sent at most ``stale_limit`` seconds ago: a server 
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -25,18 +26,19 @@ class Source:
 
     Args:
         domain: the domain whose names are answered, such as ``consul``.
+        address: the IP address of the name server, at which clients reach it.
         ttl: the time in seconds that a resolver may keep an answer.
         stale_limit: the time in seconds for which a catalog that cannot be reached is still good enough.
 
     Raises:
-        ValueError: the domain, the ttl or the limit cannot be used.
+        ValueError: the domain, the address, the ttl or the limit cannot be used.
     """
 
-    def __init__(self, domain: str, *, ttl: int = 0, stale_limit: float = 10.0) -> None:
+    def __init__(self, domain: str, *, address: str = "127.0.0.1", ttl: int = 0, stale_limit: float = 10.0) -> None:
         if not (0 < stale_limit < math.inf):
             raise ValueError(f"stale_limit is {stale_limit}: it must be a number of seconds above 0, such as 10")
         self.stale_limit = stale_limit
-        self._records = Records(domain, ttl)
+        self._records = Records(domain, ttl, ipaddress.ip_address(address))
         self._cache: headway.PrimedCache | None = None
         self._zone: Zone | None = None
         self._answered_at = -math.inf

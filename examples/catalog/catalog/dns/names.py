@@ -4,6 +4,7 @@
     NAME.workload[.NAMESPACE.ns][.PARTITION.ap]          a workload
     PORT.NAME.service…, _PORT._tcp.NAME.service…         one port of it
     HEX.addr                                             an address, which SRV answers point to
+    ns                                                   the name server
 
 A name that only has other names below it, such as ``service``, exists and has no records (RFC 8020).
 """
@@ -22,6 +23,8 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 SERVICE, WORKLOAD, ADDRESS = "service", "workload", "addr"
 DEFAULT = "default"
+SERVER_LABELS = ["ns"]
+"""The labels of the name server, which SOA and NS records point to."""
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?", re.ASCII)
 # An octet in decimal digits without leading zeros, and a hexadecimal digit.
@@ -34,6 +37,7 @@ class Node(Enum):
     """A name without records of the catalog."""
 
     APEX = "the domain itself"
+    SERVER = "the name server"
     BETWEEN = "a name that only has names below it"
 
 
@@ -64,6 +68,8 @@ def parse(labels: Sequence[str]) -> Meaning | None:
     rest = list(labels)
     if not rest:
         return Node.APEX
+    if rest == SERVER_LABELS:
+        return Node.SERVER
     if rest[-1] == ADDRESS:
         return _address(rest[:-1])
     partition, namespace = _unit(rest, "ap"), _unit(rest, "ns")

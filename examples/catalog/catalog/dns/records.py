@@ -1,4 +1,4 @@
-"""The answers that instances make: A, AAAA, CNAME, SRV, PTR and SOA records. No I/O."""
+"""The answers of a zone: A, AAAA, CNAME, SRV and PTR records of instances, and SOA and NS. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 import dns.exception
 import dns.name
 import dns.rcode
-from dns.rdatatype import AAAA, ANY, CNAME, PTR, SOA, SRV, A
+from dns.rdatatype import AAAA, ANY, CNAME, NS, PTR, SOA, SRV, A
 
 from catalog.dns import names
 from catalog.dns.answers import Answer, record
@@ -31,14 +31,17 @@ LONGEST_TTL = 2**31 - 1
 class Records:
     """Makes the answers of one domain, whose records resolvers may keep for ``ttl`` seconds.
 
+    Its name server, ``ns`` below the domain, has ``address``.
+
     Raises:
         ValueError: no records can be made for this domain, or with this ttl.
     """
 
-    def __init__(self, domain: str, ttl: int) -> None:
+    def __init__(self, domain: str, ttl: int, address: IPAddress) -> None:
         if not 0 <= ttl <= LONGEST_TTL:
             raise ValueError(f"ttl is {ttl}: it must be a number of seconds from 0 to {LONGEST_TTL}, such as 5")
         self._ttl = ttl
+        self._server = address
         try:
             self.origin = dns.name.from_text(domain)
             # The longest names in records that every query can ask for.
@@ -76,9 +79,21 @@ class Records:
                 found.append(record(PTR, _wire(self._below(names.target_labels(each))), self._ttl))
         return self._positive(found, [], zone=zone)
 
-    def apex(self, qtype: int) -> Answer:
-        """Answer a question about the domain itself."""
-        return Answer(records=[self._soa(None)]) if qtype in (SOA, ANY) else self.nodata()
+    def apex(self, qtype: int, zone: Sequence[str] = ()) -> Answer:
+        """Answer a question about the domain itself, or about a zone of reverse names."""
+        server = self._below(names.SERVER_LABELS)
+        found = []
+        if qtype in (SOA, ANY):
+            found.append(self._soa(None))
+        if qtype in (NS, ANY):
+            found.append(record(NS, _wire(server), self._ttl))
+        if not found:
+            return self.nodata(zone)
+        return Answer(records=found, additional=[self._address(self._server, server)] * len(found))
+
+    def server(self, qtype: int) -> Answer:
+        """Answer a question about the name of the name server."""
+        return self.of_address(self._server, qtype)
 
     def nodata(self, zone: Sequence[str] = ()) -> Answer:
         """Answer that the name exists without such a record."""
@@ -122,7 +137,7 @@ class Records:
     def _soa(self, owner: dns.name.Name | None) -> bytes:
         """Encode the SOA record, whose last number says how long a negative answer may be kept."""
         numbers = _SOA.pack(_SERIAL, _REFRESH, _RETRY, _EXPIRE, self._ttl)
-        data = b"".join((_wire(self._below(["ns"])), _wire(self._below(["hostmaster"])), numbers))
+        data = b"".join((_wire(self._below(names.SERVER_LABELS)), _wire(self._below(["hostmaster"])), numbers))
         return record(SOA, data, self._ttl, _wire(owner) if owner is not None else b"")
 
     def _below(self, labels: Sequence[str]) -> dns.name.Name:

@@ -63,8 +63,12 @@ class Zone:
                 )
             if meaning is None:
                 return self._records.nxdomain()
+            if meaning is Node.APEX:
+                return self._records.apex(qtype)
+            if meaning is Node.SERVER:
+                return self._records.server(qtype)
             if isinstance(meaning, Node):
-                return self._records.apex(qtype) if meaning is Node.APEX else self._records.nodata()
+                return self._records.nodata()
             return self._records.of_address(meaning, qtype)
         return self._reverse(labels, qtype) if names.is_reverse(labels) else REFUSED
 
@@ -117,6 +121,8 @@ class Zone:
 
     def _reverse(self, labels: tuple[str, ...], qtype: int) -> Answer:
         meaning, zone = names.parse_reverse(labels), labels[-2:]
+        if len(labels) == len(zone):
+            return self._records.apex(qtype, zone)
         if isinstance(meaning, Node):
             return self._records.nodata(zone)
         workloads = self._cache.index(BY_ADDRESS, str(meaning)) if meaning is not None else []
