@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.documents import format_of
+from headway.documents import Mapping, Problems, Scalar, format_of, parse
+from headway.documents._hcl import _UNKNOWN, _known
 from headway.manifest import ManifestError, load, load_file
 from tests.manifest.messages import APP, NODE, REGISTRY, App, Choice, Every, Limits, Policy
 
@@ -287,3 +288,63 @@ def test_missing_hcl_parser_error_names_its_extra(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ManifestError, match=r"^app.hcl:1:1: cannot read HCL because .* pip install 'headway\[hcl\]'"):
         load(ORIGIN, REGISTRY, source="app.hcl", format="HCL")
     assert load("", REGISTRY) == []
+
+
+# The values that HashiCorp's own parser (hcl v2) gives these expressions.
+THEIRS: dict[str, object] = {
+    "1e3": 1000,
+    "-1E+3": -1000,
+    "15e-1": 1.5,
+    "1.50": 1.5,
+    "007": 7,
+    r'"$$${a}"': "$${a}",
+    r'"%%%{a}"': "%%{a}",
+    r'"$$$${a}"': "$$${a}",
+    r'"$"': "$",
+    r'"e\u0301"': "é",
+    "<<E\ne\u0301 $$${a}\nE": "é $${a}\n",
+    "<<-E\n\tx\n  y\nE": "x\n y\n",
+    "<<-E\n   x\n\ty\nE": "  x\ny\n",
+    "<<-E\n  x\n \n  y\nE": "x\n \ny\n",
+    "<<-E\n  x\n     \n  y\nE": "x\n     \ny\n",
+    "<<-E\n \nE": " \n",
+    "<<-E\n  a\n  b\n      E": "a\nb\n",
+    "<<E\r\nx\r\ny\r\nE\r\n": "x\r\ny\r\n",
+    '"# 1e3 $$${"': "# 1e3 $${",
+    '"x" # 1e3 "': "x",
+}
+
+
+@pytest.mark.parametrize("written", THEIRS)
+def test_hcl_value_is_that_of_hashicorps_parser(written: str) -> None:
+    problems = Problems("f")
+    [document] = parse(f"a = {written}\n", "HCL", problems)
+    problems.raise_if_any()
+    assert isinstance(document, Mapping)
+    [(_, value)] = document.entries
+    assert isinstance(value, Scalar)
+    assert (float(value.text) if isinstance(THEIRS[written], int | float) else value.value) == THEIRS[written]
+
+
+@pytest.mark.parametrize("text", ["a = << E\nx\nE\n", "a = <<1E\nx\n1E\n", 'a "${b}" {}', "{a = 1}", "# c\n{ a = 1 }"])
+def test_hcl_that_hashicorps_parser_refuses_is_refused(text: str) -> None:
+    """An object in place of a body was read as no document at all, without a word."""
+    problems = Problems("f")
+    parse(text, "HCL", problems)
+    with pytest.raises(ManifestError):
+        problems.raise_if_any()
+
+
+def test_number_of_hcl_is_whole_in_each_form() -> None:
+    """HCL has one kind of numbers."""
+    [resource] = load('type = "Every"\nname = "a"\ndata { int64 = 2e3\n ints = [1.0, 1e2] }', REGISTRY, format="HCL")
+    assert (resource.data.int64, resource.data.ints) == (2000, [1, 100])
+    assert "is read as a number" in problems_of('type = "Every"\nname = "a"\ndata { int64 = 1.5 }')[0]
+
+
+@pytest.mark.parametrize("piece", ["<<A\n", "/*", '"\\"', '"', "$${", "1e", 'a = "x"\n', "1"])
+def test_text_is_prepared_in_linear_time(piece: str) -> None:
+    """What never ends is scanned once."""
+    began = time.process_time()
+    assert len(_UNKNOWN.sub(_known, piece.encode() * 200_000)) == len(piece) * 200_000
+    assert time.process_time() - began < 5

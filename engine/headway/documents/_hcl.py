@@ -1,13 +1,14 @@
 """Parse HCL into nodes, with the place of every value: attributes, blocks and constants, but no expressions.
 
-tree-sitter's HCL grammar finds the structure, and this module interprets the leaves. A body is a map. Blocks with the
-same name are a list, or a map by their labels; the message class decides which one is valid.
+tree-sitter's HCL grammar finds the structure, and this module interprets the leaves as HashiCorp's specification says.
+A body is a map. Blocks with the same name are a list, or a map by their labels; the message class decides which one is
+valid.
 """
 
 from __future__ import annotations
 
 import re
-import textwrap
+import unicodedata
 from collections.abc import Iterator
 from itertools import count
 
@@ -36,8 +37,19 @@ _NUMBER = re.compile(r"(-?)\s*([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\Z", re.A
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 _DOUBLED = re.compile(r"([$%])\1\{")
+_HEREDOC_BEGIN = re.compile(r"<<-?[^\W\d][\w-]*\r?\Z")
 _HEREDOC_END = re.compile(r"[ \t]*\w[\w.-]*\Z")
+# What the grammar does not know: `1e3`, and `$$${`, a dollar sign before an escaped `${`. Each alternative that begins
+# also ends, at the end of the text at the latest, so that a text is scanned once.
+_UNKNOWN = re.compile(
+    rb"""(?P<text>"(?:[^"\\\n]|\\.)*+"?|<<-?(?P<name>\w[\w-]*)\r?\n.*?(?:\n[ \t]*(?P=name)(?![\w-])|\Z))"""
+    rb"""|\#[^\n]*|//[^\n]*|/\*.*?(?:\*/|\Z)|(?P<number>(?<![\w.])[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]+(?!\w))""",
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPED_TEMPLATE = re.compile(rb"\$\$\{|%%\{")
 _PUNCTUATION = "{}[](),:=?*"
+_TEMPLATE = re.compile(r"[$%]\{")
+_INTERPOLATION = "interpolation is not allowed: write the value, or $${ for ${ and %%{ for %{"
 _INTERPOLATED = ("template_interpolation", "template_directive")
 
 
@@ -56,13 +68,16 @@ def read_hcl(text: str, problems: Problems) -> Iterator[Node]:
     """
     check_characters(text, problems)
     source = text.removeprefix("\ufeff").encode()
-    root = Parser(Language(tree_sitter_hcl.language())).parse(source).root_node
+    root = Parser(Language(tree_sitter_hcl.language())).parse(_UNKNOWN.sub(_known, source)).root_node
     reader = _Reader(source, problems)
     if root.has_error:
         at, message = _syntax_error(root, source)
         raise problems.unreadable(reader.place(at), "", message)
     body = next((child for child in root.named_children if child.type == "body"), None)
     if body is None:
+        for other in root.named_children:
+            if other.type != "comment":
+                problems.add(reader.place(_beginning(other)), "", "expected NAME = VALUE or NAME { … }, got an object")
         return
     try:
         yield from reader.documents(body)
@@ -70,8 +85,16 @@ def read_hcl(text: str, problems: Problems) -> Iterator[Node]:
         raise problems.unreadable(reader.place(invalid.at), "", str(invalid)) from invalid
 
 
+def _known(found: re.Match[bytes]) -> bytes:
+    """Return something of the same length that the grammar knows. The values are read from the source itself."""
+    if found["number"] is not None:
+        return b"0" * len(found[0])
+    return _ESCAPED_TEMPLATE.sub(b"__{", found[0]) if found["text"] is not None else found[0]
+
+
 class _Reader:
     def __init__(self, source: bytes, problems: Problems) -> None:
+        self._source = source
         self._lines = source.split(b"\n")
         self._problems = problems
 
@@ -79,6 +102,9 @@ class _Reader:
         """Return a place. The parser counts columns in bytes, but places count characters."""
         row, column = at
         return Place(row + 1, len(self._lines[row][:column].decode(errors="replace")) + 1)
+
+    def _text(self, node: Parsed) -> str:
+        return self._source[node.start_byte : node.end_byte].decode()
 
     def documents(self, body: Parsed) -> Iterator[Node]:
         whole = self._body(body, self._begin(body), 1, "")
@@ -102,7 +128,7 @@ class _Reader:
         for child in body.named_children if body is not None else ():
             if child.type == "attribute":
                 name, value = (each for each in child.named_children if each.type != "comment")
-                key = self._key(name, _text(name))
+                key = self._key(name, self._text(name))
                 where = below(path, key.text)
                 found.attribute(key, self._value(value, depth + 1, where, named=key.text))
             elif child.type == "block":
@@ -113,7 +139,7 @@ class _Reader:
         parts = [each for each in block.named_children if each.type not in ("comment", "block_start", "block_end")]
         body = parts.pop() if parts[-1].type == "body" else None
         name, *labels = parts
-        key = self._key(name, _text(name))
+        key = self._key(name, self._text(name))
         if len(labels) > 1:
             raise _Invalid("a block can have only one label, the key of its map", labels[1])
         where = below(found.path, key.text)
@@ -121,7 +147,7 @@ class _Reader:
             found.block(key, self._body(body, key.place, depth + 1, where))
             return
         [label] = labels
-        text = _quoted_text(label) if label.type == "string_lit" else _text(label)
+        text = _quoted_text(label, self._text(label)) if label.type == "string_lit" else self._text(label)
         inner = self._key(label, text)
         found.labelled(key, inner, self._body(body, key.place, depth + 2, below(where, text)))
 
@@ -155,7 +181,7 @@ class _Reader:
             name, value = element.child_by_field_name("key"), element.child_by_field_name("val")
             assert name is not None
             assert value is not None
-            key = self._key(name, _key_text(name))
+            key = self._key(name, _key_text(name, self._text(name)))
             found.attribute(key, self._value(value, depth, below(path, key.text), named=key.text))
         return Mapping(place, found.entries())
 
@@ -165,16 +191,16 @@ class _Reader:
         given = [each for each in (arguments[0].named_children if arguments else ()) if each.type == "expression"]
         parts = [self._value(each, 1, "") for each in given]
         texts = [part.text for part in parts if isinstance(part, Scalar) and part.kind == "text"]
-        if _text(name) != "gvk" or len(texts) != len(parts) or len(texts) not in (1, 3):
+        if self._text(name) != "gvk" or len(texts) != len(parts) or len(texts) not in (1, 3):
             right = 'write gvk("group.version.Kind"), or gvk with the three parts, or only the name in quotes'
             raise _Invalid(f"invalid type name: {right}", name)
         return text_scalar(place, ".".join(texts), "HCL")
 
     def _scalar(self, node: Parsed, place: Place) -> Scalar:
-        written = _text(node)
+        written = self._text(node)
         if node.type in ("string_lit", "quoted_template", "heredoc_template"):
-            text = _heredoc_text(node) if node.type == "heredoc_template" else _quoted_text(node)
-            return text_scalar(place, text, "HCL")
+            read = _heredoc_text if node.type == "heredoc_template" else _quoted_text
+            return text_scalar(place, read(node, written), "HCL")
         if node.type in ("bool_lit", "null_lit") and (literal := literal_scalar(place, written, "HCL")) is not None:
             return literal
         if node.type in ("numeric_lit", "operation") and (found := _NUMBER.match(written)):
@@ -228,24 +254,20 @@ class _Body:
         return True
 
 
-def _text(node: Parsed) -> str:
-    return (node.text or b"").decode()
-
-
-def _key_text(node: Parsed) -> str:
+def _key_text(node: Parsed, text: str) -> str:
     while node.type != "string_lit" and len(node.named_children) == 1 and node.child_count == 1:
         node = node.named_children[0]
     if node.type == "string_lit":
-        return _quoted_text(node)
+        return _quoted_text(node, text)
     if node.type in ("identifier", "numeric_lit", "bool_lit", "null_lit"):
-        return _text(node)
+        return text
     raise _Invalid("a key must be a name or text in quotes", node)
 
 
-def _quoted_text(node: Parsed) -> str:
+def _quoted_text(node: Parsed, text: str) -> str:
     """Return the text in quotes."""
     _check_constant(node)
-    raw = _text(node)[1:-1]
+    raw = text[1:-1]
     if "\n" in raw:
         raise _Invalid(r"a line break is not allowed in quotes: write it as \n, or use <<EOT", node)
 
@@ -262,20 +284,35 @@ def _quoted_text(node: Parsed) -> str:
 
     # Split at `$${` and `%%{` first: backslash escapes can neither contain nor produce them.
     pieces = _DOUBLED.split(raw)
+    if any(_TEMPLATE.search(piece) for piece in pieces[::2]):
+        # A label, in which the grammar knows no templates.
+        raise _Invalid(_INTERPOLATION, node)
     texts = [_ESCAPE.sub(escaped, piece) if n % 2 == 0 else f"{piece}{{" for n, piece in enumerate(pieces)]
-    return "".join(texts)
+    return _normal("".join(texts))
 
 
-def _heredoc_text(node: Parsed) -> str:
+def _heredoc_text(node: Parsed, text: str) -> str:
     """Return the lines of a heredoc, with their line breaks. ``<<-`` removes their common indentation."""
     _check_constant(node)
-    opening, _, rest = _text(node).replace("\r\n", "\n").partition("\n")
+    opening, _, rest = text.partition("\n")
     lines, line_break, end = rest.rpartition("\n")
-    if not _HEREDOC_END.match(end):
+    if not _HEREDOC_BEGIN.match(opening) or not _HEREDOC_END.match(end):
         raise _Invalid("a heredoc must be <<NAME, its lines, and NAME on its own line", node)
     lines += line_break
-    text = textwrap.dedent(lines) if opening.startswith("<<-") else lines
-    return _DOUBLED.sub(r"\1{", text)
+    text = _dedented(lines) if opening.startswith("<<-") else lines
+    return _normal(_DOUBLED.sub(r"\1{", text))
+
+
+def _dedented(lines: str) -> str:
+    """Return lines without their common number of blanks. A tab is one, and a line of blanks stays as it is."""
+    split = lines.split("\n")
+    common = min((len(line) - len(line.lstrip()) for line in split if line.strip()), default=0)
+    return "\n".join(line[common:] if line.strip() else line for line in split)
+
+
+def _normal(text: str) -> str:
+    # All texts of HCL are normalized, so that two spellings of a character are equal.
+    return unicodedata.normalize("NFC", text)
 
 
 def _check_constant(node: Parsed) -> None:
@@ -283,7 +320,7 @@ def _check_constant(node: Parsed) -> None:
     while pending:
         held = pending.pop()
         if held.type in _INTERPOLATED:
-            raise _Invalid("interpolation is not allowed: write the value, or $${ for ${ and %%{ for %{", held)
+            raise _Invalid(_INTERPOLATION, held)
         pending += held.named_children
 
 

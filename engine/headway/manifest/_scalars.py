@@ -81,8 +81,8 @@ def _whole(element: Element, scalar: Scalar) -> int:
 
 
 def _integral(scalar: Scalar) -> Scalar:
-    """Return a number of JSON such as 1.0 or 1e2 as a whole number. Any other scalar stays as it is."""
-    if scalar.kind != "a number" or scalar.format != "JSON":
+    """Return a number of JSON or HCL such as 1.0 or 1e2 as a whole number. Any other scalar stays as it is."""
+    if scalar.kind != "a number" or scalar.format == "YAML":
         return scalar
     try:
         made = Decimal(scalar.text)
