@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any, cast
@@ -231,3 +232,15 @@ async def test_store_accepts_a_mark_that_comes_and_goes(tmp_path: Path) -> None:
             stored = await engine.client.get(made, "core")
             assert stored is None or stored.data.token == "token-1"
             await engine.client.apply(made.new("core", made.payload(token="token-1")))
+
+
+@pytest.mark.parametrize("secret", ["ключ-é-\U0001f511", "7" * 400, "line one, which is long enough\nline two"])
+def test_error_loses_a_secret_as_bytes_escaped_and_cut_off(secret: str) -> None:
+    """Such texts come from Python itself: of `int`, of codecs, of JSON."""
+    vault = VAULT.new("core", Vault(token=secret))
+    for form in (secret, repr(secret), ascii(secret), repr(secret.encode()), json.dumps(secret), f"{secret!r:.60}"):
+        error = ValueError(f"{form} is wrong")
+        redact_error(error, [vault])
+        assert REDACTED in error_text(error)
+        for part in ("ключ", "\\xd0", "\\u043a", "777", "line"):
+            assert part not in error_text(error)
