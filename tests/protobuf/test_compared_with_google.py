@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headway.errors import PayloadError
 from headway.manifest import RANGES, as_object, dump, load
-from headway.protobuf import LONGEST_DURATION, decode, encode, equal, varint
+from headway.protobuf import LONGEST_DURATION, decode, different_fields, encode, equal, varint
 from tests.manifest.messages import EVERY, REGISTRY, Every
 from tests.protobuf.test_files import THEIRS
 
@@ -121,5 +121,6 @@ def test_duration_that_is_stored_has_a_text_that_is_read(seconds: int, sign: int
 def test_messages_that_differ_in_the_sign_of_zero_are_not_equal() -> None:
     """Otherwise a write of one over the other would be dropped as unchanged."""
     assert not equal(Every(double=0.0), Every(double=-0.0))
+    assert different_fields(Every(double=0.0), Every(double=-0.0)) == ["double"]
     assert not equal(Every(by_int={1: 0.0}), Every(by_int={1: -0.0}))
     assert equal(Every(double=-0.0, single=math.nan), Every(double=-0.0, single=math.nan))

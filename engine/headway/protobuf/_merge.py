@@ -274,8 +274,8 @@ def _content(element: Any) -> Hashable:
 
 
 def _bits(number: float) -> bytes:
-    """Return a form of a number that can be compared. NaN equals itself, and both zeros are one."""
-    return struct.pack("<d", math.nan if number != number else number + 0.0)
+    """Return a form of a number that can be compared. NaN equals itself, and the two zeros differ."""
+    return struct.pack("<d", math.nan if number != number else number)
 
 
 def _identity(element: Any) -> Hashable:

@@ -1,6 +1,6 @@
 """Compare encoded messages by what they contain, also by what their class cannot hold. Pure.
 
-Decoded messages do not show all of it: in Python, a timestamp has no nanoseconds, and both zeros are equal.
+Decoded messages do not show all of it: in Python, a timestamp has no nanoseconds.
 """
 
 from __future__ import annotations
