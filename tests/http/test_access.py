@@ -262,7 +262,8 @@ async def test_token_that_is_revoked_between_two_checks_is_refused() -> None:
     async def revoked(exchange: Exchange) -> Response:
         assert not exchange.account.startswith("host ")
         access.replace(Access())
-        return Response(await exchange.body())
+        async with exchange.body() as body:
+            return Response(body.text)
 
     app = Endpoint(lambda request: Exchange(offered, shares, request), {"PUT": revoked})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:

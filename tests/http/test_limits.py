@@ -11,13 +11,10 @@ from contextlib import AsyncExitStack, ExitStack
 import pytest
 import trio
 from grpclib import GRPCError
-from hypothesis import given
-from hypothesis import strategies as st
 
 import headway
 from headway.http import Bounds, HttpRefusal, HttpServer, RequestLimits, Shares, _listening, _offered
 from headway.http._bounds import HeldReply
-from headway.http._document import decoded
 from tests.http.kit import ALL_TEAMS, CORE, NO_CERTIFICATES, TEAM, TEAMS, Api, allowing, serving
 from tests.observe.test_pages_strangers import HOSTILE
 from tests.rpc.raw_kit import tcp, until_closed
@@ -206,37 +203,6 @@ async def test_broken_requests_never_fail_the_server(seed: int) -> None:
                     await stranger.receive_some()
         assert (await api.http.get(TEAMS)).status_code == 200
         assert api.failures == []
-
-
-@given(st.text(max_size=60))
-def test_any_text_is_counted_in_linear_time_or_refused(text: str) -> None:
-    """A text without quotes has as many values as separators."""
-    body = text.encode("utf-8", "surrogatepass")
-    try:
-        decoded(body, 1000)
-    except HttpRefusal as refusal:
-        assert refusal.code == 400  # noqa: PT017  # a text with half of a surrogate pair
-
-
-@pytest.mark.parametrize(
-    ("text", "fits"),
-    [
-        ('{"a": ",,,,[[[["}', True),
-        ('{"a": "\\",,,,,"}', True),
-        ("[,,,,]", False),
-        ('{"a": "b", "c": [1, 2, 3]}', False),
-        ('"' + '\\"' * 200_000, True),
-        ('"\\', True),
-    ],
-)
-def test_values_are_counted_outside_of_strings(text: str, fits: bool) -> None:
-    """Quotes without an end take no longer than others."""
-    if fits:
-        assert decoded(text.encode(), 4) == text
-    else:
-        with pytest.raises(HttpRefusal) as refused:
-            decoded(text.encode(), 4)
-        assert refused.value.code == 413
 
 
 async def test_new_connection_never_ends_a_request_in_progress() -> None:

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+import headway
+from headway import field
+from headway.resource import ResourceType
 from tests.http.kit import CORE, TEAM, Member, Rank, Team, serving
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -102,3 +105,36 @@ async def test_entry_of_a_number_or_a_boolean_is_set_and_removed() -> None:
         changes = {"shifts": {"1": None, "-3": "c"}, "open": {"true": None, "false": {}}}
         merged = (await api.http.patch(CORE, json={"data": changes})).json()
         assert merged["data"] == {"shifts": {"2": "b", "-3": "c"}, "open": {"false": {}}}
+
+
+@headway.message
+class Reached:
+    """A message whose merged form can have a problem that neither the stored form nor the changes have."""
+
+    login: str | None = field(1, oneof="by")
+    phone: str | None = field(2, oneof="by")
+
+
+REACHED: ResourceType[Reached] = ResourceType("staff", "v1", "Reached", Reached)
+
+
+async def test_place_of_a_problem_is_that_in_the_body() -> None:
+    """The merged document is no text. What is stored in it has a path, and no place."""
+    async with serving(more=[REACHED]) as api:
+        await api.client.apply(TEAM.new("core", STORED))
+        await api.client.apply(REACHED.new("ada", Reached(login="ada")))
+
+        async def says(path: str, body: str) -> str:
+            answer = await api.http.patch(path, content=body.encode())
+            assert answer.status_code == 400
+            return str(answer.json()["message"])
+
+        assert (await says(CORE, '{"data": {\n "budget": "y"}}')).startswith("body:2:12: data.budget: 'y' is text")
+        lists = await says(CORE, '{"data": {"members": [{"login": "ada"},\n{"login": 7}]}}')
+        assert lists.startswith("body:2:11: data.members[1].login: 7 is read as a whole number")
+        assert (await says("/api/staff/v1/reached/ada", '{"data":\n {"phone": "1"}}')) == (
+            "body:2:3: data.phone: only one of by can be set, and login is set at a place outside of this text: "
+            "keep one of them"
+        )
+        shape = await says(CORE, '{"metadata":\n"x"}')
+        assert shape.startswith("body:2:1: metadata: expected a map, got 'x'")

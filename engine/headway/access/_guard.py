@@ -21,7 +21,7 @@ from headway.base import function_text
 from headway.errors import PayloadError, PermissionDenied
 from headway.events import ignore
 from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName, redact_error
-from headway.service import Decision, authorizer_failed, failed, limited
+from headway.service import AccessChecks, Decision, admit_announced, authorizer_failed, failed, limited
 
 # A service checks only that the caller may write or list. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -227,7 +227,7 @@ class Guarded:
             identity = await self._admitted(path, stream)
             caller = Caller(identity, method, self._registry)
             check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
-            guarded = _Stream(stream, caller, check, self._limit(identity, path, stream))
+            guarded = _Stream(stream, caller, self._registry, check, self._limit(identity, path, stream))
             function = self._serve(caller).__mapping__()[path].func
             try:
                 if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
@@ -317,13 +317,19 @@ def _nothing() -> None:
 class _Stream:
     """A handler's stream that sends nothing to a caller whose identity has ended."""
 
-    __slots__ = ("_caller", "_check", "_count", "_stream")
+    __slots__ = ("_caller", "_check", "_count", "_registry", "_stream")
 
     def __init__(
-        self, stream: Any, caller: Caller, check: Callable[[], None], count: Callable[[Any], None] | None = None
+        self,
+        stream: Any,
+        caller: Caller,
+        registry: Registry,
+        check: Callable[[], None],
+        count: Callable[[Any], None] | None,
     ) -> None:
         self._stream = stream
         self._caller = caller
+        self._registry = registry
         self._check = check
         # Called with the first request; None if the call is not limited, or has been counted.
         self._count = count
@@ -334,8 +340,9 @@ class _Stream:
     async def recv_message(self) -> Any:
         announced = getattr(self._stream, "announced", None)
         if announced is not None:
-            # An invalid request must count, too, because it takes time to read.
+            # An invalid request must count, too, because it takes time to read. So does one that is refused anyway.
             self._count_once(announced)
+            admit_announced(AccessChecks(self._caller, self._registry), announced)
         request = await self._stream.recv_message()
         self._count_once(request)
         self._caller.name_prefix = getattr(request, "name_prefix", "")

@@ -47,6 +47,10 @@ from headway.base._reports import tell_failure as tell_failure
 from headway.base._scrubbing import scrub as scrub
 from headway.base._standard_error import Output as Output
 from headway.base._standard_error import say as say
+from headway.base._steps import AT_ONCE as AT_ONCE
+from headway.base._steps import Steps as Steps
+from headway.base._steps import finished as finished
+from headway.base._steps import in_slices as in_slices
 from headway.base._text import LONGEST as LONGEST
 from headway.base._text import bounded as bounded
 from headway.base._text import did_you_mean as did_you_mean

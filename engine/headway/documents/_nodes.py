@@ -56,7 +56,11 @@ class Place(NamedTuple):
     column: int
 
     def __str__(self) -> str:
-        return f"line {self.line}, column {self.column}"
+        return f"line {self.line}, column {self.column}" if self.line else "a place outside of this text"
+
+
+ELSEWHERE = Place(0, 0)
+"""The place of a value that is in no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,10 @@ class Unreadable(Exception):
     """The rest of a text cannot be parsed. Its problem has been added."""
 
 
+class TooManyValues(Exception):
+    """A text has more values than its reader allows."""
+
+
 class Problems:
     """Collects the problems of one text: the first 100, and the number of the others.
 
@@ -234,9 +242,14 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found) + self._more
 
+    @property
+    def full(self) -> bool:
+        """True if further problems are only counted, so that their messages need not be made."""
+        return len(self._found) >= _MOST_PROBLEMS
+
     def add(self, place: Place, path: str, message: str) -> None:
         """Add a problem, or only count it if there are too many."""
-        if len(self._found) >= _MOST_PROBLEMS:
+        if self.full:
             self._more += 1
             return
         # Messages of other libraries may quote line breaks of the text, but a problem must be one line.

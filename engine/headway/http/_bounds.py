@@ -12,6 +12,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.http._refusal import HttpRefusal
+from headway.http._turns import Turns
 from headway.rpc import Budget
 
 STOPPING = "the server is stopping"
@@ -52,8 +53,8 @@ class RequestLimits:
         head_size: the size of the path, the query and the headers of one request. It also limits small bodies, such as
             the body of a sign-in, because a token can be in either.
         body_size: the size of the body of one request.
-        bodies_size: the size of the bodies of all requests that are being received. One caller has a quarter of it, or
-            one body.
+        bodies_size: the size of the bodies of all requests that are being received or read. One caller has a quarter
+            of it, or one body.
         replies_size: the size of answers that wait for their clients to read them, if no budget of a server is given.
         values: the number of values in a body, such as the members of lists and maps.
         request_timeout: the time for a body to arrive.
@@ -112,14 +113,16 @@ class HeldReply:
 
 
 class Shares:
-    """The bodies and watches that all requests hold together.
+    """The bodies and watches that all requests hold together, and their turns at resources.
 
     Attributes:
         replies: limits the bytes of answers that wait for their clients.
+        turns: the turns of merges.
     """
 
     def __init__(self, limits: RequestLimits, replies: Budget | None = None) -> None:
         self.replies = replies or Budget(limits.replies_size)
+        self.turns = Turns()
         self._limits = limits
         self._bodies: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()
@@ -151,7 +154,7 @@ class Shares:
 
     @property
     def bodies(self) -> int:
-        """The number of bytes of bodies that are being received."""
+        """The number of bytes of bodies that are being received or read."""
         return self._bodies.total()
 
     @contextmanager

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from headway.documents import Mapping, Problems, parse
+from headway.base import in_slices
+from headway.documents import Mapping, Node, Problems, TooManyValues, Unreadable, count_values, node_of, read_only_json
 from headway.errors import ConversionFailed, ManifestError, PayloadError
 from headway.http._refusal import HttpRefusal, invalid
 from headway.manifest import Content, as_object, read_changes, read_content, read_payload
 from headway.resource import Registry, Resource, ResourceId, ResourceType, pb, type_name
 
-# A string, or one that never ends: without the second half, each quote of such a text would be tried as a beginning.
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-# Each value but the first of a list or map follows one of these.
-_BEFORE_VALUES = ",[{"
 # The number of problems that an answer lists.
 _SHOWN = 10
+_NO_OBJECT = 'the body must be one JSON object, such as {"data": {}}'
 
 
 def json_bytes(value: Any) -> bytes:
@@ -65,24 +63,24 @@ def _id(id: pb.Id) -> dict[str, Any]:
     return made | ({"uid": id.uid} if id.uid else {})
 
 
-def decoded(body: bytes, most_values: int) -> str:
-    """Return the text of a body.
+class Body(NamedTuple):
+    """The text of a body, and the number of values that it may have. Reading more would block other callers."""
 
-    Raises:
-        HttpRefusal: it is not UTF-8, or it has more values than ``most_values``. Reading it would block other callers.
-    """
+    text: str
+    most_values: float = math.inf
+
+
+def decoded(body: bytes) -> str:
+    """Return the text of a body. Raises HttpRefusal if it is not UTF-8."""
     try:
-        text = body.decode()
+        return body.decode()
     except UnicodeDecodeError as error:
         raise invalid(f"the body is not UTF-8: byte {error.start} is invalid") from None
-    if (count := _count(text)) > most_values:
-        raise HttpRefusal(413, "RESOURCE_EXHAUSTED", f"the body has about {count} values: it may have {most_values}")
-    return text
 
 
-def check_values(document: dict[str, Any], most_values: int) -> None:
+def check_values(document: Mapping, most_values: float) -> None:
     """Raise HttpRefusal if a document that the server has made is too large to be read, like the body of a request."""
-    if (count := _count(json.dumps(document))) > most_values:
+    if (count := count_values(document)) > most_values:
         raise HttpRefusal(
             413,
             "RESOURCE_EXHAUSTED",
@@ -90,85 +88,86 @@ def check_values(document: dict[str, Any], most_values: int) -> None:
         )
 
 
-def _count(text: str) -> int:
-    bare = _STRING.sub("", text)
-    return sum(map(bare.count, _BEFORE_VALUES))
-
-
-def content_of(text: str, type: ResourceType[Any], id: ResourceId, registry: Registry) -> Content:
+async def content_of(body: Body, type: ResourceType[Any], id: ResourceId, registry: Registry) -> Content:
     """Return the content of the document of a resource with this id. Raises HttpRefusal with all of its problems."""
+    return await content_of_node(await _root(body, Problems("body")), type, id, registry)
+
+
+async def content_of_node(root: Mapping, type: ResourceType[Any], id: ResourceId, registry: Registry) -> Content:
+    """Return the content of a document that has been parsed, or merged. Raises HttpRefusal with all of its problems."""
     problems = Problems("body")
-    content = read_content(_root(text, problems), type, id, registry, problems)
+    content = await in_slices(read_content(root, type, id, registry, problems))
     _refuse(problems)
     assert content is not None
     return content
 
 
-def merged_content(document: dict[str, Any], type: ResourceType[Any], id: ResourceId, registry: Registry) -> Content:
-    """Return the content of a document that the server has merged.
-
-    Raises:
-        HttpRefusal: it has problems. They have no lines and columns, because the caller has not written this document.
-    """
-    problems = Problems("body")
-    content = read_content(_root(json.dumps(document), problems), type, id, registry, problems)
-    _refuse(problems, places=False)
-    assert content is not None
-    return content
+async def node_of_object(value: dict[str, Any]) -> Mapping | None:
+    """Return the node of a document of the server, or None if it is nested too deep."""
+    try:
+        node = await in_slices(node_of(value, Problems("")))
+    except Unreadable:
+        return None
+    assert isinstance(node, Mapping)
+    return node
 
 
-def message_of(text: str, cls: type[Any]) -> Any:
+async def message_of(body: Body, cls: type[Any]) -> Any:
     """Return the message of a document. Raises HttpRefusal with all of its problems."""
     problems = Problems("body")
-    message = read_payload(cls, _root(text, problems), problems)
+    root = await _root(body, problems)
+    message = await in_slices(read_payload(cls, root, problems))
     _refuse(problems)
     return message
 
 
-def object_of(text: str) -> dict[str, Any]:
-    """Return the JSON object of a document. Raises HttpRefusal with the problems of its syntax."""
-    _root(text, Problems("body"))
-    return _loaded(text)
-
-
-def changes_of(text: str, type: ResourceType[Any]) -> dict[str, Any]:
-    """Return the changes of a merge patch. Raises HttpRefusal with the problems of its syntax and its names."""
-    problems = Problems("body")
-    root = _root(text, problems)
-    _refuse(problems)
-    changes = _loaded(text)
-    if "status" in changes:
-        raise invalid("status cannot be patched: use PUT .../status/<key>")
-    changes = read_changes(root, changes, type, problems)
-    _refuse(problems)
-    return changes
-
-
-def _loaded(text: str) -> dict[str, Any]:
+async def object_of(body: Body) -> dict[str, Any]:
+    """Return the JSON object of a small body. Raises HttpRefusal with the problems of its syntax."""
+    await _root(body, Problems("body"))
     try:
-        made: dict[str, Any] = json.loads(text.removeprefix("\ufeff"))
+        made: dict[str, Any] = json.loads(body.text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         # Such as a whole number of more digits than Python converts.
         raise invalid(f"the body cannot be read: {error}") from None
     return made
 
 
-def _root(text: str, problems: Problems) -> Mapping:
-    documents = parse(text, "JSON", problems)
+async def changes_of(body: Body, type: ResourceType[Any]) -> Mapping:
+    """Return the changes of a merge patch. Raises HttpRefusal with the problems of its syntax and its names."""
+    problems = Problems("body")
+    root = await _root(body, problems)
+    if any(key.text == "status" for key, _ in root.entries):
+        raise invalid("status cannot be patched: use PUT .../status/<key>")
+    changes = await in_slices(read_changes(root, type, problems))
     _refuse(problems)
-    # The items of a list would be documents of their own.
-    is_list = text.removeprefix("\ufeff").lstrip()[:1] == "["
-    if is_list or len(documents) != 1 or not isinstance(documents[0], Mapping):
-        raise invalid('the body must be one JSON object, such as {"data": {}}')
-    return documents[0]
+    return changes
 
 
-def _refuse(problems: Problems, *, places: bool = True) -> None:
+async def _root(body: Body, problems: Problems) -> Mapping:
+    """Return the JSON object of a body. Raises HttpRefusal with the problems of its syntax."""
+    if body.text.removeprefix("\ufeff").lstrip()[:1] in ("", "["):
+        raise invalid(_NO_OBJECT)
+    try:
+        found: Node | None = await in_slices(read_only_json(body.text, problems, body.most_values))
+    except TooManyValues:
+        most = body.most_values
+        raise HttpRefusal(
+            413, "RESOURCE_EXHAUSTED", f"the body has more than {most} values: it may have {most}"
+        ) from None
+    except Unreadable:
+        found = None
+    _refuse(problems)
+    if not isinstance(found, Mapping):
+        raise invalid(_NO_OBJECT)
+    return found
+
+
+def _refuse(problems: Problems) -> None:
     try:
         problems.raise_if_any()
     except ManifestError as error:
-        first = error.problems[:_SHOWN]
-        shown = [str(each) if places else f"{each.path}: {each.message}" for each in first]
+        # What is stored has no place in a body.
+        shown = [str(each) if each.line else f"{each.path}: {each.message}" for each in error.problems[:_SHOWN]]
         if (more := len(error.problems) + error.more - _SHOWN) > 0:
             shown.append(f"and {more} more problems")
         raise invalid("\n".join(shown)) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 import trio
@@ -15,7 +15,7 @@ from headway.access import Authorizer
 from headway.errors import PermissionDenied
 from headway.http._bounds import HeldReply, RequestLimits, Shares
 from headway.http._call import Caller, Failed, Requested, unary
-from headway.http._document import decoded
+from headway.http._document import Body, decoded
 from headway.http._refusal import HttpRefusal
 from headway.resource import Registry, ResourceId, ResourceType, TypeName, did_you_mean, pb, quoted
 from headway.rpc import TOKEN_HEADER, Budget, Services, peer_of
@@ -119,7 +119,7 @@ class Exchange:
             path: the method.
             requested: makes the request's message.
             announced: a message with the id of the request, if making the message takes a body. Limits count the call
-                by it, before the body is received.
+                by it, and the caller's right to it is checked, before the body is received.
         """
         offered = self.offered
         return await unary(
@@ -182,8 +182,11 @@ class Exchange:
             # The guard of the service refuses the caller, with the reason.
             return _nothing
 
-    async def body(self, *, small: bool = False) -> str:
+    @contextlib.asynccontextmanager
+    async def body(self, *, small: bool = False) -> AsyncIterator[Body]:
         """Receive the body of the request, as a text of bounded size. Raises HttpRefusal.
+
+        It counts for the caller until the block has ended.
 
         Args:
             small: True for a body that anyone may send. It may have only a few values, and as many bytes as a head. It
@@ -199,8 +202,13 @@ class Exchange:
         if small:
             size, values = min(size, limits.head_size), min(values, _SMALL_VALUES)
             timeout = min(timeout, limits.small_timeout)
-        with trio.move_on_after(timeout):
-            return decoded(await self._received(size, self._host if small else None), values)
+        with self.shares.body(self._host if small else self.account) as hold:
+            text = None
+            with trio.move_on_after(timeout):
+                text = decoded(await self._received(size, hold))
+            if text is not None:
+                yield Body(text, values)
+                return
         self._given_up = True
         why = f"the request did not arrive within {timeout:g} s"
         raise HttpRefusal(408, "DEADLINE_EXCEEDED", why, headers={"connection": "close"})
@@ -220,7 +228,7 @@ class Exchange:
                     if left < 0:
                         break
 
-    async def _received(self, most: int, account: str | None) -> bytes:
+    async def _received(self, most: int, hold: Callable[[int], None]) -> bytes:
         too_large = HttpRefusal(
             413, "RESOURCE_EXHAUSTED", f"the body may have {most} bytes at most", headers={"connection": "close"}
         )
@@ -229,21 +237,20 @@ class Exchange:
         size = int(announced) if announced.isdecimal() and len(announced) < 20 else most
         if announced and size > most:
             raise too_large
-        with self.shares.body(self.account if account is None else account) as hold:
-            pieces: list[bytes] = []
-            received = 0
-            try:
-                async with contextlib.aclosing(self.request.stream()) as stream:
-                    async for piece in stream:
-                        received += len(piece)
-                        if received > most:
-                            raise too_large
-                        hold(len(piece))
-                        pieces.append(piece)
-            except ClientDisconnect:
-                self._given_up = True
-                raise HttpRefusal(400, "CANCELLED", "the connection was lost within the request") from None
-            return b"".join(pieces)
+        pieces: list[bytes] = []
+        received = 0
+        try:
+            async with contextlib.aclosing(self.request.stream()) as stream:
+                async for piece in stream:
+                    received += len(piece)
+                    if received > most:
+                        raise too_large
+                    hold(len(piece))
+                    pieces.append(piece)
+        except ClientDisconnect:
+            self._given_up = True
+            raise HttpRefusal(400, "CANCELLED", "the connection was lost within the request") from None
+        return b"".join(pieces)
 
 
 class Target(NamedTuple):

@@ -9,7 +9,7 @@ from grpclib import GRPCError
 from starlette.responses import Response
 
 from headway.http._answer import JSON, answer
-from headway.http._document import content_of, json_bytes
+from headway.http._document import Body, content_of, json_bytes
 from headway.http._offered import Exchange, Target, collection_path
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal
@@ -70,7 +70,7 @@ async def _example(exchange: Exchange, type: ResourceType[Any]) -> dict[str, Any
     target = Target(type, id)
 
     async def requested() -> pb.MutateAndValidateRequest:
-        content = content_of(json_bytes(body).decode(), type, id, exchange.offered.registry)
+        content = await content_of(Body(json_bytes(body).decode()), type, id, exchange.offered.registry)
         data = AnyMessage(type_url=type.type_url, value=encode(content.data))
         return pb.MutateAndValidateRequest(resource=pb.Resource(id=target.message(), data=data))
 

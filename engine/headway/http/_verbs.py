@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
+import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 from starlette.responses import Response
 
+from headway.base import give_way
+from headway.documents import Mapping, merged
 from headway.errors import InvalidArgument, PayloadError
 from headway.http._answer import answer
-from headway.http._document import changes_of, check_values, content_of, merged_content, message_of, resource_object
+from headway.http._document import (
+    changes_of,
+    check_values,
+    content_of,
+    content_of_node,
+    message_of,
+    node_of_object,
+    resource_object,
+)
 from headway.http._offered import Exchange, Target
 from headway.http._query import Query
-from headway.http._refusal import HttpRefusal, invalid
+from headway.http._refusal import HttpRefusal, invalid, refusal_of
 from headway.manifest import Content
 from headway.protobuf import encode, same_content
 from headway.resource import AnyMessage, Registry, ResourceId, ResourceType, pb, quoted, type_name
-from headway.service import RESOURCE_SERVICE
+from headway.service import RESOURCE_SERVICE, Reason, reason_of
 
 _TENANCY = ("partition", "namespace", "ns")
 _GUARDED = (*_TENANCY, "version", "uid")
-# The number of times that a merge is attempted while others change the resource.
+# The number of times that a write of what was read is attempted while others change the resource, and the longest wait
+# before the second one in seconds. Each further wait may be twice as long.
 _ATTEMPTS = 8
+_WAIT = 0.01
 _MERGES = ("application/merge-patch+json", "application/json", "application/x-www-form-urlencoded", "")
 Shown = Callable[[ResourceType[Any], pb.Resource], dict[str, Any]]
 """The form in which an answer has a written resource."""
@@ -43,9 +58,10 @@ async def put(exchange: Exchange, shown: Shown = resource_object) -> Response:
     target, query = await _target(exchange, _GUARDED)
 
     async def requested() -> pb.WriteRequest:
-        content = content_of(await exchange.body(), target.type, target.id, exchange.known_types())
+        async with exchange.body() as body:
+            content = await content_of(body, target.type, target.id, exchange.known_types())
         version = _agreed("version", query.text("version"), content.version)
-        return _write_request(target, content, version, _agreed("uid", query.text("uid"), content.uid))
+        return await _write_request(target, content, version, _agreed("uid", query.text("uid"), content.uid))
 
     announced = pb.WriteRequest(resource=pb.Resource(id=target.message()))
     return await _written(exchange, target, requested, shown, announced)
@@ -59,35 +75,14 @@ async def patch(exchange: Exchange, shown: Shown = resource_object) -> Response:
         raise HttpRefusal(
             415, "INVALID_ARGUMENT", f"content-type {quoted(kind)} is not supported: use {_MERGES[0]} (RFC 7396)"
         )
-    changes: dict[str, Any] = {}
+    async with AsyncExitStack() as held:
+        merge = _Merge(exchange, target, query, held)
 
-    async def first() -> pb.ReadRequest:
-        changes.update(changes_of(await exchange.body(), target.type))
-        return pb.ReadRequest(id=target.message(query.text("uid")))
+        async def write() -> Response:
+            announced = pb.WriteRequest(resource=pb.Resource(id=target.message()))
+            return await _written(exchange, target, merge.requested, shown, announced)
 
-    most = exchange.offered.limits.values
-    stored: pb.Resource = (await exchange.call(_READ, first, pb.ReadRequest(id=target.message()))).resource
-    for attempt in range(1, _ATTEMPTS + 1):
-        registry = exchange.known_types(None if stored.owner is None else type_name(stored.owner.type))
-        document = _merge(_patchable(target, stored, registry, most), changes)
-        check_values(document, most)
-        merged = merged_content(document, *target, registry)
-        # The stored document has neither, so these are the caller's.
-        version = _agreed("version", query.text("version"), merged.version)
-        uid = _agreed("uid", query.text("uid"), merged.uid)
-        assert stored.id is not None
-        write = _write_request(target, merged, version or stored.version, uid or stored.id.uid)
-
-        async def requested(write: pb.WriteRequest = write) -> pb.WriteRequest:
-            return write
-
-        try:
-            return await _written(exchange, target, requested, shown)
-        except GRPCError as error:
-            if error.status is not Status.ABORTED or version or attempt == _ATTEMPTS:
-                raise
-        stored = await _read(exchange, target, query.text("uid"))
-    raise AssertionError("the last attempt returns or raises")
+        return await _repeated(write, merge.outdated, target)
 
 
 async def delete(exchange: Exchange) -> Response:
@@ -104,22 +99,34 @@ async def delete(exchange: Exchange) -> Response:
 async def put_status(exchange: Exchange) -> Response:
     """Write a status of a resource, and answer with the resource."""
     target, query = await _target(exchange, _GUARDED)
-    uid = query.text("uid")
-    if not uid:
-        # A status belongs to one incarnation: the current one, if the request names none.
-        stored = await _read(exchange, target)
-        assert stored.id is not None
-        uid = stored.id.uid
+    uid, version = query.text("uid"), query.text("version")
+    status: pb.Status | None = None
 
     async def requested() -> pb.WriteStatusRequest:
-        status = message_of(await exchange.body(), pb.Status)
+        nonlocal status
+        if status is None:
+            async with exchange.body() as body:
+                status = await message_of(body, pb.Status)
+        current = uid
+        if not current:
+            # A status belongs to one incarnation: the current one, if the request names none.
+            stored = await _read_within(exchange, pb.ReadRequest(id=target.message()))
+            assert stored.id is not None
+            current = stored.id.uid
         return pb.WriteStatusRequest(
-            id=target.message(uid), key=exchange.part("key"), status=status, version=query.text("version")
+            id=target.message(current), key=exchange.part("key"), status=status, version=version
         )
 
-    announced = pb.WriteStatusRequest(id=target.message(uid))
-    reply = await exchange.call(f"/{RESOURCE_SERVICE}/WriteStatus", requested, announced)
-    return answer(200, resource_object(target.type, reply.resource))
+    async def write() -> Response:
+        announced = pb.WriteStatusRequest(id=target.message())
+        reply = await exchange.call(f"/{RESOURCE_SERVICE}/WriteStatus", requested, announced)
+        return answer(200, resource_object(target.type, reply.resource))
+
+    def outdated(error: GRPCError) -> bool:
+        # The incarnation that was current has been deleted since.
+        return error.status is Status.NOT_FOUND and not uid
+
+    return await _repeated(write, outdated, target)
 
 
 _READ = f"/{RESOURCE_SERVICE}/Read"
@@ -143,17 +150,68 @@ async def _read(exchange: Exchange, target: Target, uid: str = "") -> pb.Resourc
     return read
 
 
+async def _read_within(
+    exchange: Exchange, request: pb.ReadRequest, requested: Callable[[], Awaitable[None]] | None = None
+) -> pb.Resource:
+    """Return a resource, for a write of the same request. Its refusal is final, and is the answer to the request.
+
+    Args:
+        request: the request of the read.
+        requested: called before the read, once the caller's right to it has been checked.
+    """
+
+    async def ready() -> pb.ReadRequest:
+        if requested is not None:
+            await requested()
+        return request
+
+    try:
+        found: pb.Resource = (await exchange.call(_READ, ready, request)).resource
+    except GRPCError as error:
+        raise refusal_of(error) from None
+    return found
+
+
+async def _repeated(
+    write: Callable[[], Awaitable[Response]], outdated: Callable[[GRPCError], bool], target: Target
+) -> Response:
+    """Return the answer to a write of what the server has read, which is repeated while others change the resource.
+
+    Args:
+        write: reads and writes.
+        outdated: returns True for an error that says only that the resource has changed since it was read. The caller
+            must never get it: it names a version or a uid that the caller has not sent.
+        target: the resource.
+    """
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            await trio.sleep(random.random() * _WAIT * 2**attempt)
+        try:
+            return await write()
+        except GRPCError as error:
+            if not outdated(error):
+                raise
+    why = f"{target.id} was changed by others in each of {_ATTEMPTS} attempts; nothing was written: try again"
+    raise HttpRefusal(503, Status.UNAVAILABLE.name, why, reason=Reason.NOTHING_WRITTEN.name)
+
+
 async def _written(exchange: Exchange, target: Target, requested: Any, shown: Shown, announced: Any = None) -> Response:
     reply = await exchange.call(f"/{RESOURCE_SERVICE}/Write", requested, announced)
-    return answer(200, shown(target.type, reply.resource))
+    await give_way()
+    made = shown(target.type, reply.resource)
+    await give_way()
+    return answer(200, made)
 
 
-def _write_request(target: Target, content: Content, version: str, uid: str) -> pb.WriteRequest:
+async def _write_request(target: Target, content: Content, version: str, uid: str) -> pb.WriteRequest:
     payload = target.type.payload() if content.data is None else content.data
+    await give_way()
     try:
         data = AnyMessage(type_url=target.type.type_url, value=encode(payload))
     except (PayloadError, InvalidArgument) as error:
         raise invalid(f"data: {error}") from None
+    # The service takes as long again to check it.
+    await give_way()
     owner = None if content.owner is None else content.owner.message()
     id, metadata = target.message(uid), dict(content.metadata)
     return pb.WriteRequest(resource=pb.Resource(id=id, owner=owner, version=version, metadata=metadata, data=data))
@@ -166,21 +224,77 @@ def _agreed(name: str, in_query: str, in_body: str) -> str:
     return in_query or in_body
 
 
-def _patchable(target: Target, stored: pb.Resource, registry: Registry, most_values: int) -> dict[str, Any]:
-    """Return a stored resource as JSON for a merge.
+class _Merge:
+    """A merge of the body of a request into the resource that it names.
+
+    The caller's rights to write and to read are checked before the body is received. Then the merges of a resource take
+    turns, so that each finds what the one before has written.
+
+    Args:
+        held: holds the body and the turn until the end of the request.
+    """
+
+    def __init__(self, exchange: Exchange, target: Target, query: Query, held: AsyncExitStack) -> None:
+        self._exchange = exchange
+        self._target = target
+        self._held = held
+        self._changes: Mapping | None = None
+        # Those that the caller has sent. The body may have them, too.
+        self._version, self._uid = query.text("version"), query.text("uid")
+
+    async def requested(self) -> pb.WriteRequest:
+        """Return the write of the resource as it is now, with the changes."""
+        target, most = self._target, self._exchange.offered.limits.values
+        stored = await _read_within(
+            self._exchange, pb.ReadRequest(id=target.message(self._uid)), None if self._changes else self._receive
+        )
+        assert self._changes is not None
+        assert stored.id is not None
+        registry = self._exchange.known_types(None if stored.owner is None else type_name(stored.owner.type))
+        document = merged(await _patchable(target, stored, registry, most), self._changes)
+        assert isinstance(document, Mapping)
+        check_values(document, most)
+        content = await content_of_node(document, *target, registry)
+        # The stored document has neither, so these are the caller's.
+        self._version = _agreed("version", self._version, content.version)
+        self._uid = _agreed("uid", self._uid, content.uid)
+        return await _write_request(target, content, self._version or stored.version, self._uid or stored.id.uid)
+
+    def outdated(self, error: GRPCError) -> bool:
+        """Return True if a write was refused because the resource has changed since it was read."""
+        if error.status is Status.ABORTED:
+            return not self._version
+        return reason_of(error) is Reason.WRONG_UID and not self._uid
+
+    async def _receive(self) -> None:
+        exchange, target = self._exchange, self._target
+        body = await self._held.enter_async_context(exchange.body())
+        self._changes = await changes_of(body, target.type)
+        turn = exchange.shares.turns.at((target.type.kind, target.id.key), exchange.offered.limits.answer_timeout)
+        try:
+            await self._held.enter_async_context(turn)
+        except trio.TooSlowError:
+            why = f"too many others change {target.id}; nothing was written: try again"
+            raise HttpRefusal(503, Status.UNAVAILABLE.name, why, reason=Reason.NOTHING_WRITTEN.name) from None
+
+
+async def _patchable(target: Target, stored: pb.Resource, registry: Registry, most_values: int) -> Mapping:
+    """Return a stored resource as a document for a merge.
 
     Raises:
         HttpRefusal: it has more values than ``most_values``; or JSON cannot hold all of the payload, such as a field
             that this program doesn't know, or nanoseconds. Writing the merged form back would lose the rest.
     """
     whole = resource_object(target.type, stored)
-    current: dict[str, Any] = {name: whole[name] for name in ("owner", "metadata", "data") if name in whole}
+    await give_way()
+    current = await node_of_object({name: whole[name] for name in ("owner", "metadata", "data") if name in whole})
     value = b"" if stored.data is None else stored.data.value
-    check_values(current, most_values)
-    if "data" in current:
+    if current is not None and "data" in whole:
+        check_values(current, most_values)
+        data = replace(current, entries=tuple(entry for entry in current.entries if entry[0].text == "data"))
         # Decoding may drop a part of what is stored, such as unknown fields, so the bytes are compared.
         with suppress(HttpRefusal):
-            held = merged_content({"data": current["data"]}, *target, registry).data
+            held = (await content_of_node(data, *target, registry)).data
             if held is not None and same_content(target.type.payload, encode(held), value):
                 return current
     raise HttpRefusal(
@@ -189,16 +303,3 @@ def _patchable(target: Target, stored: pb.Resource, registry: Registry, most_val
         f"{target.id} cannot be merged: JSON cannot hold all of its stored payload, such as fields that this server "
         "doesn't know, or a time of more digits than microseconds; write the whole resource with PUT, or use gRPC",
     )
-
-
-def _merge(stored: Any, changes: Any) -> Any:
-    """Return a value with the changes of a merge patch: null removes a member, and objects are merged."""
-    if not isinstance(changes, dict):
-        return changes
-    merged = dict(stored) if isinstance(stored, dict) else {}
-    for name, change in changes.items():
-        if change is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = _merge(merged.get(name), change)
-    return merged

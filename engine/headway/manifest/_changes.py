@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from betterproto2.casing import camel_case
 
-from headway.documents import Mapping, Node, Problems, below
+from headway.base import Steps
+from headway.documents import Mapping, Node, Problems, Scalar, below, text_scalar
 from headway.manifest._document import document_entries
 from headway.manifest._dump import json_key
 from headway.manifest._fields import Element, fields_of
@@ -14,7 +16,7 @@ from headway.manifest._payload import read_entries, read_map_key, read_text
 from headway.resource import ResourceType
 
 
-def read_changes(node: Mapping, changes: dict[str, Any], type: ResourceType[Any], problems: Problems) -> dict[str, Any]:
+def read_changes(node: Mapping, type: ResourceType[Any], problems: Problems) -> Steps[Mapping]:
     """Return the changes of a resource's JSON document, with each field of the payload by its name in JSON.
 
     A merge ignores a null for a member that does not exist. So an unknown field, and a field by another spelling than
@@ -22,7 +24,6 @@ def read_changes(node: Mapping, changes: dict[str, Any], type: ResourceType[Any]
 
     Args:
         node: the document of the changes.
-        changes: its value.
         type: the type of the resource.
         problems: collects what is wrong with the names of members, and with a version and a uid.
     """
@@ -30,43 +31,43 @@ def read_changes(node: Mapping, changes: dict[str, Any], type: ResourceType[Any]
     for name in ("version", "uid"):
         if name in entries:
             read_text(entries[name].value, entries[name].path, problems)
-    data = entries.get("data")
-    if data is None:
-        return changes
-    return {**changes, "data": _named(type.payload, data.value, changes["data"], data.path, problems)}
+    made: list[tuple[Scalar, Node]] = []
+    for key, value in node.entries:
+        if key.text == "data" and "data" in entries:
+            value = yield from _named(type.payload, value, entries["data"].path, problems)
+        made.append((key, value))
+    return replace(node, entries=tuple(made))
 
 
-def _named(cls: type[Any], node: Node, value: Any, path: str, problems: Problems) -> Any:
-    """Return the value of a message with the names of its fields in JSON. Any other value stays as it is."""
+def _named(cls: type[Any], node: Node, path: str, problems: Problems) -> Steps[Node]:
+    """Return the node of a message with the names of its fields in JSON. Any other node stays as it is."""
+    yield
     if not isinstance(node, Mapping):
-        return value
+        return node
     fields = fields_of(cls)
-    entries = read_entries(node, path, problems, of=cls.__name__, spellings=fields.spellings)
-    made: dict[str, Any] = {}
-    for spelling, change in value.items():
-        name = fields.spellings.get(spelling)
-        if name is None or name not in entries:
-            continue
-        entry, field = entries[name], fields.by_name[name]
+    made: list[tuple[Scalar, Node]] = []
+    for name, entry in read_entries(node, path, problems, of=cls.__name__, spellings=fields.spellings).items():
+        field, value = fields.by_name[name], entry.value
         if field.key is not None:
-            change = _named_values(field.key, field.element, entry.value, change, entry.path, problems)
+            value = yield from _named_values(field.key, field.element, value, entry.path, problems)
         elif field.shape != "repeated" and field.element.message is not None:
-            change = _named(field.element.message, entry.value, change, entry.path, problems)
-        made[camel_case(name)] = change
-    return made
+            value = yield from _named(field.element.message, value, entry.path, problems)
+        made.append((text_scalar(entry.place, camel_case(name), "JSON"), value))
+    return replace(node, entries=tuple(made))
 
 
-def _named_values(key: Element, element: Element, node: Node, value: Any, path: str, problems: Problems) -> Any:
-    """Return the value of a map, whose values may be messages. Its keys stay as they are stored."""
+def _named_values(key: Element, element: Element, node: Node, path: str, problems: Problems) -> Steps[Node]:
+    """Return the node of a map, whose values may be messages. Its keys stay as they are stored."""
     if not isinstance(node, Mapping):
-        return value
-    made: dict[str, Any] = {}
-    for name, each in node.entries:
+        return node
+    made: list[tuple[Scalar, Node]] = []
+    for name, value in node.entries:
+        yield
         read = read_map_key(key, name, path, problems)
-        where, change = below(path, name.text), value[name.text]
+        where = below(path, name.text)
         if read is not None and name.text != json_key(read):
             problems.add(name.place, where, f"as a key, {name} must be '{json_key(read)}', as it is stored")
         if element.message is not None:
-            change = _named(element.message, each, change, where, problems)
-        made[name.text] = change
-    return made
+            value = yield from _named(element.message, value, where, problems)
+        made.append((name, value))
+    return replace(node, entries=tuple(made))

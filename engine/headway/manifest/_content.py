@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Texts
 from typing import Any, NamedTuple
 
+from headway.base import Steps
 from headway.documents import Mapping, Problems
 from headway.manifest._document import Identity, document_entries, metadata_of, owner_of, type_of
 from headway.manifest._payload import Entry, read_message, read_text
@@ -29,7 +30,7 @@ class Content(NamedTuple):
 
 def read_content(
     node: Mapping, type: ResourceType[Any], id: ResourceId, registry: Registry, problems: Problems
-) -> Content | None:
+) -> Steps[Content | None]:
     """Return the content of the document of a resource, or None after adding its problems.
 
     The document may contain the id, and everything that the store assigns, as it was read. An id must be ``id``.
@@ -49,12 +50,12 @@ def read_content(
     owner = owner_of(entries["owner"], near, registry, problems) if "owner" in entries else None
     data = None
     if "data" in entries:
-        data = read_message(type.payload, entries["data"].value, entries["data"].path, problems)
+        data = yield from read_message(type.payload, entries["data"].value, entries["data"].path, problems)
     version, uid = _text(entries, "version", problems), _text(entries, "uid", problems)
     return Content(metadata, owner, data, version, uid) if len(problems) == before else None
 
 
-def read_payload(cls: type[Any], node: Mapping, problems: Problems) -> Any:
+def read_payload(cls: type[Any], node: Mapping, problems: Problems) -> Steps[Any]:
     """Return the message of a document that has only its fields, or None after adding its problems."""
     return read_message(cls, node, "", problems)
 

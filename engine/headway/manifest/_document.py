@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headway.base import finished
 from headway.documents import Format, Mapping, Node, Place, Problems, below, decode, format_of, one_of, parse, withheld
 from headway.errors import InvalidArgument, PayloadError
 from headway.manifest._payload import Entry, read_entries, read_key, read_message, read_text
@@ -113,7 +114,8 @@ def _read_document(node: Node, registry: Registry, problems: Problems) -> Resour
     owner = owner_of(entries["owner"], identity, registry, problems) if "owner" in entries else None
     data = None
     if identity.type is not None and "data" in entries:
-        data = read_message(identity.type.payload, entries["data"].value, entries["data"].path, problems)
+        entry = entries["data"]
+        data = finished(read_message(identity.type.payload, entry.value, entry.path, problems))
     if len(problems) > before or identity.type is None or identity.name is None:
         return None
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from headway.base import Steps
 from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, alone, below, one_of, withheld
 from headway.manifest._fields import Element, Field, fields_of
 from headway.manifest._scalars import Unfit, convert, expected
@@ -47,7 +48,7 @@ def read_entries(
             problems.add(key.place, where, refused[key.text])
         elif name is None:
             shown = key if key.kind == "text" else f"{key} ({key.kind})"
-            hint = did_you_mean(key.text, _known(key, spellings))
+            hint = "" if problems.full else did_you_mean(key.text, _known(key, spellings))
             problems.add(key.place, where, f"{of} has no field {shown}{hint}")
         elif name in entries:
             problems.add(
@@ -110,15 +111,16 @@ def read_key(key: Scalar, path: str, problems: Problems, element: Element = _TEX
         return None
 
 
-def read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Any:
-    """Return the message of a node, or None after adding its problems.
+def read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Steps[Any]:
+    """Return the message of a node, or None after adding its problems. There is a step for each value.
 
     The problems quote no values if the class has secrets: a secret may be in the wrong field.
     """
     return _read_message(cls, withheld(node) if holds_secrets(cls) else node, path, problems)
 
 
-def _read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Any:
+def _read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Steps[Any]:
+    yield
     if not isinstance(node, Mapping):
         problems.add_misplaced(node, path, f"a map of {cls.__name__}'s fields", "{}")
         return None
@@ -137,7 +139,7 @@ def _read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> 
                 entry.path,
                 f"only one of {field.group} can be set, and {rival} is set at {entries[rival].place}: keep one of them",
             )
-        values[name] = _field(field, entry, problems)
+        values[name] = yield from _field(field, entry, problems)
     return None if len(problems) > before else _made(cls, values, node, path, problems)
 
 
@@ -166,12 +168,12 @@ def _flat(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _field(field: Field, entry: Entry, problems: Problems) -> Any:
+def _field(field: Field, entry: Entry, problems: Problems) -> Steps[Any]:
     if not field.secret:
-        return _read_field(field, entry, problems)
+        return (yield from _read_field(field, entry, problems))
     # The problem of a secret must not quote it.
     own = Problems("")
-    read = _read_field(field, entry, own)
+    read = yield from _read_field(field, entry, own)
     if len(own):
         shape = {"repeated": "a list of ", "map": "a map with values such as "}.get(field.shape, "")
         right = f"expected {shape}{expected(field.element)}"
@@ -179,7 +181,7 @@ def _field(field: Field, entry: Entry, problems: Problems) -> Any:
     return read
 
 
-def _read_field(field: Field, entry: Entry, problems: Problems) -> Any:
+def _read_field(field: Field, entry: Entry, problems: Problems) -> Steps[Any]:
     node, path = entry.value, entry.path
     if field.shape == "repeated":
         if isinstance(node, Mapping) and node.block:
@@ -187,26 +189,30 @@ def _read_field(field: Field, entry: Entry, problems: Problems) -> Any:
         if not isinstance(node, Sequence):
             problems.add_misplaced(node, path, "a list", "[]")
             return None
-        return [_element(field.element, item, below(path, n), problems) for n, item in enumerate(node.items)]
+        made: list[Any] = []
+        for n, item in enumerate(node.items):
+            made.append((yield from _element(field.element, item, below(path, n), problems)))
+        return made
     if field.key is not None:
         if not isinstance(node, Mapping):
             problems.add_misplaced(node, path, "a map", "{}")
             return None
         pairs = one_of(node, path, problems).entries
-        return _map(field.key, field.element, pairs, path, problems)
-    return _element(field.element, node, path, problems)
+        return (yield from _map(field.key, field.element, pairs, path, problems))
+    return (yield from _element(field.element, node, path, problems))
 
 
 def _map(
     key: Element, element: Element, pairs: Iterable[tuple[Scalar, Node]], path: str, problems: Problems
-) -> dict[Any, Any]:
+) -> Steps[dict[Any, Any]]:
     made: dict[Any, Any] = {}
     places: dict[Any, Place] = {}
     for name, value in pairs:
-        read, item = _map_entry(key, element, name, value, path, problems)
+        where = below(path, name.text)
+        read = read_map_key(key, name, path, problems)
+        item = yield from _element(element, value, where, problems)
         # The parser finds the same text twice, but 1 and 01 in quotes are the same number.
         if read is not None and (first := places.setdefault(read, name.place)) is not name.place:
-            where = below(path, name.text)
             problems.add(name.place, where, f"{read} was already given at {first} in another spelling: keep one")
         made[read] = item
     return made
@@ -218,16 +224,11 @@ def read_map_key(key: Element, name: Scalar, path: str, problems: Problems) -> A
     return read_key(written, path, problems, key)
 
 
-def _map_entry(
-    key: Element, element: Element, name: Scalar, value: Node, path: str, problems: Problems
-) -> tuple[Any, Any]:
-    return read_map_key(key, name, path, problems), _element(element, value, below(path, name.text), problems)
-
-
-def _element(element: Element, node: Node, path: str, problems: Problems) -> Any:
+def _element(element: Element, node: Node, path: str, problems: Problems) -> Steps[Any]:
     if element.message is not None:
-        message = _read_message(element.message, node, path, problems)
+        message = yield from _read_message(element.message, node, path, problems)
         return message.to_wrapped() if element.wrapped and message is not None else message
+    yield
     if not isinstance(node, Scalar):
         problems.add(node.place, path, f"expected a single value, got {node}; write {expected(element)}")
         return None

@@ -137,7 +137,8 @@ class _Page:
         if exchange.offered.access is None:
             raise invalid("this server has no access control, so there is nothing to sign in to")
         # The sender may be a stranger, or a browser with a session whose token has expired. So limit the body.
-        token = object_of(await exchange.body(small=True)).get("token")
+        async with exchange.body(small=True) as body:
+            token = (await object_of(body)).get("token")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
             raise invalid('token must be the text of a token: {"token": "hw_..."}')
         # The guard of the service identifies the caller, and reports one without a valid token.
@@ -277,7 +278,8 @@ async def _retry(exchange: Exchange) -> Response:
 
 async def _controller(exchange: Exchange) -> tuple[str, dict[str, Any]]:
     # It is received before the service checks any right.
-    body = object_of(await exchange.body(small=True))
+    async with exchange.body(small=True) as text:
+        body = await object_of(text)
     controller = body.get("controller")
     if not isinstance(controller, str):
         raise invalid('controller must be a name, such as "staff/teams"')

@@ -119,6 +119,25 @@ def admit_id(
     return type, (partition, namespace, id.name)
 
 
+def admit_announced(access: AccessChecks, request: Any) -> None:
+    """Check what is known of a request before its body is received: the id, and the caller's right to read or write it.
+
+    The errors are those of the method itself, which checks both again. Other requests than those for one resource pass.
+    """
+    if isinstance(request, pb.WriteRequest):
+        id, field = None if request.resource is None else request.resource.id, "resource.id"
+    elif isinstance(request, (pb.ReadRequest, pb.WriteStatusRequest)):
+        id, field = request.id, "id"
+    else:
+        return
+    admit_id(access, id, field)
+    assert id is not None
+    if isinstance(request, pb.ReadRequest):
+        access.check_read(id)
+    else:
+        access.check_write(id, None)
+
+
 def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None = None) -> Admitted:
     """Check everything that Write checks before it looks at the store.
 
