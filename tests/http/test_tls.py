@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ import headway
 from headway.errors import DeclarationError
 from headway.http import Bounds, HttpServer, listener, listening_at
 from headway.rpc import server_tls
+from tests.http.test_connections import from_host
 from tests.rpc.raw_kit import tcp, until_closed
 from tests.rpc.test_renewal import Pair
 from tests.rpc.test_renewal import pair as pair
@@ -90,3 +93,89 @@ async def test_tls_that_agrees_on_http2_is_closed(pair: Pair) -> None:
                             pass
         ending.set()
     assert asked == []
+
+
+@asynccontextmanager
+async def serving(pair: Pair, bounds: Bounds) -> AsyncIterator[str]:
+    """Serve an empty answer over TLS while the block runs."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+
+    async def app(_: object, __: object, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    bound, ending = listener("127.0.0.1:0"), trio.Event()
+    server = HttpServer(app, bounds, lambda: context)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve, trio.SocketListener(trio.socket.from_stdlib_socket(bound)), ending, 0)
+        try:
+            with trio.fail_after(40):
+                yield listening_at(bound)
+        finally:
+            ending.set()
+
+
+async def answered(where: str, pair: Pair) -> bool:
+    async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=str(pair.ca)), timeout=30) as http:
+        return (await http.get(f"https://{where}/")).status_code == 204
+
+
+def hello() -> bytes:
+    """Return the first message of a handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("begins", [False, True])
+async def test_oldest_handshake_of_a_host_is_closed_for_its_next_one(pair: Pair, *, begins: bool) -> None:
+    """Long before the connections are as many as are allowed, and whatever has arrived of it."""
+    bounds = Bounds(100, 100, 60.0, peer_handshakes=3, handshake=60.0)
+    async with serving(pair, bounds) as where, AsyncExitStack() as stack:
+        held: list[trio.SocketStream] = []
+        for _ in range(5):
+            held.append(await stack.enter_async_context(tcp(where)))
+            if begins:
+                await held[-1].send_all(hello())
+                assert await held[-1].receive_some(1)
+        for closed in held[:2]:
+            await until_closed(closed)
+        # A finished handshake counts no longer.
+        assert all([await answered(where, pair) for _ in range(4)])
+
+
+async def test_oldest_handshake_of_the_host_with_most_is_closed_for_that_of_another(pair: Pair) -> None:
+    async with serving(pair, Bounds(100, 100, 60.0, handshakes=3, handshake=60.0)) as where, AsyncExitStack() as stack:
+        rare = await stack.enter_async_context(from_host(where, 3))
+        many = [await stack.enter_async_context(from_host(where, 2)) for _ in range(2)]
+        assert await answered(where, pair)
+        await until_closed(many[0])
+        await rare.send_all(hello())
+        assert await rare.receive_some(1)
+
+
+async def test_late_handshake_is_closed(pair: Pair) -> None:
+    """The time for a request is longer."""
+    async with serving(pair, Bounds(100, 100, 60.0, handshake=0.2)) as where, tcp(where) as silent:
+        began = trio.current_time()
+        await until_closed(silent)
+        assert trio.current_time() - began < 30
+
+
+async def test_handshake_of_too_many_bytes_is_closed(pair: Pair) -> None:
+    """Also if each of them is right. A request after the handshake may have more."""
+    first = hello()
+    async with serving(pair, Bounds(100, 100, 60.0, handshake_size=len(first) - 1)) as where, tcp(where) as long:
+        await long.send_all(first)
+        answer = b""
+        with contextlib.suppress(trio.BrokenResourceError):
+            while data := await long.receive_some():
+                answer += data
+        assert answer == b""
+    bounds, trusting = Bounds(100, 100, 60.0, handshake_size=2 * len(first) + 1000), ssl.create_default_context()
+    trusting.load_verify_locations(pair.ca)
+    async with serving(pair, bounds) as where, httpx.AsyncClient(verify=trusting, timeout=30) as http:
+        assert (await http.put(f"https://{where}/", content=bytes(100_000))).status_code == 204

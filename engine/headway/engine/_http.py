@@ -80,6 +80,10 @@ async def serving_http(
         patience=limits.request_timeout,
         stall=limits.stall_timeout,
         header_size=limits.header_size,
+        handshakes=limits.handshakes,
+        peer_handshakes=limits.peer_handshakes,
+        handshake=limits.handshake_timeout,
+        handshake_size=limits.handshake_size,
     )
     requests = RequestLimits(
         head_size=limits.header_size,

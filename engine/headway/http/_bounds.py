@@ -34,6 +34,10 @@ class Bounds:
         stall: the time that sending one part of an answer may take, before the peer counts as not reading.
         header_size: the size of the head of a request.
         evict_answering: True if a new connection may take the place of one that is being answered, when all are.
+        handshakes: the number of connections that have not finished their TLS handshake.
+        peer_handshakes: the number of such connections from one host.
+        handshake: the time for the TLS handshake.
+        handshake_size: the bytes that a peer may send before its handshake is finished.
     """
 
     connections: int
@@ -43,6 +47,10 @@ class Bounds:
     stall: float = math.inf
     header_size: int = 16 << 10
     evict_answering: bool = False
+    handshakes: int = 1000
+    peer_handshakes: int = 100
+    handshake: float = 10.0
+    handshake_size: int = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)

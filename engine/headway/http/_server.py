@@ -26,6 +26,7 @@ from hypercorn.utils import wrap_app
 from headway.base import silence_in_forked_child
 from headway.http._address import host_and_port
 from headway.http._bounds import Bounds
+from headway.http._handshake import handshaken
 from headway.http._http1 import Http1Server
 from headway.rpc import peer_of
 
@@ -55,6 +56,9 @@ class HttpServer:
     - else, with ``evict_answering``, the oldest;
     - else the new one.
 
+    Before that, of too many connections in their TLS handshake the oldest is closed: of those of the new one's host, or
+    in all, of the host that has the most.
+
     Args:
         app: the application.
         bounds: the limits.
@@ -72,7 +76,6 @@ class HttpServer:
         self._config.include_server_header = False
         self._config.h11_max_incomplete_size = bounds.header_size
         self._config.keep_alive_timeout = bounds.patience
-        self._config.ssl_handshake_timeout = bounds.patience
 
     async def serve(self, listener: trio.SocketListener, ending: trio.Event, grace: float) -> None:
         """Serve until ``ending`` is set, then until everything is answered, for ``grace`` seconds at most."""
@@ -110,8 +113,20 @@ class HttpServer:
                 continue
             connection = _Connection(self._app, stream, self._bounds)
             self._open[connection] = None
+            connection.handshaking = self._tls is not None
+            self._end_handshakes(connection.host)
             if self._make_room(connection.host):
                 nursery.start_soon(self._run, connection)
+
+    def _end_handshakes(self, host: str) -> None:
+        """Close a connection in its handshake if a new one of this host is one too many of them."""
+        *others, _ = self._open
+        among = [each for each in others if each.handshaking]
+        of_host = [each for each in among if each.host == host]
+        if len(of_host) >= self._bounds.peer_handshakes:
+            self._close(of_host[0])
+        elif len(among) >= self._bounds.handshakes and (chosen := _oldest_of_most(among)) is not None:
+            self._close(chosen)
 
     def _make_room(self, host: str) -> bool:
         """Close a connection if a new one of this host is one too many. Return False if the new one was closed."""
@@ -137,12 +152,14 @@ class HttpServer:
     async def _run(self, connection: _Connection) -> None:
         app = wrap_app(connection, self._config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type]  # its own types of ASGI's messages
         try:
-            stream: Any = connection.stream
-            if self._tls is not None:
-                stream = trio.SSLStream(stream, self._tls(), server_side=True, https_compatible=True)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._close_late, connection)
                 with connection.scope:
+                    stream: Any = connection.stream
+                    if self._tls is not None:
+                        # Hypercorn finds it finished.
+                        stream = await handshaken(connection.stream, self._tls(), self._bounds)
+                        connection.handshaking = False
                     await Http1Server(app, self._config, self._context, ConnectionState({}), stream)
                 nursery.cancel_scope.cancel()
         except* Exception:  # noqa: BLE001
@@ -169,6 +186,7 @@ class _Connection:
 
     Attributes:
         host: the peer, as limits count it.
+        handshaking: True until its TLS handshake is finished.
         answering_until: the time until which it is protected from a newer one. It is in the past while no request, or
             only a part of one, has arrived.
         sending_since: the time since which the client has not read what is being sent to it; infinity if nothing is.
@@ -178,6 +196,7 @@ class _Connection:
         self.stream = stream
         silence_in_forked_child(stream.socket)
         self.host = _host(stream)
+        self.handshaking = False
         self.scope = trio.CancelScope()
         self.time = trio.CancelScope(deadline=trio.current_time() + bounds.patience)
         self.answering_until = -math.inf
