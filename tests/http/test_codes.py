@@ -59,10 +59,22 @@ ROWS = [
     Row("GET", "/api/staff/v1/tem/core", 404, "no type is registered at this path; did you mean '/api/staff/v1/team'?"),
     Row("GET", "/api/staff/v2/team/core", 404),
     Row("GET", "/api/staff/v1/Team/core", 404),
-    Row("GET", "/api/staff/v1/team/a%2Fb", 404),
+    Row("GET", "/api/staff/v1/team/a%2Fb", 400, "'a%2Fb' is not a valid name"),
+    Row("GET", "/api/staff/v1%2fteam/core", 404),
+    Row("GET", "/api/staff/v1/team%2fcore", 404),
+    Row("GET", "/api/staff%2fv1/team/core", 404),
+    Row("GET", "/api%2fstaff/v1/team/core", 404),
+    Row("GET", "/api/%73taff/v1/team/core", 404),
+    Row("GET", "/api/staff/v1/team/%63ore", 400, "'%63ore' is not a valid name"),
+    Row("PUT", f"{CORE}/status%2fmine", 404, "", READY),
     Row("POST", CORE, 405, "POST is not allowed here: use GET, PUT, PATCH, DELETE"),
     Row("OPTIONS", CORE, 405),
-    Row("HEAD", CORE, 405),
+    Row("HEAD", CORE, 200),
+    Row("HEAD", f"{TEAMS}/missing", 404),
+    Row("HEAD", TEAMS, 200),
+    Row("HEAD", f"{TEAMS}?watch", 200),
+    Row("HEAD", "/api/openapi.json", 200),
+    Row("HEAD", f"{CORE}/status/mine", 405),
     Row("POST", TEAMS, 405, "use GET"),
     Row("DELETE", TEAMS, 405),
     Row("GET", f"{CORE}/status/mine", 405, "use PUT"),
@@ -97,6 +109,8 @@ ROWS = [
     Row("PUT", f"{SITES}/berlin", 500, "the validate hook of staff.v1.Site failed", {"data": {"city": "broken"}}),
     # --- statuses ---
     Row("PUT", f"{CORE}/status/mine", 200, '"mine":{"observedGeneration"', READY),
+    Row("PUT", f"{CORE}/status/example.com%2Fmine", 200, '"example.com/mine":{"observedGeneration"', READY),
+    Row("PUT", f"{CORE}/status/%ff", 400, "key '%ff' is not encoded UTF-8", READY),
     Row("PUT", f"{CORE}/status/mine?version=999", 409, "not 999", READY),
     Row("PUT", f"{CORE}/status/mine?uid={ULID}", 404, "", READY),
     Row("PUT", f"{TEAMS}/missing/status/mine", 404, "", READY),
@@ -149,6 +163,7 @@ async def test_each_request_has_its_code_and_says_why(part: int) -> None:
             await api.client.apply(TEAM.new("docs", Team()))
             content = row.body if isinstance(row.body, bytes | None) else json.dumps(row.body).encode()
             answer = await api.http.request(row.method, row.path, content=content)
+            assert row.method != "HEAD" or not answer.content
             text = answer.text.replace('\\"', '"')
             if answer.status_code != row.code or row.says not in text:
                 wrong.append(f"{row.method} {row.path}: {answer.status_code} {answer.text}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.http._address import names_loopback
 from headway.http._answer import refused
@@ -126,15 +127,18 @@ class Endpoint:
                 await exchange.drain()
             elif body := getattr(response, "body", b""):
                 reply.hold(len(body))
-            await response(scope, receive, send)
+            if request.method == "HEAD":
+                await _head(response, scope, receive, send)
+            else:
+                await response(scope, receive, send)
         finally:
             reply.hold(0)
 
     async def _response(self, exchange: Exchange, method: str) -> Response:
-        verb = self._methods.get(method)
+        verb = self._methods.get("GET" if method == "HEAD" else method)
         try:
             if verb is None:
-                allowed = ", ".join(self._methods)
+                allowed = ", ".join([*self._methods, "HEAD"] if "GET" in self._methods else self._methods)
                 raise HttpRefusal(
                     405, "UNIMPLEMENTED", f"{method} is not allowed here: use {allowed}", headers={"allow": allowed}
                 )
@@ -147,6 +151,19 @@ class Endpoint:
         except Exception as error:  # noqa: BLE001  # one request must not end the others of the server
             exchange.offered.failed(exchange.request.url.path, error)
             return refused(HttpRefusal(500, Status.UNKNOWN.name, "Internal Server Error"))
+
+
+async def _head(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send the head of a response. Its content is not made, or, of a watch, ends before it begins."""
+    with trio.CancelScope() as whole:
+
+        async def begin(message: Message) -> None:
+            await send(message)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            whole.cancel()
+            await trio.lowlevel.checkpoint()
+
+        await response(scope, receive, begin)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

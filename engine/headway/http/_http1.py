@@ -1,5 +1,7 @@
 """Hypercorn's connection without HTTP/2, whose streams and headers no limit of the server would bound.
 
+It is also stricter about the ends of lines, so that no proxy finds the end of a head at another place.
+
 Hypercorn has no option for this: it changes to HTTP/2 whenever a client offers that, or begins with it. Only its parser
 knows where a request begins, so no wrapper of the byte stream can refuse it. The connection therefore replaces the
 protocol of Hypercorn before the first byte is read.
@@ -7,7 +9,10 @@ protocol of Hypercorn before the first byte is read.
 
 from __future__ import annotations
 
+from typing import Any
+
 import h11
+from h11._receivebuffer import ReceiveBuffer
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from typing_extensions import override
@@ -37,7 +42,28 @@ class Http1Server(TCPServer):
         await super()._read_data()
 
 
+class _Lines(ReceiveBuffer):
+    """h11's buffer, which refuses a head or a trailer that has a line feed without a carriage return."""
+
+    @override
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        self._extracted = bytearray()
+        lines = super().maybe_extract_lines()
+        if self._extracted.count(b"\n") != self._extracted.count(b"\r\n"):
+            raise h11.RemoteProtocolError("a line ends without a carriage return", error_status_hint=400)
+        return lines
+
+    @override
+    def _extract(self, count: int) -> bytearray:
+        self._extracted = super()._extract(count)
+        return self._extracted
+
+
 class _Http1(H11Protocol):
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self.connection._receive_buffer = _Lines()  # type: ignore[union-attr]  # not a WebSocket yet
+
     @override
     async def _check_protocol(self, event: h11.Request) -> None:
         if event.http_version == b"2.0":

@@ -1,4 +1,4 @@
-"""The names of Hypercorn that the server uses. Only `serve` and `Config` are documented."""
+"""The names of Hypercorn and of h11 that the server uses. Only `serve` and `Config` are documented."""
 
 from __future__ import annotations
 
@@ -25,12 +25,20 @@ HYPERCORN = PrivateNames(
     },
 )
 
+H11 = PrivateNames(
+    "h11",
+    {
+        "h11._receivebuffer:ReceiveBuffer._extract": "self count",
+        "h11._receivebuffer:ReceiveBuffer.maybe_extract_lines": "self",
+    },
+)
+
 
 def check_hypercorn() -> None:
-    """Check that Hypercorn is installed, in a version that works.
+    """Check that Hypercorn and h11 are installed, in versions that work.
 
     Raises:
-        ModuleNotFoundError: it is not installed.
-        ImportError: this version lacks a name. The message says which versions work.
+        ModuleNotFoundError: one of them is not installed.
+        ImportError: the version of one lacks a name. The message says which versions work.
     """
-    check_private_names(HYPERCORN)
+    check_private_names(HYPERCORN, H11)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import trio
 from grpclib import GRPCError
@@ -16,7 +17,7 @@ from headway.errors import PermissionDenied
 from headway.http._bounds import HeldReply, RequestLimits, Shares
 from headway.http._call import Caller, Failed, Requested, unary
 from headway.http._document import Body, decoded
-from headway.http._refusal import HttpRefusal
+from headway.http._refusal import HttpRefusal, invalid
 from headway.resource import Registry, ResourceId, ResourceType, TypeName, did_you_mean, pb, quoted
 from headway.rpc import TOKEN_HEADER, Budget, Services, peer_of
 from headway.service import POSITION, PositionRequest
@@ -82,9 +83,17 @@ class Exchange:
         self.caller = Caller(metadata, None if address is None else (address.host, address.port))
 
     def part(self, name: str) -> str:
-        """Return a part of the path."""
+        """Return a part of the path, as it was sent: no valid name of a type or a resource has to be encoded."""
         text: str = self.request.path_params[name]
         return text
+
+    def encoded_part(self, name: str) -> str:
+        """Return a part of the path that may be encoded, such as ``team%2Frollout``. Raises HttpRefusal."""
+        text = self.part(name)
+        try:
+            return unquote(text, errors="strict")
+        except UnicodeDecodeError:
+            raise invalid(f"{name} {quoted(text)} is not encoded UTF-8") from None
 
     @property
     def account(self) -> str:

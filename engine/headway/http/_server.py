@@ -28,6 +28,7 @@ from headway.http._address import host_and_port
 from headway.http._bounds import Bounds
 from headway.http._handshake import handshaken
 from headway.http._http1 import Http1Server
+from headway.http._request_line import with_target
 from headway.rpc import peer_of
 
 Message = MutableMapping[str, Any]
@@ -230,7 +231,7 @@ class _Connection:
         if not _has_body(scope):
             self._protect()
         try:
-            await self._app(scope, receive_all, send_in_time)
+            await self._app(with_target(scope), receive_all, send_in_time)
         finally:
             self._answers -= 1
             if not self._answers:

@@ -114,7 +114,7 @@ async def put_status(exchange: Exchange) -> Response:
             assert stored.id is not None
             current = stored.id.uid
         return pb.WriteStatusRequest(
-            id=target.message(current), key=exchange.part("key"), status=status, version=version
+            id=target.message(current), key=exchange.encoded_part("key"), status=status, version=version
         )
 
     async def write() -> Response:
