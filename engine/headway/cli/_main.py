@@ -8,10 +8,12 @@ from __future__ import annotations
 import importlib
 import io
 import sys
+from typing import Any
 
 import click
 
 from headway.base import did_you_mean
+from headway.cli._written import check_output
 
 # Files are looked at only by a command that connects to a server, and the variables may be set for others.
 _FILE = click.Path(dir_okay=False)
@@ -62,6 +64,11 @@ _COMMANDS = {
 
 class _Commands(click.Group):
     """A group that imports a command when it is used, and imports none to show its own help."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line."""
+        check_output()
+        return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is given by click
         """Return the names of the commands, for help and completion."""
@@ -142,6 +149,7 @@ def main(
       7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` problems,
            `store migrate` resources that it left in another version, `why --stuck` something that is stuck
       70   `serve` or `work` received a signal to stop, but something blocked it
+      74   standard output could not be written (141 if its reader has left)
       130  interrupted (`serve` and `work` exit with 0 then)
     """
     # Imported here, because help doesn't need it.
