@@ -97,11 +97,19 @@ class _Reader:
         self._source = source
         self._lines = source.split(b"\n")
         self._problems = problems
+        # The last place in a line with other letters: its row, and its column in bytes and in characters.
+        self._last = (0, 0, 0)
 
     def place(self, at: tuple[int, int]) -> Place:
         """Return a place. The parser counts columns in bytes, but places count characters."""
         row, column = at
-        return Place(row + 1, len(self._lines[row][:column].decode(errors="replace")) + 1)
+        # Most places are asked for in ascending order, so a long line is decoded once and not for each of them.
+        last_row, before, characters = self._last
+        if last_row != row or before > column:
+            before = characters = 0
+        characters += len(self._lines[row][before:column].decode(errors="replace"))
+        self._last = (row, column, characters)
+        return Place(row + 1, characters + 1)
 
     def _text(self, node: Parsed) -> str:
         return self._source[node.start_byte : node.end_byte].decode()
