@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -102,3 +103,79 @@ def test_wait_that_is_too_long_is_left_out() -> None:
     result = simulation.run(Setting(app=program("once, daemon", 86_400.0), scenario=one_job, quiet=120.0), Plan())
     assert result.waits == 0.0
     assert not result.findings
+
+
+@headway.message(name="beats.Host")
+class Host:
+    seen: float = field(1)
+
+
+@headway.message(name="beats.Session")
+class Session:
+    ends: float = field(1)
+
+
+def _heartbeats(*, again: bool = False) -> Make:
+    """Note every ten seconds that a host is alive, and delete a session when its time is over.
+
+    If ``again``, a wrong host begins a session of its own in each life of its process.
+    """
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("beats")
+        host, session = app.type("beats", "v1", "Host", Host), app.type("beats", "v1", "Session", Session)
+        lives: list[str] = []
+
+        @app.controller(manages=host)
+        async def beat(rt: headway.Runtime, request: headway.Request[Host]) -> headway.RequeueAfter | None:
+            found = rt.resource(request)
+            if found is None:
+                return None
+            if again and not lives:
+                lives.append(f"life-{rt.term}")
+                await rt.client.apply(session.new(lives[0], Session(ends=1e12)))
+            left = found.data.seen + 10 - time.time()
+            if left <= 0:
+                found.data.seen, left = time.time(), 10.0
+                await rt.client.write(found)
+            return headway.requeue_after(left)
+
+        @app.controller(manages=session)
+        async def expire(rt: headway.Runtime, request: headway.Request[Session]) -> headway.RequeueAfter | None:
+            found = rt.resource(request)
+            if found is None:
+                return None
+            left = found.data.ends - time.time()
+            if left > 0:
+                return headway.requeue_after(left)
+            await rt.client.delete(found, version=found.version)
+            return None
+
+        return app
+
+    return make
+
+
+def _session_of(seconds: float) -> Callable[[simulation.World], Awaitable[None]]:
+    async def session(world: simulation.World) -> None:
+        await world.client.apply(world.type("Host").new("x", Host(seen=time.time())))
+        await world.client.apply(world.type("Session").new("a", Session(ends=time.time() + seconds)))
+        await world.sleep(45)
+
+    return session
+
+
+@pytest.mark.parametrize(
+    ("seconds", "plan"),
+    [(46, "none"), (47, "wall_jump(4, 1.0)"), (300, "wall_jump(4, 3600.0)"), (300, "clock_jump(1, 600.0)")],
+)
+def test_heartbeats_with_sessions_that_expire_are_not_accused(seconds: float, plan: str) -> None:
+    """A session ends in the very moment of the restart, or only under the fault. It does so by the clock."""
+    simulation.explore(_heartbeats(), _session_of(seconds), quiet=None, plan=plan)
+
+
+def test_heartbeats_that_create_something_in_each_life_are_accused() -> None:
+    """Also after the longer end, nothing may be created by a restart."""
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(_heartbeats(again=True), _session_of(46), quiet=None, plan="none")
+    assert caught.value.findings[0].oracle == "again"

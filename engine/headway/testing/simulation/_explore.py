@@ -132,7 +132,7 @@ def explore(
         seconds: a limit of the process's CPU time in seconds. No run starts after it; the report lists what was not
             tried.
         quiet: virtual seconds during which nothing may be written once the run has converged. None for controllers that
-            write by the clock.
+            write by the clock without an end.
         plan: run only this plan, as the last line of a failure shows it. The environment variable HEADWAY_PLAN does the
             same.
         may_differ: what may end differently from run to run, such as ``"Account.login"``, ``"order(Account.port)"`` or

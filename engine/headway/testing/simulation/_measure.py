@@ -194,7 +194,7 @@ class Measure:
     ) -> tuple[Result, list[Finding]]:
         """Judge a run. If it is wrong while the program still waits for a time, let that time pass and judge again."""
         findings = judge(plan, result)
-        if not findings or not result.waits or self.setting.long or self.setting.quiet is None:
+        if not findings or not result.waits or self.setting.long:
             return result, findings
         long = dataclasses.replace(self.setting, long=True)
         try:

@@ -39,7 +39,7 @@ def long_enough(setting: Setting, plan: Plan) -> tuple[Setting, Result]:
     __tracebackhide__ = True
     try:
         result = run(setting, plan)
-        if result.findings and result.waits and not setting.long and setting.quiet is not None:
+        if result.findings and result.waits and not setting.long:
             long = dataclasses.replace(setting, long=True)
             if not (later := run(long, plan)).findings:
                 return long, later

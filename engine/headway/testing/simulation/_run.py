@@ -142,8 +142,8 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     await world.catch_up()
     world.waits = longest_wait(world.processes)
     after = "after the scenario"
-    if setting.quiet is not None and setting.long:
-        after = await _let_timers_end(world, setting.quiet)
+    if setting.long:
+        after = await _let_timers_end(world, setting.quiet or 0.0)
     await _hold_invariants(world, setting, findings)
     writes, outside = _writes(world), outside_state(world.outside)
     if setting.quiet is not None:
