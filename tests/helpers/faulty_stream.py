@@ -205,9 +205,7 @@ class FaultyStream:
 
     def _hand_out(self, item: StreamItem | ScopeConfirmed) -> StreamItem | ScopeConfirmed:
         streams, before = self._streams, self._at
-        asked = position(self._request.resume_after)
-        if isinstance(item, Bookmark) and before is None and asked and item.position.revision != asked.revision:
-            # The reader refuses a stream that resumes elsewhere, and believes nothing of it.
+        if before is None and isinstance(item, Bookmark | EndOfSnapshot) and self._is_refused(item):
             return item
         if isinstance(item, EndOfSnapshot) or (isinstance(item, Bookmark) and self._at is None):
             self._at = item.position
@@ -226,6 +224,12 @@ class FaultyStream:
             self._hides_change = False
         self._note_progress(in_snapshot=isinstance(item, SnapshotChunk))
         return item
+
+    def _is_refused(self, begins: Bookmark | EndOfSnapshot) -> bool:
+        """Return True if the reader refuses a stream that begins so: it resumes elsewhere, or is of another store."""
+        at, asked, known = begins.position, position(self._request.resume_after), position(self._request.known)
+        elsewhere = isinstance(begins, Bookmark) and asked is not None and at.revision != asked.revision
+        return elsewhere or (known is not None and at.store_id != known.store_id)
 
     def _note_advance(self, before: Position | None) -> None:
         commits = self._record.commits

@@ -116,6 +116,19 @@ def test_bookmark_of_a_stream_that_resumes_elsewhere_is_not_believed() -> None:
     machine.teardown()
 
 
+def test_end_of_a_snapshot_of_another_store_is_not_believed() -> None:
+    """The cache of the new store begins with a replica that lags behind the refused snapshot (seed 8814507)."""
+    machine = RunMachine()
+    behind = [Behind(33, "hangs"), Behind(34, "catches up"), Behind(32, "hangs")]
+    machine.open(concurrency=1, begin=([], behind, []))
+    machine.fall_behind(kind=1, name="b", member="m3", delete=False, back=1, then="stands still")
+    machine.back_up()
+    machine.change_a_note(note="n2", pool="b", delete=False, on=False)
+    machine.restore(new_id=True, changes=[])
+    machine.nothing_is_broken()
+    machine.teardown()
+
+
 def test_replica_that_stands_still_is_left_before_the_first_run() -> None:
     """It repeats its bookmark. No other stream of the type has shown yet that the store is further."""
     machine = RunMachine()
