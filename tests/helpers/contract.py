@@ -203,7 +203,7 @@ class Witness:
             honest = self.is_honest(resource_type)
             self._does_not_go_back(resource_type.name, held, frontier if honest else 0)
             replies = self._replies_since(resource_type.kind)
-            self._shows_own_writes(resource_type.kind, held, except_for=replies)
+            self._shows_own_writes(resource_type.kind, held, except_for=replies, honest=honest)
             if honest:
                 expected = self._versions(resource_type, frontier) | self._ahead(resource_type.kind, frontier)
                 expected |= {key: held.get(key, 0) for key in replies if held.get(key, 0) in replies[key]}
@@ -229,7 +229,7 @@ class Witness:
             if other == name and key not in held:
                 self._lowest[other, key] = max(lowest, frontier + 1)
 
-    def _shows_own_writes(self, kind: Kind, held: Mapping[Key, int], except_for: Container[Key]) -> None:
+    def _shows_own_writes(self, kind: Kind, held: Mapping[Key, int], except_for: Container[Key], honest: bool) -> None:
         for key, revision, there in self._acknowledged(kind):
             if key in except_for:
                 continue
@@ -240,7 +240,9 @@ class Witness:
                 if commit.key == key
             )
             if there:
-                assert version >= revision or (not version and deleted), f"C5: {key[2]} written at {revision} is unseen"
+                # After a false bookmark, a cache without the resource must take it for deleted.
+                gone = not version and (deleted or not honest)
+                assert version >= revision or gone, f"C5: {key[2]} written at {revision} is unseen"
             else:
                 assert not version or version > revision, f"C5: {key[2]} deleted at {revision} is still seen"
 
