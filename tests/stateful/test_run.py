@@ -9,8 +9,9 @@ from hypothesis import settings
 
 from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import DeletionsUnknown, RunEnded, WatchAdded
+from headway.testing import Fault
 from tests.helpers.run_machine import RunMachine, RunOverNetworkMachine
-from tests.helpers.stream_beginnings import Behind, Beyond, Compacted
+from tests.helpers.stream_beginnings import Behind, Beyond, Compacted, Unreachable
 
 
 def test_state_that_was_over_before_the_first_run_began_needs_no_reconcile() -> None:
@@ -161,6 +162,27 @@ def test_snapshot_after_a_lost_history_deletes_what_it_lacks() -> None:
     machine.pass_time(2.0)
     machine.cut_off(kind=1, begin=[Compacted()], changes=[("no member", "a", "m1")], seconds=6.0)
     machine.nothing_is_broken()
+    machine.teardown()
+
+
+def test_creation_that_a_false_bookmark_has_overtaken_is_seen_with_the_next_snapshot() -> None:
+    """Until then, the cache must take the resource for deleted (seed 15123279)."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    machine.harm_writes([Fault.SLOW])
+    summaries = machine.pools.summary
+    machine.channel.begin(summaries, *[Unreachable()] * 4)
+    machine.channel.streams(summaries).false_bookmarks += 1
+    machine.change([("pool", "c", ""), ("member", "c", "m3")], on=True)
+    machine.pass_time(0.5)
+    machine.answer_slow_calls()
+    machine.run_until_blocked()
+    machine.nothing_is_broken()
+    machine.pass_time(6.0)
+    machine.nothing_is_broken()
+    assert machine.pools.runtime is not None
+    assert machine.pools.runtime.cache.get(summaries, "c") is not None
     machine.teardown()
 
 
