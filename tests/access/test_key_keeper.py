@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway.access import Access, Authorizer, Binding, Identity, Issuer, Policy, keep_keys, read_keys
+from headway.base import repr_text
 from headway.errors import PermissionDenied
 from headway.events import IssuerFailed, IssuerKeysChanged, IssuerKeysRead
 from headway.rpc import TOKEN_HEADER
@@ -254,7 +255,7 @@ async def test_keys_come_over_https_alone(uri: object, tmp_path: Path) -> None:
         issuer.bodies[DISCOVERY] = 200, {}, json.dumps(document).encode()
         (failed,) = await made.reports(IssuerFailed)
 
-        assert failed.why == f"{issuer.url}{DISCOVERY}: its jwks_uri {uri!r:.200} must be an https:// URL"
+        assert failed.why == f"{issuer.url}{DISCOVERY}: its jwks_uri {repr_text(uri)} must be an https:// URL"
 
 
 async def test_issuer_with_a_certificate_of_another_authority_is_not_believed(tmp_path: Path) -> None:

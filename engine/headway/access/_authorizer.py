@@ -16,7 +16,7 @@ from headway.access._limiter import Limiter
 from headway.access._login import Login
 from headway.access._policy import ANY, Rule, Verb
 from headway.access._tokens import REFUSED, Token
-from headway.base import safe_report
+from headway.base import repr_text, safe_report
 from headway.errors import DeclarationError, PermissionDenied
 from headway.events import AccessChanged, Report
 from headway.resource import TypeName
@@ -75,7 +75,7 @@ class Authorizer:
         if not isinstance(given, Access):
             raise DeclarationError(
                 "Authorizer() expects policies and tokens, such as headway.access.load_access('access.yaml'), "
-                f"not {given!r:.200}"
+                f"not {repr_text(given)}"
             )
         self._access = access
         self._clock = clock

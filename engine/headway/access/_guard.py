@@ -17,7 +17,7 @@ from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
-from headway.base import function_text
+from headway.base import function_text, repr_text
 from headway.errors import PayloadError, PermissionDenied
 from headway.events import ignore
 from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName, redact_error
@@ -86,7 +86,7 @@ class Caller:
             for needed, id in needs(verb, resource) if needs is not None else ():
                 # An unknown verb would be denied, and the caller told to ask for a rule that cannot exist.
                 if needed not in ("read", "write"):
-                    raise ValueError(f"the verb of a headway.Need must be 'read' or 'write', not {needed!r:.120}")
+                    raise ValueError(f"the verb of a headway.Need must be 'read' or 'write', not {repr_text(needed)}")
                 if not allows(needed, id.type, id.partition, id.namespace, id.name):
                     return False
             return True

@@ -9,6 +9,7 @@ from typing import Any, cast
 from headway.access._https import https_url
 from headway.access._jwt_text import usual_algorithm
 from headway.access._policy import Check, check_fields
+from headway.base import repr_text
 from headway.errors import InvalidArgument
 from headway.resource import did_you_mean, name_problem
 
@@ -170,23 +171,23 @@ def _name_problems(value: object) -> Iterator[str]:
 
 def _issuer_problems(value: object) -> Iterator[str]:
     if not _is_line(value):
-        yield f"issuer {value!r:.200} must be the exact text of the claim iss, such as 'https://login.example.com'"
+        yield f"issuer {repr_text(value)} must be the exact text of the claim iss, such as 'https://login.example.com'"
 
 
 def _audiences_problems(value: object) -> Iterator[str]:
     if isinstance(value, str) or not isinstance(value, Collection):
-        yield f"audiences {value!r:.200} must be a list of texts, such as ['headway']"
+        yield f"audiences {repr_text(value)} must be a list of texts, such as ['headway']"
     elif not value:
         yield "audiences is empty: name what the claim aud must have, such as 'headway'"
     else:
         for each in value:
             if not _is_line(each):
-                yield f"audiences: {each!r:.200} must be one line of printable text, such as 'headway'"
+                yield f"audiences: {repr_text(each)} must be one line of printable text, such as 'headway'"
 
 
 def _algorithms_problems(value: object) -> Iterator[str]:
     if isinstance(value, str) or not isinstance(value, Collection):
-        yield f"algorithms {value!r:.200} must be a list of names, such as ['RS256', 'ES256']"
+        yield f"algorithms {repr_text(value)} must be a list of names, such as ['RS256', 'ES256']"
     elif not value:
         yield f"algorithms is empty: use any of {', '.join(ALGORITHMS)}"
     else:
@@ -203,17 +204,18 @@ def _algorithms_problems(value: object) -> Iterator[str]:
 
 def _bindings_problems(value: object) -> Iterator[str]:
     if isinstance(value, str) or not isinstance(value, Collection):
-        yield f"bindings {value!r:.200} must be a list of bindings"
+        yield f"bindings {repr_text(value)} must be a list of bindings"
     elif not value:
         yield "bindings is empty, so that every login would be refused: add one, such as " + _BINDING
     elif not all(isinstance(each, Binding) for each in value):
-        yield f"bindings {value!r:.200} must be bindings, such as Binding(claims={{'groups': 'ops'}}, policies=['ops'])"
+        right = "Binding(claims={'groups': 'ops'}, policies=['ops'])"
+        yield f"bindings {repr_text(value)} must be bindings, such as {right}"
 
 
 def _path_problems(name: str) -> Check:
     def problems(value: object) -> Iterator[str]:
         if not isinstance(value, str) or "\0" in value:
-            yield f"{name} {value!r:.200} must be the path of a file"
+            yield f"{name} {repr_text(value)} must be the path of a file"
 
     return problems
 
@@ -222,33 +224,33 @@ def _span_problems(name: str) -> Check:
     def problems(value: object) -> Iterator[str]:
         least, most = _LEAST[name], _MOST[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            yield f"{name} {value!r:.100} must be a number of seconds from {least} to {most}, such as {least + 30}"
+            yield f"{name} {repr_text(value)} must be a number of seconds from {least} to {most}, such as {least + 30}"
 
     return problems
 
 
 def _claims_problems(value: object) -> Iterator[str]:
     if not isinstance(value, Mapping):
-        yield f"claims {value!r:.200} must be a mapping of claims to values, such as {{groups: ops}}"
+        yield f"claims {repr_text(value)} must be a mapping of claims to values, such as {{groups: ops}}"
         return
     for name, each in value.items():
         if not _is_line(name):
-            yield f"claims: {name!r:.200} must be the name of a claim, such as 'groups', or '/realm_access/roles'"
+            yield f"claims: {repr_text(name)} must be the name of a claim, such as 'groups', or '/realm_access/roles'"
             continue
         if not isinstance(each, Value | Collection) or isinstance(each, Mapping | bytes):
-            yield f"claims: {name} {each!r:.200} must be a text, true, false, a whole number, or a list of them"
+            yield f"claims: {name} {repr_text(each)} must be a text, true, false, a whole number, or a list of them"
             continue
         values = _values(cast("Value | Collection[Value]", each))
         if not values:
             yield f"claims: {name} is empty, so that no login would match: give a value"
         for item in values:
             if not isinstance(item, Value):
-                yield f"claims: {name} {item!r:.200} must be a text, true, false or a whole number"
+                yield f"claims: {name} {repr_text(item)} must be a text, true, false or a whole number"
 
 
 def _policies_problems(value: object) -> Iterator[str]:
     if isinstance(value, str) or not isinstance(value, Collection):
-        yield f"policies {value!r:.200} must be a list of the names of policies"
+        yield f"policies {repr_text(value)} must be a list of the names of policies"
         return
     for name in value:
         if problem := name_problem("the name", name):

@@ -13,7 +13,7 @@ import json
 from typing import Any, NamedTuple, NoReturn
 
 from headway.access._tokens import PREFIX
-from headway.base import plain
+from headway.base import plain, repr_text
 
 MOST_BYTES = 12_288
 """The length of the longest token. The metadata of a request may have 16 KiB (`headway.rpc.Limits.header_size`)."""
@@ -89,7 +89,7 @@ def parsed(text: str) -> Presented:
 
 def shown(value: object) -> str:
     """Return a value of a token for a log line: short, and in one line."""
-    return plain(repr(value)[:100])
+    return plain(repr_text(value, 100))
 
 
 def _alg(header: dict[str, Any]) -> str:

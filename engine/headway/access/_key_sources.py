@@ -13,6 +13,7 @@ import trio
 from headway.access._https import GetFailed, get, https_url
 from headway.access._issuers import Issuer
 from headway.access._jwks import MOST_BYTES, Keys, NoKeys, read_keys
+from headway.base import repr_text
 from headway.errors import DeclarationError, InvalidArgument
 from headway.rpc import certificate_problem
 
@@ -99,11 +100,11 @@ async def _discovered(issuer: Issuer) -> Keys:
         document = _object(url, await get(url, context, MOST_BYTES))
         if document.get("issuer") != issuer.issuer:
             raise KeysUnavailable(
-                f"{url}: its issuer is {document.get('issuer')!r:.200}, and the access file has {issuer.issuer!r}"
+                f"{url}: its issuer is {repr_text(document.get('issuer'))}, and the access file has {issuer.issuer!r}"
             )
         jwks_uri = document.get("jwks_uri")
         if not isinstance(jwks_uri, str) or https_url(jwks_uri) is None:
-            raise KeysUnavailable(f"{url}: its jwks_uri {jwks_uri!r:.200} must be an https:// URL")
+            raise KeysUnavailable(f"{url}: its jwks_uri {repr_text(jwks_uri)} must be an https:// URL")
         answer = await get(jwks_uri, context, MOST_BYTES)
     except GetFailed as error:
         raise KeysUnavailable(str(error)) from error

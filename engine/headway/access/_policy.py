@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from headway.base import repr_text
 from headway.errors import InvalidArgument
 from headway.resource import PAUSE, TypeName, did_you_mean, name_problem, type_problem
 
@@ -117,7 +118,7 @@ class Policy:
         for each in given:
             if not isinstance(each, Rule):
                 raise InvalidArgument(
-                    f"policy {self.name!r}: {each!r:.120} is not a rule: use Rule(verbs=[...], type=...)"
+                    f"policy {self.name!r}: {repr_text(each)} is not a rule: use Rule(verbs=[...], type=...)"
                 )
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from headway.base._text import repr_text
 from headway.errors import InvalidArgument
 
 
 def check_text(name: str, given: object, example: str = "") -> None:
     """Raise InvalidArgument if an argument is not a string."""
     if not isinstance(given, str):
-        raise InvalidArgument(f"{name} must be a string{example and f', such as {example}'}, not {given!r:.120}")
+        raise InvalidArgument(f"{name} must be a string{example and f', such as {example}'}, not {repr_text(given)}")
 
 
 def check_selection(partition: object, namespace: object, name_prefix: object) -> None:

@@ -43,10 +43,17 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def repr_text(value: object) -> str:
-    """Return ``repr(value)``, bounded, or its class and a sentence if that raises."""
+def repr_text(value: object, longest: int = 120) -> str:
+    """Return ``repr(value)``, or its class and a sentence if that raises. All errors show a given value so.
+
+    The middle of a long text is left out: its end shows where the value ends, and the sentence goes on.
+    """
     try:
-        return bounded(repr(value), 200)
+        text = repr(value)
+        if len(text) <= longest:
+            return text
+        end = longest // 3
+        return f"{text[: longest - end - 1]}…{text[-end:]}"
     except KeyboardInterrupt:
         raise
     except BaseException as failed:  # noqa: BLE001  # see above

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from headway.base import answer_problem, check_keywords, plain_problem
+from headway.base import answer_problem, check_keywords, plain_problem, repr_text
 from headway.cache._isolation import Isolation
 from headway.cache._type_store import Applied
 from headway.errors import DeclarationError, PayloadError
@@ -208,7 +208,7 @@ class Projection(Generic[S]):
             problem = answer_problem(data)
             if problem:
                 raise TypeError(f"the function of {self}: {problem}")
-            raise TypeError(f"the function of {self} returned {data!r:.120}: return a {self.payload.__name__}(...)")
+            raise TypeError(f"the function of {self} returned {repr_text(data)}: return a {self.payload.__name__}(...)")
         encoded = encode(data)
         if self._secret and (secrets := tuple(each for each in _secrets(given) if _bytes(each) in encoded)):
             kept = _WithSecrets(value=encoded)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from headway.base import check_keywords, check_selection, plain_problem
+from headway.base import check_keywords, check_selection, plain_problem, repr_text
 from headway.cache._indexes import Index, Path, Table
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projected, Projection
@@ -123,7 +123,7 @@ class CacheReader(ABC):
             if not isinstance(type, ResourceType | ScopedType | Projection):
                 raise not_a_type(type) from None
             raise InvalidArgument(
-                f"id must be a name or an id, such as 'core' or resource.id, not {id!r:.120}"
+                f"id must be a name or an id, such as 'core' or resource.id, not {repr_text(id)}"
             ) from None
         key = (wanted.partition, wanted.namespace, wanted.name)
         stored = self._content(type).find(key)
@@ -161,7 +161,7 @@ class CacheReader(ABC):
         try:
             keys = table.keys(value if index.normal is None else index.normal(value))
         except TypeError as error:
-            raise InvalidArgument(f"{index!r} cannot be read with {value!r:.120}: {error}") from error
+            raise InvalidArgument(f"{index!r} cannot be read with {repr_text(value)}: {error}") from error
         return _views(index.type, content, [keys])
 
     @overload
@@ -199,7 +199,7 @@ class CacheReader(ABC):
         try:
             owns = bool(owner.uid)
         except AttributeError:
-            raise InvalidArgument(f"owner must be a resource, or its id with its uid, not {owner!r:.120}") from None
+            raise InvalidArgument(f"owner must be a resource, or its id with its uid, not {repr_text(owner)}") from None
         if not owns:
             raise InvalidArgument(f"{owner} has no uid, and ownership is of an incarnation: read the owner first")
         content = self._content(type)
@@ -252,7 +252,7 @@ def state_of(reader: CacheReader, type: CachedType[Any], key: Key) -> pb.Resourc
 
 def not_a_type(given: object) -> InvalidArgument:
     """Return the error for a read whose type is not a type."""
-    return InvalidArgument(f"a cache is read by a type, as app.type(...) returned it, not {given!r:.120}")
+    return InvalidArgument(f"a cache is read by a type, as app.type(...) returned it, not {repr_text(given)}")
 
 
 def _views(type: CachedType[R], content: Content, groups: Iterable[Collection[Key]]) -> list[R]:

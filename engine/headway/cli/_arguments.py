@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from headway.base import message_of, own_frames
+from headway.base import message_of, own_frames, repr_text
 from headway.cli._running import Exit, Usage, fail
 from headway.controller import App
 from headway.errors import InvalidArgument
@@ -70,7 +70,7 @@ def apps_at(reference: str) -> list[App]:
     several = list(given) if isinstance(given, list | tuple) else [given]
     apps = [each for each in several if isinstance(each, App)]
     if not apps or len(apps) != len(several):
-        raise Usage(f"{reference} is {given!r:.120}; it must be a headway.App, or a list of them")
+        raise Usage(f"{reference} is {repr_text(given)}; it must be a headway.App, or a list of them")
     return apps
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.base import plain
+from headway.base import plain, repr_text
 from headway.cli._arguments import check_store_exists, named_store, object_at
 from headway.cli._migrate import migrate_command
 from headway.cli._output import Details, counted, details_option, json_text, position_object
@@ -222,7 +222,9 @@ async def _check_conformance(given: Any, seconds: float, only: Sequence[str], ou
     from headway.testing import BACKEND_CHECKS, StoreUnderTest, claim_of, verdicts
 
     if not isinstance(given, StoreUnderTest) and not callable(given):
-        raise Usage(f"{given!r:.80} cannot open a store: it must be a function, or a headway.testing.StoreUnderTest")
+        raise Usage(
+            f"{repr_text(given, 80)} cannot open a store: it must be a function, or a headway.testing.StoreUnderTest"
+        )
     store = given if isinstance(given, StoreUnderTest) else StoreUnderTest(given)
     checks = [check for check in BACKEND_CHECKS if not only or any(word in claim_of(check)[0] for word in only)]
     if not checks:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headway.base import check_selection, check_text
+from headway.base import check_selection, check_text, repr_text
 from headway.errors import InvalidArgument, PayloadError, Unavailable
 from headway.protobuf import encode
 from headway.resource import (
@@ -31,7 +31,7 @@ def check_whole(name: str, given: object, least: int = 0, most: int = MAX_NUMBER
     """Raise InvalidArgument if an argument is not a whole number in a range."""
     if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
         bounds = f">= {least}" if most == MAX_NUMBER else f"from {least} to {most}"
-        raise InvalidArgument(f"{name} must be a whole number {bounds}, such as {example}, not {given!r:.120}")
+        raise InvalidArgument(f"{name} must be a whole number {bounds}, such as {example}, not {repr_text(given)}")
 
 
 def check_revision(given: object) -> None:
@@ -43,7 +43,7 @@ def check_seconds(name: str, given: object, least: float, most: float = math.inf
     """Raise InvalidArgument if an argument is not a number of seconds in a range."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= most:
         bounds = f">= {least:g} seconds" if most == math.inf else f"from {least:g} to {most:g} seconds"
-        raise InvalidArgument(f"{name} must be {bounds}, not {given!r:.120}")
+        raise InvalidArgument(f"{name} must be {bounds}, not {repr_text(given)}")
 
 
 def milliseconds(name: str, seconds: float, least: float, most: float) -> int:
@@ -74,19 +74,21 @@ def check_status(key: object, conditions: object, observed_generation: object) -
     check_text("key", key, "the controller's name")
     check_text("observed_generation", observed_generation, "resource.generation")
     if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
-        raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
+        raise InvalidArgument(
+            f"conditions must be a list, such as [headway.Condition(...)], not {repr_text(conditions)}"
+        )
     for each in conditions:
         check_condition(each)
 
 
 def check_condition(condition: pb.Condition) -> None:
     """Raise InvalidArgument if a field of a condition is of another class than declared, or cannot be encoded."""
-    where = f"condition {condition.type!r:.120}"
+    where = f"condition {repr_text(condition.type)}"
     state: object = condition.state
     # A bool and an int would be stored as some state, and False as UNKNOWN.
     if not isinstance(state, ConditionState):
         raise InvalidArgument(
-            f"{where}: state {state!r:.120} must be a headway.ConditionState, such as headway.ConditionState.TRUE"
+            f"{where}: state {repr_text(state)} must be a headway.ConditionState, such as headway.ConditionState.TRUE"
         )
     words = ("type", condition.type, "'Ready'"), ("reason", condition.reason, "'PortTaken'")
     for field, text, example in (*words, ("message", condition.message, "str(error)")):
@@ -98,7 +100,7 @@ def check_condition(condition: pb.Condition) -> None:
         return
     if not isinstance(other, pb.Reference):
         raise InvalidArgument(
-            f"{where}: resource {other!r:.120} must be a reference, such as resource.id.reference(), or left out"
+            f"{where}: resource {repr_text(other)} must be a reference, such as resource.id.reference(), or left out"
         )
     try:
         encode(other)
@@ -122,7 +124,7 @@ def resumed_position(given: object) -> pb.Position | None:
     if not isinstance(given, Position):
         raise InvalidArgument(
             "resume_after must be a Position, such as progress.position, "
-            f"not {given!r:.120}: a revision alone doesn't name its store"
+            f"not {repr_text(given)}: a revision alone doesn't name its store"
         )
     return given.message()
 
@@ -132,7 +134,7 @@ def owner_id(given: object) -> ResourceId:
     if isinstance(given, Resource):
         return given.id
     if not isinstance(given, ResourceId):
-        raise InvalidArgument(f"owner must be a Resource, or its id with its uid, not {given!r:.120}")
+        raise InvalidArgument(f"owner must be a Resource, or its id with its uid, not {repr_text(given)}")
     return given
 
 
@@ -147,7 +149,7 @@ def deleted_id(given: object, version: object) -> ResourceId:
         )
     id = given.id if isinstance(given, Resource) else given
     if not isinstance(id, ResourceId):
-        raise InvalidArgument(f"delete() expects a Resource or a ResourceId, not {given!r:.120}")
+        raise InvalidArgument(f"delete() expects a Resource or a ResourceId, not {repr_text(given)}")
     return id
 
 
@@ -224,5 +226,7 @@ def id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespa
         if id.type.unversioned == type.kind:
             return id._replace(type=type.name)
     except AttributeError:
-        raise InvalidArgument(f"id must be a name or an id, such as 'core' or resource.id, not {id!r:.120}") from None
+        raise InvalidArgument(
+            f"id must be a name or an id, such as 'core' or resource.id, not {repr_text(id)}"
+        ) from None
     raise InvalidArgument(f"{id} is not a {type.name}: ask for it by its own type")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from grpclib import GRPCError
 
+from headway.base import repr_text
 from headway.client._arguments import (
     check_position,
     check_revision,
@@ -55,7 +56,7 @@ _APPLY_ATTEMPTS = 8
 def _check_resource(given: object) -> None:
     """Raise InvalidArgument if the argument is not a resource."""
     if not isinstance(given, Resource):
-        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {given!r:.120}")
+        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {repr_text(given)}")
 
 
 class Client(Subscribing):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import trio
 
-from headway.base import check_trio, safe_report
+from headway.base import check_trio, repr_text, safe_report
 from headway.client._arguments import TTL, check_seconds
 from headway.client._lease import LeaseClient
 from headway.errors import HeadwayError, InvalidArgument, LeaseLost, RemoteError
@@ -225,7 +225,7 @@ async def hold_lease(
     check_trio("headway.hold_lease")
     given: object = leases
     if not isinstance(given, LeaseClient):
-        raise InvalidArgument(f"hold_lease() expects the leases of a client, as client.leases, not {given!r:.120}")
+        raise InvalidArgument(f"hold_lease() expects the leases of a client, as client.leases, not {repr_text(given)}")
     check_seconds("ttl", ttl, *TTL)
     report = safe_report(report)
     with measured_pauses() as pauses:

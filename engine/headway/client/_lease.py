@@ -11,7 +11,7 @@ import trio
 from grpclib import GRPCError
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway.base import check_text
+from headway.base import check_text, repr_text
 from headway.client._arguments import TTL, check_seconds, check_whole, milliseconds
 from headway.client._refusals import client_error
 from headway.errors import InvalidArgument, Unavailable
@@ -171,7 +171,7 @@ class LeaseClient:
         """Store with the fence that its controller has no pending work up to ``revision``."""
         given: object = fence
         if not isinstance(given, pb.Fence):
-            raise InvalidArgument(f"fence must be the `fence` of raise_fence()'s answer, not {given!r:.120}")
+            raise InvalidArgument(f"fence must be the `fence` of raise_fence()'s answer, not {repr_text(given)}")
         check_whole("revision", revision, example="event.revision")
         request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
         await self._call("RecordSettled", request, lease_pb.RecordSettledResponse, self._timeout)

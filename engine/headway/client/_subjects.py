@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.base import check_text
+from headway.base import check_text, repr_text
 from headway.client._arguments import tenancy_searched
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType
@@ -43,7 +43,7 @@ class Subject:
                     f"Subject({given!r}): a topic has no partition, namespace or name_prefix: give a name, or none"
                 )
         elif not isinstance(given, ResourceType):
-            raise InvalidArgument(f"Subject() expects a type or a topic, such as {_FORM}, not {given!r:.120}")
+            raise InvalidArgument(f"Subject() expects a type or a topic, such as {_FORM}, not {repr_text(given)}")
         elif name:
             if name_prefix:
                 raise InvalidArgument(f"name {name!r} and name_prefix {name_prefix!r} exclude each other: give one")
@@ -86,7 +86,7 @@ def checked_subjects(given: object) -> list[Subject]:
         InvalidArgument: no subject was given, there are too many, or one is something else.
     """
     if isinstance(given, ResourceType | Topic | Subject | str) or not isinstance(given, Iterable):
-        raise InvalidArgument(f"subscribe() expects a list of subjects, such as [{_FORM}], not {given!r:.120}")
+        raise InvalidArgument(f"subscribe() expects a list of subjects, such as [{_FORM}], not {repr_text(given)}")
     subjects = [each if isinstance(each, Subject) else Subject(each) for each in given]
     if not 1 <= len(subjects) <= MAX_SUBJECTS:
         raise InvalidArgument(

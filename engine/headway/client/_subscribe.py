@@ -289,5 +289,5 @@ class Subscription:
             return kind(found.view(event.resource), event.revision)
         topic = self._topics.get(event.topic)
         if topic is None:
-            raise PayloadError(f"the server sent an event of topic {event.topic!r:.120}, which is not subscribed")
+            raise PayloadError(f"the server sent an event of topic {repr_text(event.topic)}, which is not subscribed")
         return Published(topic, event.subject, topic.decoded(event.data))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.base import block_nursery, check_trio
+from headway.base import block_nursery, check_trio, repr_text
 from headway.client._arguments import milliseconds
 from headway.client._subjects import Subject, checked_subjects
 from headway.client._subscribe import Follower, Subscription
@@ -45,7 +45,7 @@ class Subscribing:
         given: object = resume_after
         if given is not None and not isinstance(given, SubscriptionPosition):
             raise InvalidArgument(
-                f"resume_after must be a SubscriptionPosition, such as batch.position, not {given!r:.120}"
+                f"resume_after must be a SubscriptionPosition, such as batch.position, not {repr_text(given)}"
             )
         interval = milliseconds("progress_interval", progress_interval, 0.001, 3600)
         for each in wanted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from headway.base import answer_problem, check_plain, check_text
+from headway.base import answer_problem, check_plain, check_text, repr_text
 from headway.client._arguments import id_of
 from headway.client._client import Client
 from headway.client._watch import SnapshotEnd, Upserted
@@ -83,7 +83,7 @@ async def until_condition(
     if not condition:
         raise InvalidArgument("condition '' must be the type of a condition, such as 'Ready'")
     if not isinstance(given, ConditionState):
-        raise InvalidArgument(f"state must be a headway.ConditionState, such as FALSE, not {given!r:.120}")
+        raise InvalidArgument(f"state must be a headway.ConditionState, such as FALSE, not {repr_text(given)}")
     found = await until(
         client,
         type,

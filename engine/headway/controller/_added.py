@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from headway.base import repr_text
 from headway.cache import CachedType, stored_type
 from headway.controller._checks import forms_problems, needs_problem
 from headway.controller._definition import Definition
@@ -63,7 +64,7 @@ class GrowingDefinition:
         lacking: list[Watch[Any]] = []
         for each in given:
             if not isinstance(each, Watch):
-                raise DeclarationError(f"rt.watch expects headway.watch(TYPE, mapper), not {each!r:.200}: {_FORM}")
+                raise DeclarationError(f"rt.watch expects headway.watch(TYPE, mapper), not {repr_text(each)}: {_FORM}")
             known = watches.get(each.type)
             if known is None:
                 watches[each.type] = each

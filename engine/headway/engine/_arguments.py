@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 from headway.access import Authorizer
-from headway.base import check_plain, check_text, check_token, safe_report
+from headway.base import check_plain, check_text, check_token, repr_text, safe_report
 from headway.builtin import NAME
 from headway.controller import App, Definition
 from headway.errors import DeclarationError, InvalidArgument
@@ -26,7 +26,9 @@ def combine_apps(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
     for app in apps:
         given: object = app
         if not isinstance(given, App):
-            raise DeclarationError(f"expected headway.App objects after the store or the endpoints, not {given!r:.120}")
+            raise DeclarationError(
+                f"expected headway.App objects after the store or the endpoints, not {repr_text(given)}"
+            )
         for type in app.registry:
             if type.name not in registry or registry.resolve(type.name) is not type:
                 registry.register(type)
@@ -81,7 +83,7 @@ class RunOptions(NamedTuple):
                 f"journal_bytes={given!r} must be a number of bytes >= 0, such as journal_bytes=16 << 20"
             )
         if self.journal is not None and not isinstance(self.journal, str | PathLike):
-            raise DeclarationError(f"journal={self.journal!r:.200} must be a path, such as journal='journal.jsonl'")
+            raise DeclarationError(f"journal={repr_text(self.journal)} must be a path, such as journal='journal.jsonl'")
         if self.report is not None:
             check_plain("report", self.report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
 
@@ -121,7 +123,7 @@ def check_listen(given: object, access: object, *, insecure: bool) -> None:
         raise DeclarationError(f"listen={given!r} must be a list of addresses, such as listen=['127.0.0.1:9000']")
     if access is not None and not isinstance(access, Authorizer):
         raise DeclarationError(
-            f"access={access!r:.200} must be an authorizer, such as "
+            f"access={repr_text(access)} must be an authorizer, such as "
             "access=headway.access.Authorizer(headway.access.load_access('access.yaml'))"
         )
     if given and access is not None and insecure:
@@ -143,7 +145,7 @@ def check_http(given: object, access: object, tls: object, *, insecure: bool) ->
     from headway.http import check_http_address
 
     if not isinstance(given, str):
-        raise DeclarationError(f"http={given!r:.200} must be an address, such as http='127.0.0.1:8080'")
+        raise DeclarationError(f"http={repr_text(given)} must be an address, such as http='127.0.0.1:8080'")
     if access is None and not insecure:
         raise DeclarationError(
             f"http={given!r} needs either access=headway.access.Authorizer(...), which decides who may do what, or "
@@ -170,11 +172,11 @@ def check_connection(tls: object, server_name: object, token: object, insecure: 
     """Raise InvalidArgument if an argument of a connection to engines is of another class than declared."""
     check_token(token() if callable(token) else token)
     if not _is_tls(tls):
-        raise InvalidArgument(f"tls must be a TLS context, such as headway.rpc.client_tls(...), not {tls!r:.120}")
+        raise InvalidArgument(f"tls must be a TLS context, such as headway.rpc.client_tls(...), not {repr_text(tls)}")
     if server_name is not None:
         check_text("server_name", server_name, "'engine.example.com'")
     if not isinstance(insecure, bool):
-        raise InvalidArgument(f"insecure must be True or False, not {insecure!r:.120}")
+        raise InvalidArgument(f"insecure must be True or False, not {repr_text(insecure)}")
 
 
 def _is_tls(given: object) -> bool:
@@ -191,7 +193,7 @@ def check_endpoints(given: object) -> None:
     if not isinstance(given, str | Sequence) and not _has_methods(given, "unary", "stream"):
         raise InvalidArgument(
             "expected the addresses of engines, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], "
-            f"or a channel for a test, got {given!r:.120}"
+            f"or a channel for a test, got {repr_text(given)}"
         )
 
 
@@ -200,7 +202,7 @@ def check_backend(given: object) -> None:
     if not _has_methods(given, "read", "commit"):
         raise DeclarationError(
             "open_engine expects a store first, such as 'memory:', 'sqlite:staff.db' or a backend of your own, "
-            f"not something that opens {given!r:.120}"
+            f"not something that opens {repr_text(given)}"
         )
 
 
@@ -208,7 +210,7 @@ def check_wrap_channel(given: object) -> None:
     """Raise DeclarationError if a value is neither None nor a function of a channel."""
     if given is not None and not callable(given):
         raise DeclarationError(
-            f"wrap_channel={given!r:.120} must be a function of a channel, such as "
+            f"wrap_channel={repr_text(given)} must be a function of a channel, such as "
             "wrap_channel=headway.testing.ScriptedChannel().over"
         )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway.base import check_trio, current_run
+from headway.base import check_trio, current_run, repr_text
 from headway.cache import CachedType, Index, Informers, Query
 from headway.client import Client
 from headway.engine._store_health import StoreHealth
@@ -149,7 +149,7 @@ class Engine:
         given: object = id
         if not isinstance(given, ResourceId) or given.type not in self._registry:
             raise InvalidArgument(
-                f"why() expects the id of a resource of the apps, such as team.id, not {given!r:.120}"
+                f"why() expects the id of a resource of the apps, such as team.id, not {repr_text(given)}"
             )
         return await self._asked().why(id)
 
@@ -160,7 +160,7 @@ class Engine:
         """
         given: object = longer_than
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
-            raise InvalidArgument(f"longer_than must be >= 0 seconds, not {given!r:.120}")
+            raise InvalidArgument(f"longer_than must be >= 0 seconds, not {repr_text(given)}")
         return await self._asked().stuck(longer_than)
 
     def _asked(self) -> ObserveHost:

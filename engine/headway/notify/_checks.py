@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from headway.base import repr_text
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, by_owner, stored_type
 from headway.errors import DeclarationError
 from headway.resource import Registry, ResourceType, ScopedType, is_form_of
@@ -34,7 +35,7 @@ class Wanted(NamedTuple):
     def _types_problems(self, registry: Registry) -> Iterator[str]:
         given: object = self.types
         if not isinstance(given, Sequence) or isinstance(given, str) or not given:
-            _refuse(f"watches={given!r:.120} must be a list of at least one type")
+            _refuse(f"watches={repr_text(given)} must be a list of at least one type")
         names = []
         for type in self.types:
             if not isinstance(type, ResourceType | ScopedType | Projection):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.base import of_controller, only_error
+from headway.base import of_controller, only_error, repr_text
 from headway.errors import InvalidResult
 from headway.notify._handle import Answer, Handle
 from headway.notify._sources import BlockingQuery, Poll
@@ -210,7 +210,7 @@ class QueryFetch(Fetch[T]):
             if isinstance(index, int) and not isinstance(index, bool) and index >= 0:
                 return index, value
         raise InvalidResult(
-            f"{self.name} returned {answer!r:.120}: return an index, a whole number from 0 on, and a value, "
+            f"{self.name} returned {repr_text(answer)}: return an index, a whole number from 0 on, and a value, "
             "such as (7, teams)"
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 from typing_extensions import override
 
-from headway.base import BoundedReport, block_nursery, check_trio, current_run
+from headway.base import BoundedReport, block_nursery, check_trio, current_run, repr_text
 from headway.cache import CachedType, CacheOfTypes, Content, Informer, Informers, OnFailure, Pin, View
 from headway.errors import HeadwayError, InvalidArgument, NotPrimed, StoreChanged, Unavailable
 from headway.events import IndexFailed, Report
@@ -268,7 +268,7 @@ def _wanted_position(given: object) -> tuple[str, int]:
         return "", given
     raise InvalidArgument(
         "wait_for() expects a position, a revision, or a resource as a client's write has returned it, "
-        f"not {given!r:.120}"
+        f"not {repr_text(given)}"
     )
 
 

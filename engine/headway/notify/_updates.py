@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.base import async_problem, check_selection, check_text, check_trio, current_run
+from headway.base import async_problem, check_selection, check_text, check_trio, current_run, repr_text
 from headway.cache import CachedType, CacheReader, Index
 from headway.errors import Closed, IndexIncomplete, InvalidArgument
 from headway.notify._answers import Answers
@@ -110,7 +110,7 @@ class Updates:
         self._check_open(correlation_id)
         given: object = poll
         if not isinstance(given, Poll):
-            raise InvalidArgument(f"poll() expects a headway.Poll(function), not {given!r:.120}")
+            raise InvalidArgument(f"poll() expects a headway.Poll(function), not {repr_text(given)}")
         age: object = max_age
         if isinstance(age, bool) or not isinstance(age, int | float) or not 0 < age < math.inf:
             raise InvalidArgument(f"max_age={max_age!r} must be a number of seconds above 0: poll(RATES, max_age=30)")
@@ -129,7 +129,7 @@ class Updates:
         self._check_open(correlation_id)
         given: object = query
         if not isinstance(given, BlockingQuery):
-            raise InvalidArgument(f"query() expects a headway.BlockingQuery(function), not {given!r:.120}")
+            raise InvalidArgument(f"query() expects a headway.BlockingQuery(function), not {repr_text(given)}")
         _check_arguments(
             query.function, len(arguments) + 1, f"an index and the {len(arguments)} arguments given to query()"
         )

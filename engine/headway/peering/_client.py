@@ -7,6 +7,7 @@ from typing import Any
 
 from headway._gen.headway.peering import v1 as peering_pb
 from headway._gen.headway.peering.v1 import Export, Peering
+from headway.base import repr_text
 from headway.client import Client, call_service
 from headway.errors import InvalidArgument, OutcomeUnknown
 from headway.peering._service import SERVICE
@@ -22,7 +23,7 @@ def export(type: ResourceType[Any], *, partition: str = "", namespace: str = "")
     Resources in partitions with copies are never exported.
     """
     if not isinstance(type, ResourceType):
-        raise InvalidArgument(f"export() expects a resource type, such as TEAM, got {type!r:.120}")
+        raise InvalidArgument(f"export() expects a resource type, such as TEAM, got {repr_text(type)}")
     return Export(type=type.name.message(), tenancy=pb.Tenancy(partition=partition, namespace=namespace))
 
 
@@ -104,5 +105,5 @@ def _text(field: str, given: object) -> str:
 
 def _exports(given: Sequence[Exported]) -> list[Export]:
     if isinstance(given, ResourceType | Export) or not isinstance(given, Sequence):
-        raise InvalidArgument(f"exports must be a list, such as [TEAM], got {given!r:.120}")
+        raise InvalidArgument(f"exports must be a list, such as [TEAM], got {repr_text(given)}")
     return [each if isinstance(each, Export) else export(each) for each in given]

@@ -13,6 +13,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from headway.base import repr_text
 from headway.errors import InvalidArgument
 
 VERSION = 1
@@ -68,8 +69,8 @@ def read_token(text: str) -> PeeringToken:
     version = content.pop("version", None)
     if version != VERSION:
         raise InvalidArgument(
-            f"the token has version {version!r:.20}, and this program reads version {VERSION}: use a program of the "
-            "same release on both sides"
+            f"the token has version {repr_text(version, 20)}, and this program reads version {VERSION}: "
+            "use a program of the same release on both sides"
         )
     return PeeringToken(**_checked(content))
 

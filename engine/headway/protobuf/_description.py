@@ -13,6 +13,7 @@ from typing import Any
 import betterproto2
 
 from headway._gen.headway.types import v1 as types_pb
+from headway.base import repr_text
 from headway.protobuf._annotation import DURATION, TIMESTAMP, Annotation, Element
 from headway.protobuf._declared import (
     Declaration,
@@ -202,14 +203,14 @@ def _checked(name: str) -> str:
     Dataclasses write field names into source code that they execute, so an unchecked name could inject code.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
-        raise ValueError(f"{name!r:.80} is not a valid name")
+        raise ValueError(f"{repr_text(name, 80)} is not a valid name")
     return name
 
 
 def _check_field(field: types_pb.Field) -> None:
     name = _checked(field.name)
     if name.startswith("_") or hasattr(betterproto2.Message, name):
-        raise ValueError(f"{name!r:.80} is not a valid field name")
+        raise ValueError(f"{repr_text(name, 80)} is not a valid field name")
 
 
 def _enum(described: types_pb.Enum) -> type[betterproto2.Enum]:
@@ -240,7 +241,8 @@ def _check_empty_messages(messages: Sequence[types_pb.Message]) -> None:
                 for held in needed[place]:
                     if held in known and known[held] is None:
                         raise ValueError(
-                            f"an empty {name!r:.80} would contain {messages[held].full_name!r:.80} endlessly"
+                            f"an empty {repr_text(name, 80)} would contain "
+                            f"{repr_text(messages[held].full_name, 80)} endlessly"
                         )
                     if held not in known:
                         stack.append(held)
@@ -250,7 +252,7 @@ def _check_empty_messages(messages: Sequence[types_pb.Message]) -> None:
             many = 1 + sum(size[1] for size in sizes)
             if deep > _DEEPEST or many > _LARGEST:
                 raise ValueError(
-                    f"an empty {name!r:.80} would contain {many} messages, nested {deep} deep: "
+                    f"an empty {repr_text(name, 80)} would contain {many} messages, nested {deep} deep: "
                     f"the limits are {_LARGEST} and {_DEEPEST}"
                 )
             known[place] = (deep, many)

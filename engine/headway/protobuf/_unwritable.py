@@ -9,6 +9,7 @@ from typing import Any
 
 import betterproto2
 
+from headway.base import repr_text
 from headway.errors import PayloadError
 from headway.protobuf._compile import Codec
 from headway.protobuf._plan import metadata_of
@@ -66,18 +67,18 @@ def _culprit(value: Any, problem_of: Callable[[object], Exception | None]) -> st
     if isinstance(value, dict):
         for key, each in value.items():
             if problem_of({key: each}) is not None:
-                return f"{ {key: each}!r:.120}"
+                return f"{repr_text({key: each})}"
     elif isinstance(value, list | tuple):
         for index, each in enumerate(value):
             if problem_of([each]) is not None:
-                return f"{each!r:.120} at [{index}]"
-    return f"{value!r:.120}"
+                return f"{repr_text(each)} at [{index}]"
+    return f"{repr_text(value)}"
 
 
 def _elements(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the elements of a list and the values of a map, each after its index or key, or any other single value."""
     if isinstance(value, dict):
-        yield from ((f"[{key!r:.80}]", each) for key, each in value.items())
+        yield from ((f"[{repr_text(key, 80)}]", each) for key, each in value.items())
     elif isinstance(value, list | tuple):
         yield from ((f"[{index}]", each) for index, each in enumerate(value))
     else:

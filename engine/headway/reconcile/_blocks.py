@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 
-from headway.base import bounded, leaves, messages
+from headway.base import bounded, leaves, messages, repr_text
 from headway.cache import Cache, state_of
 from headway.client import Client, holds_output
 from headway.errors import Closed, Conflict, HeadwayError, InvalidArgument, NotFound
@@ -36,7 +36,7 @@ T = TypeVar("T", bound=Payload)
 async def apply_over_cache(cache: Cache, client: Client, wanted: Resource[T]) -> Resource[T]:
     """Apply a resource over its cached state. One that is not in the cache of a scope may still exist."""
     if not isinstance(wanted, Resource):
-        raise InvalidArgument(f"apply() expects a resource, as made by TYPE.new(name, data), not {wanted!r:.120}")
+        raise InvalidArgument(f"apply() expects a resource, as made by TYPE.new(name, data), not {repr_text(wanted)}")
     current = cache.get(wanted.type, wanted.id)
     if current is None and cache.may_lack(wanted.id):
         return await client.apply(wanted)
@@ -72,7 +72,7 @@ class Outputs(_Block, Generic[T]):
     ) -> None:
         if not isinstance(owner, Resource):
             raise InvalidArgument(
-                f"outputs(): owner must be a resource, not {owner!r:.120}: "
+                f"outputs(): owner must be a resource, not {repr_text(owner)}: "
                 f"call it only after rt.cache.get(...) has found the owner"
             )
         self._cache = cache
@@ -170,7 +170,7 @@ class Outputs(_Block, Generic[T]):
         self._check_open("keep()")
         given: object = resource
         if not isinstance(given, Resource):
-            raise InvalidArgument(f"keep() expects a resource, as rt.cache.get(...) returns it, not {given!r:.120}")
+            raise InvalidArgument(f"keep() expects a resource, as rt.cache.get(...) returns it, not {repr_text(given)}")
         self._wanted.add(resource.id.key)
 
     async def __aexit__(
@@ -183,8 +183,9 @@ class Outputs(_Block, Generic[T]):
             return
         if self._begun:
             raise InvalidArgument(
-                f"apply({self._begun[0]!r:.120}) of the block of outputs({self._type.name}, owner={self._owner.id}) "
-                "has not ended: write `await wanted.apply(...)`, or run it in a nursery inside the block"
+                f"apply({repr_text(self._begun[0])}) of the block of "
+                f"outputs({self._type.name}, owner={self._owner.id}) has not ended: "
+                "write `await wanted.apply(...)`, or run it in a nursery inside the block"
             )
         # The cache includes every write of this block (C5), so a resource that was just created is not pruned.
         for resource in self._cache.owned(self._type, self._owner):
@@ -331,7 +332,7 @@ class Conditions(_Block, Generic[T]):
         """
         named: object = type
         if not isinstance(named, str) or not named:
-            raise InvalidArgument(f"a condition needs a type, not {named!r:.120}: conditions.set('Ready', True)")
+            raise InvalidArgument(f"a condition needs a type, not {repr_text(named)}: conditions.set('Ready', True)")
         # With `in` alone, a list would raise for its missing hash, and 1 would count as True.
         given = state if isinstance(state, ConditionState) else None
         if state is None or isinstance(state, bool):
@@ -342,13 +343,13 @@ class Conditions(_Block, Generic[T]):
         for field, text in words:
             if not isinstance(text, str):
                 raise InvalidArgument(
-                    f"condition {type!r}: {field} {text!r:.120} must be a text; leave it out for none"
+                    f"condition {type!r}: {field} {repr_text(text)} must be a text; leave it out for none"
                 )
             if problem := unicode_problem(field, text):
                 raise InvalidArgument(f"condition {type!r}: {problem}")
         other: object = resource.id if isinstance(resource, Resource) else resource
         if other is not None and not isinstance(other, ResourceId):
-            raise InvalidArgument(f"condition {type!r}: resource {other!r:.120} must be a resource or its id")
+            raise InvalidArgument(f"condition {type!r}: resource {repr_text(other)} must be a resource or its id")
         self._check_open("set()")
         self._changes[type] = Condition(
             type=type,

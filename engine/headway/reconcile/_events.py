@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headway.base import repr_text
 from headway.cache import Projected
 from headway.errors import InvalidArgument
 from headway.resource import MAX_TEXT, Resource, ResourceId, reason_problem, redacted_text
@@ -27,7 +28,7 @@ def checked_event(resource: object, reason: object, text: object) -> tuple[Resou
     """
     given: Any = resource
     if not isinstance(resource, Resource | Projected):
-        raise InvalidArgument(f"rt.event expects a resource, such as rt.resource(request), not {given!r:.120}")
+        raise InvalidArgument(f"rt.event expects a resource, such as rt.resource(request), not {repr_text(given)}")
     if not given.uid:
         raise InvalidArgument(
             f"rt.event: {given.id} is not stored yet: pass the resource that the cache or a write has returned"
@@ -35,7 +36,7 @@ def checked_event(resource: object, reason: object, text: object) -> tuple[Resou
     if (problem := reason_problem(reason)) is not None:
         raise InvalidArgument(f"rt.event: {problem}")
     if not isinstance(text, str):
-        raise InvalidArgument(f"rt.event: text must be a string for people, not {text!r:.120}")
+        raise InvalidArgument(f"rt.event: text must be a string for people, not {repr_text(text)}")
     text = redacted_text(text, [resource])
     # Half of a surrogate pair cannot be stored.
     text = text.encode(errors="replace").decode()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
 
+from headway.base import repr_text
 from headway.cache import Cache, CachedType, Projected, Projection, note_read
 from headway.client import Client
 from headway.errors import InvalidArgument, NotDeclared, NotWatched
@@ -145,7 +146,9 @@ class Runtime:
             NotDeclared: the type is missing from the controller's ``writes``.
         """
         if not isinstance(type, ResourceType):
-            raise InvalidArgument(f"outputs() expects a resource type, as app.type(...) returns it, not {type!r:.120}")
+            raise InvalidArgument(
+                f"outputs() expects a resource type, as app.type(...) returns it, not {repr_text(type)}"
+            )
         if not any(is_form_of(watched, type) for watched in self._watches):
             raise NotWatched(
                 f"controller {self.controller} doesn't watch {type.name}, so it can't find outputs to prune: "
@@ -250,7 +253,7 @@ def _check_whole(call: str, given: object) -> None:
             f"{call} expects a whole resource, got {given!r}: read it with `await rt.strong.read(TYPE, request.id)`"
         )
     if not isinstance(given, Resource):
-        raise InvalidArgument(f"{call} expects a resource, as rt.resource(request) returns it, not {given!r:.120}")
+        raise InvalidArgument(f"{call} expects a resource, as rt.resource(request) returns it, not {repr_text(given)}")
 
 
 class StrongReads:

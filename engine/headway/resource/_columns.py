@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import betterproto2
 
-from headway.base import did_you_mean
+from headway.base import did_you_mean, repr_text
 from headway.errors import PayloadError
 from headway.protobuf import Payload
 from headway.resource._ids import quoted
@@ -30,7 +30,7 @@ Columns = Mapping[str, str]
 def columns_problem(payload: type[Any], columns: object) -> str | None:
     """Return the problem with the columns of a payload, or None if they are valid."""
     if not isinstance(columns, Mapping):
-        return f"columns {columns!r:.80} must be a mapping: {_FORM}"
+        return f"columns {repr_text(columns, 80)} must be a mapping: {_FORM}"
     for title, path in columns.items():
         if problem := _title_problem(title) or _path_problem(payload, path):
             return f"columns: {problem}"
@@ -62,7 +62,7 @@ def column_texts(resource: Resource[Any]) -> list[str]:
 
 def _title_problem(title: object) -> str | None:
     if not isinstance(title, str) or not title.strip() or not title.isprintable() or len(title) > _LONGEST:
-        return f"title {title!r:.80} must be 1 to {_LONGEST} printable characters: {_FORM}"
+        return f"title {repr_text(title, 80)} must be 1 to {_LONGEST} printable characters: {_FORM}"
     if title in _OWN:
         return f"title {title!r} is reserved for a column of every table: choose another"
     return None
@@ -70,7 +70,7 @@ def _title_problem(title: object) -> str | None:
 
 def _path_problem(payload: type[betterproto2.Message], path: object) -> str | None:
     if not isinstance(path, str) or not path:
-        return f"path {path!r:.80} must be the name of a field, or several names joined by dots: {_FORM}"
+        return f"path {repr_text(path, 80)} must be the name of a field, or several names joined by dots: {_FORM}"
     cls = payload
     *outer, last = path.split(".")
     for name in outer:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from headway._gen.headway.event.v1 import Entry, Event
+from headway.base import repr_text
 from headway.protobuf import copy_message
 from headway.resource._hooks import Hooks
 from headway.resource._ids import DEFAULT_TENANCY, ResourceId, Scope
@@ -43,7 +44,7 @@ def reason_problem(reason: object) -> str | None:
     """Return what is wrong with the reason of an event, or None."""
     if isinstance(reason, str) and _REASON.match(reason):
         return None
-    return f"reason {reason!r:.120} must be one word of up to 64 letters and digits, such as 'Deployed'"
+    return f"reason {repr_text(reason)} must be one word of up to 64 letters and digits, such as 'Deployed'"
 
 
 def merged_events(stored: Iterable[Entry], new: Iterable[Entry]) -> tuple[list[Entry], int]:

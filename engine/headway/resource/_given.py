@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from headway.base import repr_text
 from headway.errors import InvalidArgument
 from headway.resource._ids import ResourceId, quoted, unicode_problem
 from headway.resource._stored import Stored
@@ -15,7 +16,7 @@ def owner_id(of: str, owner: object) -> ResourceId:
     id = owner.id if isinstance(owner, Stored) else owner
     if not isinstance(id, ResourceId):
         example = "owner=team or owner=TEAM.id('core')"
-        raise InvalidArgument(f"{of}: owner must be a resource or its id, such as {example}, not {owner!r:.120}")
+        raise InvalidArgument(f"{of}: owner must be a resource or its id, such as {example}, not {repr_text(owner)}")
     return id
 
 
@@ -23,14 +24,18 @@ def text_map(of: object, given: Any) -> dict[str, str]:
     """Return a copy of metadata. Raises InvalidArgument unless it maps strings to strings."""
     if not hasattr(given, "keys"):
         raise InvalidArgument(
-            f"{of}: metadata must map strings to strings, such as metadata={{'rank': 'high'}}, not {given!r:.120}"
+            f"{of}: metadata must map strings to strings, such as metadata={{'rank': 'high'}}, not {repr_text(given)}"
         )
     for key, value in given.items():
         if not isinstance(key, str):
-            raise InvalidArgument(f"{of}: metadata key {key!r:.120} must be a string, such as {str(key)!r:.120}")
+            raise InvalidArgument(
+                f"{of}: metadata key {repr_text(key)} must be a string, such as {repr_text(str(key))}"
+            )
         if not isinstance(value, str):
-            example = f"metadata={{{key!r}: {str(value)!r:.120}}}"
-            raise InvalidArgument(f"{of}: metadata[{key!r}] is {value!r:.120}: it must be a string, such as {example}")
+            example = f"metadata={{{key!r}: {repr_text(str(value))}}}"
+            raise InvalidArgument(
+                f"{of}: metadata[{key!r}] is {repr_text(value)}: it must be a string, such as {example}"
+            )
         if problem := unicode_problem("metadata key", key) or unicode_problem(f"metadata[{quoted(key)}]", value):
             raise InvalidArgument(f"{of}: {problem}")
     return dict(given)
@@ -41,7 +46,7 @@ def finalizer_names(of: str, names: Iterable[str]) -> list[str]:
     given: object = names
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidArgument(
-            f"{of}: finalizers {given!r:.120} must be a list or set of names, such as [{str(given)!r:.120}]"
+            f"{of}: finalizers {repr_text(given)} must be a list or set of names, such as [{repr_text(str(given))}]"
         )
     wanted = list(names)
     for name in wanted:
@@ -49,7 +54,7 @@ def finalizer_names(of: str, names: Iterable[str]) -> list[str]:
         # The metadata value separates the names by blanks.
         if not isinstance(each, str) or each.split() != [each]:
             raise InvalidArgument(
-                f"{of}: finalizer {each!r:.120} must be a name without blanks, such as 'staff.cleanup'"
+                f"{of}: finalizer {repr_text(each)} must be a name without blanks, such as 'staff.cleanup'"
             )
         if problem := unicode_problem("finalizer", each):
             raise InvalidArgument(f"{of}: {problem}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway._gen.headway.resource import v1 as pb
+from headway.base import repr_text
 from headway.errors import InvalidArgument
 from headway.resource._ids import MAX_NAME, Key, Scope, name_problem, quoted, resource_key
 
@@ -153,14 +154,14 @@ def _unit_problem(field: str, value: object, *, exists: bool) -> str | None:
     if value == "*":
         return None
     if not exists:
-        return f"{field} {value!r:.120} must be left out: resources of this type have no {field}"
+        return f"{field} {repr_text(value)} must be left out: resources of this type have no {field}"
     return name_problem(field, value)
 
 
 def prefix_problem(field: str, prefix: object) -> str | None:
     """Return the problem of a beginning of names, which a caller gives as ``field``, or None."""
     if not isinstance(prefix, str):
-        return f"{field} must be a string, such as 'team-', not {prefix!r:.120}"
+        return f"{field} must be a string, such as 'team-', not {repr_text(prefix)}"
     if len(prefix) > MAX_NAME:
         return f"{field} {quoted(prefix)} must have at most {MAX_NAME} characters, as names have"
     if prefix != prefix.lower():
@@ -176,7 +177,7 @@ def prefix_problem(field: str, prefix: object) -> str | None:
 def selector_problem(field: str, text: object) -> str | None:
     """Return the problem of a selector of metadata entries, or None. An empty selector selects everything."""
     if not isinstance(text, str):
-        return f"{field} must be a string, not {text!r:.120}: {_FORM}"
+        return f"{field} must be a string, not {repr_text(text)}: {_FORM}"
     if len(text) > MAX_SELECTOR:
         return f"{field} {quoted(text)} has {len(text)} characters: it must have at most {MAX_SELECTOR}"
     if any("\ud800" <= character <= "\udfff" for character in text):

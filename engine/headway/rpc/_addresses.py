@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headway.base import repr_text
 from headway.errors import InvalidArgument
 
 TOKEN_HEADER = "x-consul-token"
@@ -76,7 +77,7 @@ def addresses(text: str | Iterable[str]) -> list[Address]:
         parts = [part.strip() for part in (text.split(",") if isinstance(text, str) else text)]
     except (TypeError, AttributeError):
         raise InvalidArgument(
-            f"expected addresses, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], got {text!r:.120}"
+            f"expected addresses, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], got {repr_text(text)}"
         ) from None
     if not parts:
         raise InvalidArgument(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.base import repr_text
 from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import decode, encode
 from headway.resource import Position, position
@@ -53,7 +54,7 @@ class SubscriptionPosition(NamedTuple):
             return subscription_position(decode(subscribe_pb.Position, data))
         except (binascii.Error, PayloadError, TypeError, ValueError):
             raise InvalidArgument(
-                f"{text!r:.120} is not a position of a subscription: give what str(batch.position) has returned"
+                f"{repr_text(text)} is not a position of a subscription: give what str(batch.position) has returned"
             ) from None
 
     def message(self) -> subscribe_pb.Position:

@@ -12,7 +12,7 @@ import betterproto2
 import trio
 from trio.lowlevel import TrioToken
 
-from headway.base import answer_problem, current_run, plain_problem
+from headway.base import answer_problem, current_run, plain_problem, repr_text
 from headway.errors import DeclarationError, InvalidArgument, PayloadError
 from headway.protobuf import bind_name, decode, encode, field, message
 from headway.resource import AnyMessage, DescribedTopic, name_problem
@@ -100,7 +100,7 @@ class Topic(Generic[T]):
         if not isinstance(given, Mapping) or not given:
             raise InvalidArgument(
                 f"publish() of topic {self.name} expects events by subject, such as "
-                f'publish({{"EUR": rate}}), not {given!r:.120}'
+                f'publish({{"EUR": rate}}), not {repr_text(given)}'
             )
         if len(events) > MAX_EVENTS:
             raise InvalidArgument(
@@ -179,7 +179,7 @@ class Topic(Generic[T]):
         if not isinstance(found, Mapping) or not (subject == ANY_SUBJECT or found.keys() <= {subject}):
             raise TypeError(
                 f"snapshot of topic {self.name} was called with {subject!r}: it must return the events by subject "
-                f"that this selects, such as {{{subject!r}: event}} or {{}}, not {found!r:.200}"
+                f"that this selects, such as {{{subject!r}: event}} or {{}}, not {repr_text(found)}"
             )
         events = [TopicEvent(self.name, self._checked(each), self._encoded(each, found[each])) for each in found]
         if self._subscribers[subject] and self.position == before:
@@ -195,7 +195,7 @@ class Topic(Generic[T]):
     def decoded(self, data: AnyMessage) -> T:
         """Return an event. Raise PayloadError if it does not decode, or is of another class."""
         if data.type_url != self._url:
-            raise PayloadError(f"topic {self.name} has events {self._url}, got {data.type_url!r:.200}")
+            raise PayloadError(f"topic {self.name} has events {self._url}, got {repr_text(data.type_url)}")
         event: Any = decode(self._class, data.value)
         event = event.value if self._raw else event
         decoded: T = event
@@ -205,7 +205,7 @@ class Topic(Generic[T]):
         wanted = bytes if self._raw else self._class
         if not isinstance(event, wanted):
             raise InvalidArgument(
-                f"topic {self.name}: the event of {subject!r} must be a {wanted.__name__}, not {event!r:.120}"
+                f"topic {self.name}: the event of {subject!r} must be a {wanted.__name__}, not {repr_text(event)}"
             )
         data = encode(_Bytes(value=event) if self._raw else event)  # type: ignore[arg-type]
         if len(data) > MAX_PUBLISHED:
@@ -234,11 +234,11 @@ class Topic(Generic[T]):
 def subject_problem(subject: object) -> str | None:
     """Return the problem with a subject of a topic, or None if it is valid."""
     if not isinstance(subject, str):
-        return f"subject {subject!r:.120} must be a string, such as 'EUR'"
+        return f"subject {repr_text(subject)} must be a string, such as 'EUR'"
     if subject == ANY_SUBJECT:
         return f"subject {ANY_SUBJECT!r} stands for all subjects: name one, such as 'EUR'"
     if not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
-        return f"subject {subject!r:.120} must have from 1 to {MAX_SUBJECT} printable characters, such as 'EUR'"
+        return f"subject {repr_text(subject)} must have from 1 to {MAX_SUBJECT} printable characters, such as 'EUR'"
     return None
 
 
@@ -249,7 +249,7 @@ def _check_declaration(name: object, payload: object, snapshot: object, wildcard
         and payload is not None
         and not (isinstance(payload, type) and issubclass(payload, betterproto2.Message))
     ):
-        problem = f"payload {payload!r:.120} must be a @headway.message class, or left out for bytes"
+        problem = f"payload {repr_text(payload)} must be a @headway.message class, or left out for bytes"
     if problem is None and (wrong := plain_problem(snapshot, 1, "a subject")):
         problem = f"snapshot {wrong}"
     if problem is None and not isinstance(wildcard, bool):

@@ -25,6 +25,7 @@ from headway.storage._operations import Within
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import explained
 from headway.storage.sqlite._inspect import (
+    begin_of,
     damage_text,
     has_schema,
     missing_rows,
@@ -37,6 +38,10 @@ from headway.storage.sqlite._rows import Rows, resource_from
 
 _MOST_PAGES = 100
 """The maximum number of findings of SQLite's own check. If there are more, one already says enough."""
+
+
+# The place of the file format for writers in SQLite's header, and the highest one, which is that of files with a log.
+_WRITE_FORMAT, _WAL_FORMAT = 18, 2
 
 
 class Finding(NamedTuple):
@@ -104,6 +109,9 @@ def _header(path: str, connection: sqlite3.Connection) -> list[Finding]:
         if not has_schema(path):
             raise
         return [Finding("header", "", f"it is damaged, since the tables are those of a store of this Headway: {error}")]
+    begin, _ = begin_of(path)
+    if begin[_WRITE_FORMAT] > _WAL_FORMAT:
+        return [Finding("header", "", f"its write format is {begin[_WRITE_FORMAT]}, which SQLite only reads")]
     return []
 
 

@@ -45,7 +45,7 @@ def is_new(path: str) -> bool:
     """
     refuse_irregular(path)
     try:
-        header, found = _begin(path)
+        header, found = begin_of(path)
         size = found.st_size
     except FileNotFoundError:
         header, size = b"", 0
@@ -67,7 +67,7 @@ def is_new(path: str) -> bool:
     return False
 
 
-def _begin(path: str, size: int = _HEADER) -> tuple[bytes, os.stat_result]:
+def begin_of(path: str, size: int = _HEADER) -> tuple[bytes, os.stat_result]:
     """Return the beginning of a file and its status."""
     # A pipe may have replaced the file by now, and opening it would block.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -196,7 +196,7 @@ def open_unrecognized(path: str) -> sqlite3.Connection:
     if not has_bytes(path):
         raise StoreUnusable(f"{path}: store not found")
     with suppress(OSError):
-        header, found = _begin(path)
+        header, found = begin_of(path)
         # Nothing writes to a backup.
         if _application(header) != sql.BACKUP_ID:
             refuse_other_names(path, found)
@@ -224,7 +224,7 @@ def refuse_unrecognized(path: str, connection: sqlite3.Connection) -> None:
 def has_schema(path: str) -> bool:
     """Return True if the beginning of a file has the schema of a store, whatever its header says."""
     try:
-        begin, _ = _begin(path, _SCHEMA_WITHIN)
+        begin, _ = begin_of(path, _SCHEMA_WITHIN)
     except OSError:
         return False
     return all(statement.replace("IF NOT EXISTS ", "").encode() in begin for statement in sql.TABLES)

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
-from headway.base import async_problem
+from headway.base import async_problem, repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
@@ -234,7 +234,7 @@ def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callabl
 
     form = "the form is @simulation.explored(app), before `async def scenario(world)`"
     if not isinstance(app, App) and inspect.iscoroutinefunction(app):
-        raise DeclarationError(f"explored requires an app, or a function that makes one, not {app!r:.120}: {form}")
+        raise DeclarationError(f"explored requires an app, or a function that makes one, not {repr_text(app)}: {form}")
 
     def make(scenario: Scenario) -> Callable[[], None]:
         if problem := async_problem(scenario, 1, "the world"):

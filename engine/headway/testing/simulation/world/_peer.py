@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from headway.base import repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.peering import Export
@@ -43,12 +44,15 @@ class Peer:
     def __post_init__(self) -> None:
         if type(self.engines) is not int or not 1 <= self.engines <= _MOST_ENGINES:
             raise DeclarationError(
-                f"engines={self.engines!r:.80} must be a whole number from 1 to {_MOST_ENGINES}, such as engines=2"
+                f"engines={repr_text(self.engines, 80)} must be a whole number from 1 to {_MOST_ENGINES}, "
+                "such as engines=2"
             )
         for field in ("exports", "imports"):
             for each in getattr(self, field):
                 if not isinstance(each, ResourceType | Export):
-                    raise DeclarationError(f"{field} has {each!r:.80}: list types or exports, such as {field}=[TEAM]")
+                    raise DeclarationError(
+                        f"{field} has {repr_text(each, 80)}: list types or exports, such as {field}=[TEAM]"
+                    )
 
     def feeds(self, name: str) -> tuple[Feed, Feed]:
         """Return what the peer of this name exports, and what it imports."""
@@ -61,12 +65,14 @@ class Peer:
 def check_peers(peers: object) -> None:
     """Raise DeclarationError unless these are peers by name."""
     if not isinstance(peers, dict):
-        raise DeclarationError(f"peers={peers!r:.80} must be a dict: peers={{'west': simulation.Peer(app=app)}}")
+        raise DeclarationError(
+            f"peers={repr_text(peers, 80)} must be a dict: peers={{'west': simulation.Peer(app=app)}}"
+        )
     for name, peer in peers.items():
         if not isinstance(name, str) or not name.isidentifier() or not name.islower() or name == HOME:
             raise DeclarationError(f"peers: {name!r} must be a lower-case name other than {HOME!r}, such as 'west'")
         if not isinstance(peer, Peer):
-            raise DeclarationError(f"peers[{name!r}] is {peer!r:.80}: expected simulation.Peer(app=...)")
+            raise DeclarationError(f"peers[{name!r}] is {repr_text(peer, 80)}: expected simulation.Peer(app=...)")
 
 
 def _rule(exported: Exported) -> ExportRule:
