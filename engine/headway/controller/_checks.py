@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from headway.base import async_problem, either_problem
+from headway.base import async_problem, either_problem, repr_text
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
 from headway.controller._definition import Definition, placement_problem
 from headway.controller._write_limit import WriteLimit
@@ -261,7 +261,7 @@ def _numbers_problem(definition: Definition) -> str | None:
         return f"concurrency must be a whole number from 1 on, not {concurrency!r}"
     interval: object = definition.min_interval
     if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 <= interval < math.inf:
-        return f"min_interval must be a finite number of seconds >= 0, such as 2.0, not {interval!r:.120}"
+        return f"min_interval must be a finite number of seconds >= 0, such as 2.0, not {repr_text(interval)}"
     return seconds_problem("deadline", definition.deadline)
 
 
