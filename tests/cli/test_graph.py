@@ -28,7 +28,7 @@ def test_graph_is_printed_as_text() -> None:
         "\n"
         "Assumed to write what they manage, because they declare no writes: staff/teams.\n"
         "\n"
-        "No cycles.\n"
+        "No cycles among what is declared: a write that is not declared may close one.\n"
     )
 
 

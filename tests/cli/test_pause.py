@@ -23,3 +23,13 @@ async def test_name_without_its_app_is_wrong_usage(headway: Terminal) -> None:
     for command in ("pause", "resume"):
         done = await headway(command, "teams")
         assert (done.returncode, "'staff/teams'" in done.stderr) == (2, True)
+
+
+async def test_pause_of_a_controller_that_no_process_runs_is_stored_with_a_warning(headway: Terminal) -> None:
+    """It may be about to start, or its name may be mistyped."""
+    done = await headway("pause", "staff/teems")
+    assert (done.returncode, done.stdout) == (0, "staff/teems is paused\n")
+    assert done.stderr == (
+        "Warning: staff/teems is stored as paused, but no process runs it; did you mean 'staff/teams'?\n"
+    )
+    assert (await headway("pause", "staff/teams")).stderr == ""

@@ -118,8 +118,8 @@ async def test_get_prints_a_table_yaml_or_json(headway: Terminal) -> None:
 
     head, row = (await headway("get", "site", "north")).stdout.splitlines()
     assert head.split("  ")[0] == "NAME"
-    assert re.fullmatch(r"NAME   LOG IN +VERSION  CONDITIONS", head)
-    assert re.fullmatch(r"north +\d+", row)
+    assert re.fullmatch(r"NAME   LOG IN +VERSION  AGE +CONDITIONS", head)
+    assert re.fullmatch(r"north +\d+ +\d+s", row)
     written = (await headway("get", "staff.v1.Team", "core", "-o", "yaml")).stdout
     assert written == CORE
     assert (await headway("apply", "-f", "-", stdin=written)).stdout == "Team core unchanged\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -76,16 +76,23 @@ async def events(
         resource = await connection.client.read(connection.registry.resolve(id.type), id)
         one = await connection.client.get(EVENT, event_id(resource.id))
         found = [] if one is None else [one]
-    rows = sorted(
-        ((of, each) for event in found for of, each in _entries(event, wanted, warnings=warnings)),
-        key=lambda row: 0.0 if row[1].last is None else row[1].last.timestamp(),
-    )
+    rows = _sorted(pair for event in found for pair in _entries(event, wanted, warnings=warnings))
     if output == "json":
         click.echo(json_text([_object(of, each) for of, each in rows], indent=2))
     elif rows:
         click.echo(table(_HEADS, [_row(of, each) for of, each in rows]))
     else:
         click.echo("no events found", err=True)
+
+
+def _sorted(entries: Iterable[tuple[ResourceId, Entry]]) -> list[tuple[ResourceId, Entry]]:
+    return sorted(entries, key=lambda row: 0.0 if row[1].last is None else row[1].last.timestamp())
+
+
+def events_table(found: Sequence[Resource[Event]]) -> str:
+    """Return a table of events, the last one at the end."""
+    rows = _sorted(pair for event in found for pair in _entries(event, lambda _: True, warnings=False))
+    return table(_HEADS, [_row(of, each) for of, each in rows])
 
 
 def _wanted(

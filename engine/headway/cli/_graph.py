@@ -84,7 +84,9 @@ def _text(graph: Graph) -> str:
     if graph.undeclared and graph.controllers:
         who = ", ".join(graph.undeclared)
         parts.append(_wrapped(f"Assumed to write what they manage, because they declare no writes: {who}."))
-    if not graph.cycles:
+    if not graph.cycles and graph.undeclared:
+        parts.append(_wrapped("No cycles among what is declared: a write that is not declared may close one."))
+    elif not graph.cycles:
         parts.append("No cycles.")
     return "\n\n".join("\n".join(map(plain, part.split("\n"))) for part in parts)
 

@@ -24,7 +24,13 @@ _COMMANDS = {
     "backup": ("_store", "backup", "Back up the store at URL to FILE, even while a server uses it."),
     "completion": ("_completion", "completion", "Print a script that enables completion in a shell."),
     "delete": ("_resources", "delete", "Delete one resource."),
+    "describe": (
+        "_describe",
+        "describe",
+        "Show one resource: its content, owners, conditions, events, and why it is, or is not, done.",
+    ),
     "diff": ("_apply", "diff", "Show what `apply` would change, without storing anything."),
+    "edit": ("_edit", "edit", "Edit one resource in your editor, and store it if it has not changed meanwhile."),
     "events": (
         "_events",
         "events",

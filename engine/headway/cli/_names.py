@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Any
 
 from headway.cli._running import Usage
@@ -22,11 +23,15 @@ from headway.resource import (
 
 
 def find_type(written: str, registry: Registry) -> ResourceType[Any]:
-    """Return the type with a name such as ``Team``, ``staff.Team`` or ``staff.v1.Team``, in any case. Raises Usage."""
+    """Return the type with a name such as ``Team``, ``staff.Team`` or ``staff.v1.Team``, in any case. Raises Usage.
+
+    A plural such as ``teams`` is accepted, unless a type has that name.
+    """
     types = sorted(registry, key=lambda each: each.name)
     exact = [each for each in types if str(each.name) == written]
     wanted = written.lower()
     bearers = exact or [each for each in types if wanted in _spellings(each)]
+    bearers = bearers or [each for each in types if wanted in map(_plural, _spellings(each))]
     # A kind of the program's own comes before a built-in one, such as Event.
     bearers = [each for each in bearers if not is_builtin(each)] or bearers
     if len(bearers) == 1:
@@ -81,6 +86,13 @@ def find_scope(type: ResourceType[Any], metadata: str) -> ResourceType[Any] | Sc
     if problem := selector_problem("--metadata", metadata):
         raise Usage(problem)
     return type.within(metadata=metadata)
+
+
+def _plural(name: str) -> str:
+    """Return the English plural of a name in lower case."""
+    if name.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{name}es"
+    return f"{name[:-1]}ies" if re.search(r"[^aeiou]y\Z", name) else f"{name}s"
 
 
 def _spellings(type: ResourceType[Any]) -> set[str]:

@@ -14,9 +14,18 @@ from typing import Any, Literal
 
 import click
 
-from headway.base import plain
+from headway.base import plain, wall_time
 from headway.errors import PayloadError
-from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, column_texts, redacted_resource
+from headway.resource import (
+    Position,
+    Resource,
+    ResourceId,
+    ResourceType,
+    Scope,
+    column_texts,
+    created_at,
+    redacted_resource,
+)
 
 Output = Literal["table", "yaml", "json"]
 Details = Literal["text", "json"]
@@ -110,12 +119,24 @@ def show_object(shown: Any, output: Output) -> None:
 def _heads(type: ResourceType[Any]) -> list[str]:
     """Return the column titles for a type: the tenancy units of its scope, and the columns that it declares."""
     units = {Scope.CLUSTER: [], Scope.PARTITION: ["PARTITION"], Scope.NAMESPACE: ["PARTITION", "NAMESPACE"]}
-    return [*units[type.scope], "NAME", *type.columns, "VERSION", "CONDITIONS"]
+    return [*units[type.scope], "NAME", *type.columns, "VERSION", "AGE", "CONDITIONS"]
 
 
 def _cells(resource: Resource[Any]) -> list[str]:
     """Return the row of a resource."""
-    return [*place(resource), *column_texts(resource), resource.version, conditions(resource)]
+    return [*place(resource), *column_texts(resource), resource.version, age(resource), conditions(resource)]
+
+
+def age(resource: Resource[Any]) -> str:
+    """Return the time since the resource was created, such as ``45s``, ``12m``, ``30h`` or ``3d``; ``?`` if unknown."""
+    created = created_at(resource.uid)
+    if not created:
+        return "?"
+    seconds = max(wall_time() - created, 0.0)
+    for limit, unit, length in ((120, "s", 1), (7200, "m", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds // length:.0f}{unit}"
+    return f"{seconds // 86_400:.0f}d"
 
 
 def place(resource: Resource[Any]) -> list[str]:

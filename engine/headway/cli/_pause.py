@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import click
+from collections.abc import Collection
+from contextlib import suppress
 
+import click
+from grpclib import GRPCError
+
+from headway._gen.headway.observe import v1 as observe_pb
+from headway.base import plain
 from headway.cli._connection import Connection, connected
 from headway.cli._running import Usage
 from headway.client import pause_controller, resume_controller
-from headway.resource import controller_problem
+from headway.resource import controller_problem, did_you_mean
+from headway.why import OBSERVE_SERVICE
 
 _FULL_NAME = click.argument("controller", metavar="APP/CONTROLLER")
 
@@ -26,6 +33,10 @@ async def pause(connection: Connection, controller: str, reason: str) -> None:
     _check(controller)
     new = await pause_controller(connection.client, controller, reason)
     click.echo(f"{controller} is paused" if new else f"{controller} was paused already")
+    known = await _controllers(connection)
+    if known is not None and controller not in known:
+        hint = did_you_mean(controller, known)
+        click.echo(plain(f"Warning: {controller} is stored as paused, but no process runs it{hint}"), err=True)
 
 
 @click.command()
@@ -36,6 +47,18 @@ async def resume(connection: Connection, controller: str) -> None:
     _check(controller)
     was_paused = await resume_controller(connection.client, controller)
     click.echo(f"{controller} is resumed" if was_paused else f"{controller} was not paused")
+
+
+async def _controllers(connection: Connection) -> Collection[str] | None:
+    """Return the names of the controllers that the server knows, or None if the caller may not know them all."""
+    request = observe_pb.StuckRequest(longer_than=86_400)
+    with suppress(GRPCError):
+        reply = await connection.channel.unary(
+            f"/{OBSERVE_SERVICE}/Stuck", request, observe_pb.StuckResponse, metadata=connection.metadata
+        )
+        # The server's own controllers are always there, unless it runs an earlier version.
+        return reply.controllers if any(each.startswith("headway/") for each in reply.controllers) else None
+    return None
 
 
 def _check(controller: str) -> None:

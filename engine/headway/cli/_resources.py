@@ -11,6 +11,7 @@ from headway.base import plain
 from headway.cli._arguments import all_of_a_type, one_of_a_name
 from headway.cli._awaited import CONDITION_HELP, Awaited, Wanted
 from headway.cli._connection import Connection, connected
+from headway.cli._missing import naming_units, note_missing_unit
 from headway.cli._names import find_listed, find_named, find_scope
 from headway.cli._output import (
     Output,
@@ -32,7 +33,7 @@ from headway.errors import StoreChanged
 from headway.resource import Resource, readable_time, redacted_resource
 from headway.subscription import Topic
 
-_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
+STATUS_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
 
 
 @click.command()
@@ -53,7 +54,8 @@ async def get(
 ) -> None:
     """Show one resource."""
     found, id = find_named(type, name, partition, namespace, connection.registry)
-    resource = await connection.client.read(found, id)
+    async with naming_units(connection.client, id.partition, id.namespace):
+        resource = await connection.client.read(found, id)
     show(found, [resource], output, single=True, secrets=show_secrets)
 
 
@@ -69,6 +71,8 @@ async def list_(
     part = find_scope(found, metadata)
     resources = await connection.client.list(part, partition=partition, namespace=namespace, name_prefix=prefix)
     show(found, resources, output)
+    if not resources:
+        await note_missing_unit(connection.client, partition, namespace)
 
 
 @click.command()
@@ -182,17 +186,19 @@ async def status(connection: Connection, type: str, name: str, partition: str, n
     time of the write, in UTC.
     """
     found, id = find_named(type, name, partition, namespace, connection.registry)
-    resource = await connection.client.read(found, id)
-    rows = list(_status_rows(resource))
+    async with naming_units(connection.client, id.partition, id.namespace):
+        resource = await connection.client.read(found, id)
+    rows = list(status_rows(resource))
     if output != "table":
-        show_object([dict(zip(map(str.lower, _HEADS), row, strict=True)) for row in rows], output)
+        show_object([dict(zip(map(str.lower, STATUS_HEADS), row, strict=True)) for row in rows], output)
     elif rows:
-        click.echo(table(_HEADS, rows))
+        click.echo(table(STATUS_HEADS, rows))
     else:
         click.echo(f"{resource.id} has no conditions", err=True)
 
 
-def _status_rows(resource: Resource[Any]) -> Iterator[tuple[str, ...]]:
+def status_rows(resource: Resource[Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the conditions of a resource, each as the cells under `STATUS_HEADS`."""
     for key, status in sorted(resource.status.items()):
         seen = "current" if status.observed_generation == resource.generation else "older"
         written = "" if status.updated_at is None else readable_time(status.updated_at)
@@ -217,7 +223,8 @@ async def delete(connection: Connection, type: str, name: str, partition: str, n
             click.echo(f"{id} not found")
             return
     else:
-        resource = await client.read(found, id)
+        async with naming_units(client, id.partition, id.namespace):
+            resource = await client.read(found, id)
     left = await client.delete(resource.id)
     if left is None:
         click.echo(f"{resource.id} deleted")

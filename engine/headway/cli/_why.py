@@ -83,7 +83,7 @@ async def why(
     _, id = find_named(type, name, partition, namespace, connection.registry)
     shown: Why | None = None
     while True:
-        answer = await _why(connection, id)
+        answer = await ask_why(connection, id)
         # A new time alone does not make it a new answer.
         if shown is None or replace(answer, at=shown.at).sentences() != shown.sentences():
             if shown is not None and output == "text":
@@ -96,11 +96,13 @@ async def why(
         await trio.sleep(INTERVAL)
 
 
-async def _why(connection: Connection, id: ResourceId) -> Why:
+async def ask_why(connection: Connection, id: ResourceId, *, events: bool = True) -> Why:
+    """Return why a resource is, or is not, done, and its last events unless they are not wanted."""
     tenancy = pb.Tenancy(partition=id.partition, namespace=id.namespace)
     request = observe_pb.WhyRequest(id=pb.Id(name=id.name, type=id.type.message(), tenancy=tenancy))
     reply = await _call(connection, "Why", request, observe_pb.WhyResponse)
-    return from_message(Why, reply.why)
+    why = from_message(Why, reply.why)
+    return why if events else replace(why, events=())
 
 
 async def _stuck(connection: Connection, longer_than: float) -> StuckList:

@@ -309,6 +309,15 @@ class ObserveHost:
         finally:
             self._followers.remove(begin)
 
+    def names(self, types: Collection[str] | None = None) -> list[str]:
+        """Return the names of the controllers of these types, or of all, that the server knows."""
+        known = {each.fence_name: each.definition.manages.kind for each in self.supervisors if each.definition}
+        for attending in self._attending.values():
+            known |= attending.controllers
+        known |= {each.controller: each.manages.unversioned for each in self.absent}
+        kinds = None if types is None else {TypeName(*each.split(".")).unversioned for each in types}
+        return sorted(name for name, kind in known.items() if kinds is None or kind in kinds)
+
     def running(self) -> dict[str, tuple[str, Kind]]:
         """Return the controllers of the workers that attend: one process of each, and the kind that it manages."""
         workers = (each for each in self._attending.values() if each.sort is not Sort.SIBLING)

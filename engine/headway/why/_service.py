@@ -96,14 +96,16 @@ class ObserveService:
             if not allowed:
                 raise denied("permission denied: you may not observe all resources of any type")
         # The list is cut after it is reduced to what the caller may observe.
-        stuck = await self._host.stuck(message.longer_than, None if permissions is None else allowed)
+        types = None if permissions is None else allowed
+        stuck = await self._host.stuck(message.longer_than, types)
         if permissions is not None:
             standbys = tuple(
                 each if permissions.may_read_lease(each.controller) else replace(each, lease=None)
                 for each in stuck.standbys
             )
             stuck = replace(stuck, standbys=standbys)
-        return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=stuck.sentences())
+        names = self._host.names(types)
+        return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=stuck.sentences(), controllers=names)
 
     async def attend(self, stream: Any) -> None:
         """Serve Attend as a grpclib handler: send questions to a process until its stream ends.

@@ -736,6 +736,12 @@ class StuckResponse(betterproto2.Message):
 
     sentences: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
 
+    controllers: "list[str]" = betterproto2.field(3, betterproto2.TYPE_STRING, repeated=True)
+    """
+    The names of the controllers of these types that the server knows: those
+    that run in a process which it asks, and those that run nowhere.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "StuckResponse", StuckResponse)
 

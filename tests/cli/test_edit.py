@@ -1,0 +1,145 @@
+"""`headway edit`: a resource in an editor, which opens again after an error."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cli.terminal import Terminal
+
+CORE = "type: staff.v1.Team\nname: core\ndata:\n  note: old\n"
+EDITOR = """#!{python}
+import pathlib, sys
+
+folder = pathlib.Path({folder!r})
+number = len(list(folder.glob("seen-*")))
+file = pathlib.Path(sys.argv[-1])
+text = file.read_text()
+(folder / f"seen-{{number}}").write_text(text)
+before, after = eval((folder / "edits").read_text())[number]
+assert before in text, text
+file.write_text(text.replace(before, after) if before else after)
+"""
+
+
+@pytest.fixture
+def edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that takes what an editor replaces, each time that it opens."""
+    editor = tmp_path / "editor"
+    editor.write_text(EDITOR.format(python=sys.executable, folder=str(tmp_path)))
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", str(editor))
+
+    def given(*each: tuple[str, str]) -> None:
+        (tmp_path / "edits").write_text(repr(each))
+
+    return given
+
+
+async def seen(folder: Path, number: int) -> str:
+    return await trio.Path(folder / f"seen-{number}").read_text()
+
+
+async def note(headway: Terminal) -> str:
+    shown = (await headway("get", "team", "core", "-o", "yaml")).stdout
+    return shown.partition("note: ")[2].strip()
+
+
+async def test_edited_resource_is_stored(headway: Terminal, edits: Callable[..., None], tmp_path: Path) -> None:
+    await headway("apply", "-f", "-", stdin=CORE)
+    edits(("note: old", "note: new"))
+    done = await headway("edit", "teams", "core")
+    assert (done.returncode, done.stdout) == (0, "Team core changed\n")
+    assert await note(headway) == "new"
+    text = await seen(tmp_path, 0)
+    assert text.startswith("#: Edit and save the resource below.")
+    assert text.partition("\n")[2] == CORE
+
+
+@pytest.mark.parametrize("edit", [("note", "note"), ("", "")], ids=["same", "empty"])
+async def test_text_without_a_change_stores_nothing(
+    headway: Terminal, edits: Callable[..., None], edit: tuple[str, str]
+) -> None:
+    await headway("apply", "-f", "-", stdin=CORE)
+    edits(edit)
+    done = await headway("edit", "team", "core")
+    assert (done.returncode, done.stdout, await note(headway)) == (0, "Team core unchanged\n", "old")
+
+
+@pytest.mark.parametrize(
+    ("edit", "said", "code"),
+    [
+        (("note:", "nte:"), "#: Not stored: team.yaml:4:3: data.nte: Team has no field 'nte'; did you mean 'note'?", 4),
+        (("name: core", "name: docs"), "#: Not stored: Team docs is another resource than Team core: use", 1),
+        (
+            ("name: core\n", "name: core\n---\ntype: staff.v1.Team\nname: docs\n"),
+            "#: Not stored: the text must have one",
+            1,
+        ),
+    ],
+)
+async def test_editor_opens_again_with_the_error(
+    headway: Terminal,
+    edits: Callable[..., None],
+    tmp_path: Path,
+    edit: tuple[str, str],
+    said: str,
+    code: int,
+) -> None:
+    """The text is what the user has written. An empty text then gives up."""
+    await headway("apply", "-f", "-", stdin=CORE)
+    edits(edit, ("", ""))
+    done = await headway("edit", "team", "core")
+    again = await seen(tmp_path, 1)
+    assert again.startswith(said)
+    assert edit[1] in again
+    assert done.returncode == code
+    assert done.stderr.endswith("Team core is not changed\n")
+    assert await note(headway) == "old"
+
+
+async def test_mended_text_is_stored(headway: Terminal, edits: Callable[..., None]) -> None:
+    await headway("apply", "-f", "-", stdin=CORE)
+    edits(("note: old", "nte: new"), ("nte: new", "note: new"))
+    assert (await headway("edit", "team", "core")).stdout == "Team core changed\n"
+    assert await note(headway) == "new"
+
+
+async def test_edit_replaces_no_other_change(
+    headway: Terminal, edits: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The editor opens again with what is stored now, and the next save replaces it."""
+    from headway.cli import _edit
+
+    await headway("apply", "-f", "-", stdin=CORE)
+    edits(("note: old", "note: mine"), ("note: mine", "note: mine"))
+    edited, notes = _edit._edited, list[str]()
+
+    async def meanwhile(*arguments: object) -> str:
+        text = await edited(*arguments)  # type: ignore[arg-type]  # passed on
+        if not notes:
+            await headway("apply", "-f", "-", stdin=CORE.replace("old", "theirs"))
+        notes.append(await note(headway))
+        return text
+
+    monkeypatch.setattr(_edit, "_edited", meanwhile)
+    assert (await headway("edit", "team", "core")).stdout == "Team core changed\n"
+    assert (notes, await note(headway)) == (["theirs", "theirs"], "mine")
+    assert "#: Not stored: it has changed since it was read." in await seen(tmp_path, 1)
+    assert "#:   note: theirs\n" in await seen(tmp_path, 1)
+
+
+async def test_editor_that_fails_stores_nothing(headway: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    await headway("apply", "-f", "-", stdin=CORE)
+    for editor, said in (("false", "ended with status 1"), ("/no/editor", "cannot be started")):
+        monkeypatch.setenv("VISUAL", editor)
+        done = await headway("edit", "team", "core")
+        assert done.returncode != 0
+        assert said in done.stderr
+    assert await note(headway) == "old"
