@@ -306,7 +306,10 @@ class WriteRejected(StoreUnusable, Unavailable):
 
 
 class PermanentFailure(HeadwayError):
-    """Raise this in a reconciler if a retry cannot succeed until something changes."""
+    """Raise this in a reconciler if a retry cannot succeed until something changes.
+
+    If several tasks of the reconcile fail, the key is given up only if each of them has raised this.
+    """
 
 
 class ReconcileTimeout(HeadwayError):

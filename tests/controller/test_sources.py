@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.errors import DeclarationError
+from headway.errors import Closed, DeclarationError, NotOnTrio
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 
@@ -257,3 +258,54 @@ def test_misuse_is_refused_when_it_is_declared(says: str, misuse: Callable[[], o
     with pytest.raises(DeclarationError) as caught:
         misuse()
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_iterator_that_never_waits_or_catches_its_cancellation_harms_nothing(*, stubborn: bool) -> None:
+    """Other tasks run, each key is reconciled, and the run ends."""
+    most, yielded = 2_000, 0
+
+    async def lines() -> AsyncIterator[str]:
+        nonlocal yielded
+        while True:
+            yielded += 1
+            if stubborn:
+                with contextlib.suppress(trio.Cancelled):
+                    await trio.sleep(0.001)
+            if yielded >= most:
+                # Otherwise the test would never end without the mend.
+                await trio.sleep_forever()
+            yield f"a{yielded % 3}"
+
+    staff = Sourced(lambda staff: headway.sources.from_iterator(lines, staff.team.id))
+    with trio.fail_after(60):
+        async with staff.open():
+            while len(set(staff.seen)) < 3:
+                await trio.lowlevel.checkpoint()
+            at_end = yielded
+    assert at_end < most
+    # Cancellation reaches the loop around the iterator at the next event.
+    assert yielded <= at_end + 3
+
+
+async def test_enqueue_of_a_run_that_has_ended_is_refused_by_name(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Its queue would ignore the key, and the change would be lost. The enqueue of the next run works."""
+    kept: list[headway.sources.Enqueue] = []
+
+    async def outside(_: headway.Runtime, enqueue: headway.sources.Enqueue) -> None:
+        kept.append(enqueue)
+
+    staff = Sourced(lambda _: outside)
+    async with staff.open():
+        await trio.sleep(1)
+        staff.end_run()
+        await trio.sleep(10)
+        with pytest.raises(
+            Closed, match=r"source outside enqueued Team a after its run of look had ended: the next run"
+        ):
+            kept[0](staff.team.id("a"))
+        with pytest.raises(NotOnTrio, match=r"from another thread.*trio\.from_thread\.run_sync\(enqueue, id\)"):
+            await trio.to_thread.run_sync(kept[1], staff.team.id("b"))
+        await trio.to_thread.run_sync(trio.from_thread.run_sync, kept[1], staff.team.id("c"))
+        await staff.wait_idle()
+    assert staff.seen == ["c"]

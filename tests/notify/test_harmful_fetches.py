@@ -75,3 +75,40 @@ async def test_poll_that_never_waits_lets_other_tasks_run_and_can_be_canceled() 
         await wait_all_tasks_blocked()
         assert calls < most
         assert not cache._answers._answers
+
+
+@pytest.mark.parametrize("indexes", ["grow", "alternate"])
+async def test_query_that_returns_something_new_at_once_is_paced(indexes: str, autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Its index may be a time, or of two servers in turn. Without a pause it would take a whole processor."""
+    calls = 0
+
+    async def call(_: int) -> tuple[int, int]:
+        nonlocal calls
+        calls += 1
+        if calls == 2000:
+            # Without a pause the clock of the test would stand still.
+            await trio.sleep_forever()
+        return (calls if indexes == "grow" else 1 + calls % 2), calls
+
+    async with opened() as (_, _cache, updates):
+        feed = updates.query(headway.BlockingQuery(call))
+        await updates.primed()
+        await trio.sleep(2.0)
+        assert 100 <= feed.value == calls <= 220
+
+
+async def test_poll_that_returns_the_object_it_has_changed_reports_the_change(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """There is nothing to compare a list with that the function has returned before and changed since."""
+    rates: list[int] = []
+
+    async def call() -> list[int]:
+        rates.append(len(rates))
+        return rates
+
+    async with opened() as (_, _cache, updates):
+        handle = updates.poll(headway.Poll(call), max_age=5)
+        await updates.primed()
+        assert await anext(updates) is handle
+        with trio.fail_after(20):
+            assert await anext(updates) is handle
+        assert handle.value == [0, 1]

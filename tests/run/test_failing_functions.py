@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
+from headway.errors import Conflict
 from headway.observe import Metrics
 from tests.helpers.pools import Member
 from tests.helpers.resources import Account, Team
@@ -315,3 +316,38 @@ async def test_flood_of_index_failures_is_reported_once_a_second(autojump_clock:
     for event in failed:
         metrics(event)
     assert b'headway_index_failures_total{controller="look",index="pool",type="test.v1.Member"} 300.0' in metrics.text()
+
+
+@pytest.mark.parametrize(
+    ("errors", "outcome"),
+    [
+        ([headway.PermanentFailure("a")], "permanent"),
+        ([headway.PermanentFailure("a"), headway.PermanentFailure("b")], "permanent"),
+        ([headway.PermanentFailure("a"), Conflict("b")], "failed"),
+        ([Conflict("b"), headway.PermanentFailure("a")], "failed"),
+        ([ExceptionGroup("inner", [headway.PermanentFailure("a")]), headway.PermanentFailure("b")], "permanent"),
+        ([ExceptionGroup("inner", [headway.PermanentFailure("a"), ValueError("c")])], "failed"),
+    ],
+)
+async def test_failures_of_several_tasks_are_permanent_only_if_each_of_them_is(
+    errors: list[Exception], outcome: str, autojump_clock: MockClock
+) -> None:
+    """A retry may remove the other failures. Trio runs the tasks in a random order, which must not matter."""
+    rig = Rig(autojump_clock)
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def reconcile(_: headway.Runtime, request: headway.Request) -> headway.RequeueAfter | None:
+        if request.id.name != "bad":
+            return None
+        async with trio.open_nursery() as nursery:
+            for error in errors:
+                nursery.start_soon(fail, error)
+            nursery.start_soon(trio.sleep_forever)
+            # The result of a reconcile whose tasks fail does not count.
+            return headway.requeue_after(1.0)
+
+    found = _outcomes(await _failing(rig, reconcile, 1.0), "bad")
+    assert set(found) == {outcome}
+    assert (len(found) == 1) is (outcome == "permanent")

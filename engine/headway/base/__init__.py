@@ -22,6 +22,7 @@ from headway.base._declarations import function_text as function_text
 from headway.base._declarations import plain_problem as plain_problem
 from headway.base._forks import in_forked_child as in_forked_child
 from headway.base._forks import silence_in_forked_child as silence_in_forked_child
+from headway.base._groups import all_are as all_are
 from headway.base._groups import guarded as guarded
 from headway.base._groups import leaves as leaves
 from headway.base._groups import leaving as leaving

@@ -35,6 +35,11 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
+def all_are(error: BaseException, kind: type[BaseException]) -> bool:
+    """Return True if an exception is of this class, or a group of nothing else."""
+    return all(isinstance(each, kind) for each in leaves(error))
+
+
 def of_controller(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
     """Split an exception into the part that ends one controller's run, and the part that ends the engine.
 

@@ -91,6 +91,9 @@ def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Aff
                 await stack.enter_async_context(aclosing(iterator))
             async for event in iterator:
                 _enqueue_affected(rt, enqueue, "from_iterator", event, key, bounded)
+                # An iterator that never waits would let no other task run. One that catches its own cancellation is
+                # closed when this raises it.
+                await trio.lowlevel.checkpoint()
 
     return _Source("from_iterator", run)
 

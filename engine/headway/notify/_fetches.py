@@ -34,6 +34,11 @@ _SOON = 1.0
 
 A function that does not block would otherwise be called in a busy loop.
 """
+_FAST, _BURST = 0.01, 10
+"""The same after this many calls in a row that took less than that time and returned something new.
+
+The index of a function that does not block may grow with each call.
+"""
 
 
 def retry_delay(failures: int) -> float:
@@ -140,7 +145,9 @@ class PollFetch(Fetch[T]):
 
     async def _fetch(self) -> None:
         result = await self._call()
-        grown = not self.values or not _are_equal(self._result, result)
+        # The function may have changed the object that it returned before. Then there is nothing to compare with.
+        same = result is self._result and type(result).__hash__ is None
+        grown = not self.values or same or not _are_equal(self._result, result)
         if grown:
             self._result = result
         self._succeeded(grown=grown)
@@ -174,6 +181,7 @@ class QueryFetch(Fetch[T]):
         self._index = 0
         self._after = 0
         self._next_at = 0.0
+        self._fast = 0
 
     @property
     def position(self) -> Position | None:
@@ -199,7 +207,9 @@ class QueryFetch(Fetch[T]):
         self._after = max(self._index, 1)
         if index == 0:
             self.failures = failures + 1
-        self._next_at = 0.0 if grown or restored else began + _SOON
+        self._fast = self._fast + 1 if trio.current_time() - began < _FAST else 0
+        pause = _SOON if not (grown or restored) else _FAST if self._fast > _BURST else 0.0
+        self._next_at = began + pause
 
     async def _wait(self) -> None:
         await trio.sleep_until(self._next_at)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import trio
 
-from headway.base import own_frames, story
+from headway.base import all_are, own_frames, story
 from headway.controller import Definition
 from headway.errors import PermanentFailure
 from headway.events import Reconciled, Report, SelfTriggered, receives_successes
@@ -179,7 +179,8 @@ class Outcomes:
                 return "done", None
             queue.requeue_after(key, result.seconds, _REQUEUE)
             return "requeue", result.seconds
-        if isinstance(error, PermanentFailure):
+        # In a group, another task has failed for a reason that a retry may remove.
+        if all_are(error, PermanentFailure):
             queue.dropped(key)
             return "permanent", None
         return "failed", queue.failed(key, _RETRY)

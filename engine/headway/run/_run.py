@@ -340,7 +340,7 @@ class Run:
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
             nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
-            sources = RunSources(definition, self._runtime, find, run.mapping)
+            sources = RunSources(definition, self._runtime, find, run.mapping, run.queue)
             for name in definition.sources:
                 nursery.start_soon(sources.call, name, name=f"source {name}")
             for number in range(definition.concurrency):

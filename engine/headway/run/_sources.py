@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import trio
+
 from headway.base import guarded, repr_text
 from headway.controller import Definition, Enqueue
-from headway.errors import InvalidArgument
+from headway.errors import Closed, InvalidArgument, NotOnTrio
 from headway.mapper import ids_of
+from headway.queue import WaitingQueue
 from headway.reconcile import Find, Reason, Runtime, SecretReads
-from headway.resource import ResourceId
+from headway.resource import Key, ResourceId
 from headway.run._mapping import RunMapping
 
 
 class RunSources:
     """The sources of one run."""
 
-    def __init__(self, definition: Definition, runtime: Runtime, find: Find, mapping: RunMapping) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        runtime: Runtime,
+        find: Find,
+        mapping: RunMapping,
+        queue: WaitingQueue[Key, Reason],
+    ) -> None:
         self._definition = definition
         self._runtime = runtime
         self._find = find
         self._mapping = mapping
+        self._queue = queue
 
     async def call(self, name: str) -> None:
         """Call a source, whose error ends the run."""
@@ -33,6 +44,19 @@ class RunSources:
         reason, manages = Reason(what), self._definition.manages
 
         def enqueue(id: ResourceId) -> None:
+            given: object = id
+            named = str(given) if isinstance(given, ResourceId) else repr_text(given)
+            if not trio.lowlevel.in_trio_run():
+                raise NotOnTrio(
+                    f"{what} enqueued {named} from another thread than Trio's: call "
+                    "trio.from_thread.run_sync(enqueue, id) there"
+                )
+            if self._queue.closed:
+                # The queue would ignore the key, and the change would be lost.
+                raise Closed(
+                    f"{what} enqueued {named} after its run of {self._definition.name} had ended: the next run "
+                    "calls the source again, with another enqueue"
+                )
             keys, problems = ids_of([id], manages)
             if problems:
                 raise InvalidArgument(

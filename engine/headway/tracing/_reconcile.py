@@ -9,7 +9,7 @@ from typing import Any
 import trio
 from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
 
-from headway.base import leaves, of_controller, only_error
+from headway.base import all_are, leaves, of_controller, only_error
 from headway.controller import Definition
 from headway.errors import PermanentFailure
 from headway.reconcile import RECONCILING, Request, RequeueAfter, Runtime, TracedReason, redact_reads
@@ -88,7 +88,7 @@ def _note_failure(span: Span, raised: BaseException) -> None:
         _note_canceled(span)
         return
     error = only_error(failed or raised)
-    permanent = isinstance(error, PermanentFailure)
+    permanent = all_are(error, PermanentFailure)
     span.set_attribute("headway.outcome", "permanent" if permanent else "failed")
     # The worker redacts the error too, but only after the span has ended.
     redact_reads(error)
