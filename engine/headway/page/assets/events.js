@@ -31,6 +31,7 @@ export class Events {
     clearTimeout(this.timer);
     this.aborter?.abort();
     const mine = this.aborter = new AbortController();
+    const began = performance.now();
     try {
       const found = await ask("/page/events", { ...this.query, cursor }, mine.signal);
       const before = cursor ? this.found : { events: [], dropped: 0 };
@@ -42,8 +43,8 @@ export class Events {
       if (denied(error)) return this.redraw();
     }
     this.redraw();
-    // Many are not examined again and again.
-    if (!cursor && !this.found?.cursor) this.timer = setTimeout(() => this.look(), AGAIN);
+    // Many are not examined again and again, and what takes long is asked for seldom.
+    if (!cursor && !this.found?.cursor) this.timer = setTimeout(() => this.look(), Math.max(AGAIN, 20 * (performance.now() - began)));
   }
 
   set(name, value) {
