@@ -13,7 +13,7 @@ import yaml
 import headway
 from headway.cli import main
 from headway.controller import GivenControllerOptions
-from website import reference
+from website import ranking, reference
 
 ROOT = Path(__file__).parents[1]
 EQUIVALENTS = ROOT / "docs" / "coming-from.md"
@@ -46,6 +46,18 @@ def test_the_reference_has_each_public_name_once() -> None:
     assert "owner" not in modules["headway.mapper"].names
     assert "Machine" in modules["headway.testing.simulation"].names
     assert not any(name.split(".")[1:2] == ["cli"] or "._" in name for name in modules)
+
+
+def test_search_finds_guides_before_internals() -> None:
+    """A name of a package counts no more than a word of a guide, and a name of `headway` more than that."""
+    guide, decision, example = map(
+        ranking.boost, ("guides/why.md", "decisions/page.md", "examples/fleet/children.py.md")
+    )
+    own, package = map(ranking.boost, ("reference/headway.md", "reference/headway.page.md"))
+    assert guide > decision > example
+    assert guide == package * ranking.TITLE < own * ranking.TITLE
+    hooks = (ROOT / "website" / "hooks.py").read_text()
+    assert "ranking.boost(page.file.src_uri)" in hooks
 
 
 def test_every_name_of_the_reference_exists() -> None:

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import ranking
 import reference
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -52,7 +53,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Point the links of a page to the pages of the site."""
+    """Point the links of a page to the pages of the site, and weigh it in the search."""
+    page.meta.setdefault("search", {"boost": ranking.boost(page.file.src_uri)})
     source = _source(page.file.src_uri)
     if source is None:
         return markdown
