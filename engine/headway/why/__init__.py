@@ -10,8 +10,8 @@ from headway.why._attend import pass_answer as pass_answer
 from headway.why._attend import relay as relay
 from headway.why._attending import Attending as Attending
 from headway.why._attending import asker_of as asker_of
-from headway.why._host import Absent as Absent
-from headway.why._host import Elsewhere as Elsewhere
+from headway.why._elsewhere import Absent as Absent
+from headway.why._elsewhere import Elsewhere as Elsewhere
 from headway.why._host import ObserveHost as ObserveHost
 from headway.why._leases import Leases as Leases
 from headway.why._local import stuck_here as stuck_here

@@ -18,7 +18,8 @@ from headway.base import bounded, wall_time
 from headway.client import Client
 from headway.errors import HeadwayError
 from headway.resource import CONTROLLER_RECORD, Kind, Registry, Resource, TypeName, pause_name
-from headway.why._host import Absent, ObserveHost
+from headway.why._elsewhere import Absent
+from headway.why._host import ObserveHost
 
 GRACE = 10.0
 """The time, in seconds, that a controller may run nowhere before it is missed. Workers that restart are back sooner."""

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
 
 import trio
 
@@ -20,14 +19,16 @@ from headway.base import by_turns, wall_time
 from headway.builtin import NAME as BUILTIN_APP
 from headway.errors import NotFound
 from headway.journal import Journal, Written
-from headway.resource import EVENT, Kind, ResourceId, TypeName, event_id, finalizers, is_marked, pb, resource_id
-from headway.run import ControllerStatus, Supervisor
+from headway.resource import Kind, ResourceId, event_id, resource_id
+from headway.run import Supervisor
 from headway.why import answers
 from headway.why._attending import Attending, Busy, Sort
+from headway.why._elsewhere import Absent, Elsewhere
+from headway.why._known import events_answer, id_without_uid, past_causes, stored_answer, with_writers
 from headway.why._leases import Leases, ReadLeases
 from headway.why._local import controllers_why, retry_here, stuck_here, to_wall
 from headway.why._rights import AttendingRights, ReadStored
-from headway.why.answers import ControllerNow, ControllerWhy, StuckItem, StuckList, from_message, joined, said_by
+from headway.why.answers import ControllerNow, ControllerWhy, StuckList, from_message, joined, said_by
 
 MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
@@ -41,47 +42,6 @@ WRITES = 10
 STANDBYS = 100
 """The number of controllers on standby in an answer about what is stuck."""
 _PROGRAM = "a program in the server's process"
-
-
-class Elsewhere(NamedTuple):
-    """A controller in a process that attends, or that attended until recently.
-
-    Attributes:
-        kind: the kind that it manages.
-        now: its numbers; None if the process has not answered in time.
-        gone: when the process disconnected; 0 while it is connected.
-    """
-
-    caller: str
-    process: str
-    name: str
-    kind: Kind
-    now: ControllerNow | None = None
-    gone: float = 0.0
-
-
-class Absent(NamedTuple):
-    """A controller that is wanted and runs nowhere, since a time in seconds since 1970. ``process`` ran it before."""
-
-    controller: str
-    manages: TypeName
-    process: str
-    since: float
-
-    def status(self) -> ControllerStatus:
-        """Return it as the status of a controller."""
-        return ControllerStatus(self.controller, "absent", max(wall_time() - self.since, 0.0))
-
-    def item(self) -> StuckItem:
-        """Return it as stuck work."""
-        return StuckItem(
-            self.controller,
-            self.process,
-            answers.Ref(str(self.manages)),
-            "absent",
-            self.since,
-            error="no process runs it: start a worker that does",
-        )
 
 
 class ObserveHost:
@@ -133,7 +93,7 @@ class ObserveHost:
                 "uid, such as team.id.without_uid()"
             )
         controllers = controllers_why(self.supervisors, id)
-        replies = await self._ask_all(lambda: observe_pb.Question(why=_named(id)))
+        replies = await self._ask_all(lambda: observe_pb.Question(why=id_without_uid(id)))
         unreachable, writes = self._away(), self.writes_of(id)
         for attending, answer in replies:
             if answer is None:
@@ -156,12 +116,14 @@ class ObserveHost:
         return answers.Why(
             at=wall_time(),
             resource=answers.Ref.of(id.type, id.key),
-            stored=None if stored is None else self._stored(stored),
+            stored=None
+            if stored is None
+            else stored_answer(stored, self._finalizing(resource_id(stored.id).type.unversioned)),
             controllers=tuple(await self._with_writers(await self._leases().of_parts(controllers))),
             writes=tuple(sorted(writes, key=lambda each: -each.revision)[:WRITES]),
             unreachable=tuple(sorted(unreachable)),
             gone=self._gone_of(id.type.unversioned),
-            events=() if stored is None else await self._events(resource_id(stored.id)),
+            events=() if stored is None else events_answer(await self.read(event_id(resource_id(stored.id)))),
         )
 
     async def stuck(self, longer_than: float, types: Collection[str] | None = None) -> StuckList:
@@ -200,7 +162,7 @@ class ObserveHost:
         if not known and not asked:
             return None
         here = retry_here(self.supervisors, controller, id)
-        replies = await self._ask(asked, lambda: observe_pb.Question(why=_named(id), retry=controller))
+        replies = await self._ask(asked, lambda: observe_pb.Question(why=id_without_uid(id), retry=controller))
         return here or any(answer is not None and answer.retried for _, answer in replies)
 
     async def elsewhere(self, most: int) -> tuple[list[Elsewhere], int]:
@@ -376,21 +338,6 @@ class ObserveHost:
 
     # --- what the server knows itself ---
 
-    def _stored(self, stored: pb.Resource) -> answers.Stored:
-        kind = resource_id(stored.id).type.unversioned
-        named = self._finalizing(kind)
-        owner = None if stored.owner is None else resource_id(stored.owner)
-        return answers.Stored(
-            version=stored.version,
-            generation=stored.generation,
-            owner=None if owner is None else answers.Ref.of(owner.type, owner.key),
-            deleting=is_marked(stored.metadata),
-            conditions=tuple(_conditions(stored)),
-            finalizers=tuple(
-                answers.Finalizer(name, named.get(name, "")) for name in sorted(finalizers(stored.metadata))
-            ),
-        )
-
     def _finalizing(self, kind: Kind) -> dict[str, str]:
         """Return the controllers that remove finalizers from resources of a kind, by the names of the finalizers."""
         gone = (of for _, of in self._gone.values())
@@ -404,22 +351,6 @@ class ObserveHost:
         attending = (each.controllers for each in self._attending.values())
         named |= {name.rpartition("/")[2]: name for of in attending for name in of if of[name] == kind}
         return named | {each.name: each.controller for each in answers.OWN_FINALIZERS if each.kind == kind}
-
-    async def _events(self, id: ResourceId) -> tuple[answers.PastEvent, ...]:
-        found = await self.read(event_id(id))
-        entries = [] if found is None else EVENT.view(found).data.entries
-        return tuple(
-            answers.PastEvent(
-                first=0.0 if each.first is None else each.first.timestamp(),
-                last=0.0 if each.last is None else each.last.timestamp(),
-                count=each.count,
-                controller=each.controller,
-                reason=each.reason,
-                text=each.text,
-                warning=each.warning,
-            )
-            for each in reversed(entries)
-        )
 
     def writes_of(self, id: ResourceId) -> list[answers.PastWrite]:
         """Return the last writes of a resource that this process has committed, the newest first."""
@@ -440,23 +371,13 @@ class ObserveHost:
 
     async def _with_writers(self, controllers: Sequence[ControllerWhy]) -> Iterable[ControllerWhy]:
         """Return the parts with the writer of each cause. Only the process that committed a write knows its writer."""
-        wanted = {each.revision for part in controllers for each in (*part.causes, *_past_causes(part))} - {0}
+        wanted = {each.revision for part in controllers for each in (*part.causes, *past_causes(part))} - {0}
         writers = self.writers_of(wanted)
         if self.siblings and (unknown := sorted(wanted - writers.keys())):
             for _, answer in await self._ask(self._siblings(), lambda: observe_pb.Question(revisions=unknown)):
                 writers |= {} if answer is None else {each.revision: each.writer for each in answer.writes}
 
-        def known(causes: tuple[answers.Cause, ...]) -> tuple[answers.Cause, ...]:
-            return tuple(replace(each, writer=writers.get(each.revision, "")) for each in causes)
-
-        return [
-            replace(
-                part,
-                causes=known(part.causes),
-                reconciles=tuple(replace(each, causes=known(each.causes)) for each in part.reconciles),
-            )
-            for part in controllers
-        ]
+        return with_writers(controllers, writers)
 
     def _gone_of(self, kind: Kind) -> tuple[answers.Gone, ...]:
         since = wall_time() - _GONE_SECONDS
@@ -471,24 +392,3 @@ class ObserveHost:
             for each in self.absent
             if each.manages.unversioned == kind and each.controller not in known
         )
-
-
-def _named(id: ResourceId) -> pb.Id:
-    """Return an id without its uid, for a question."""
-    return pb.Id(
-        name=id.name,
-        type=id.type.message(),
-        tenancy=pb.Tenancy(partition=id.partition, namespace=id.namespace),
-    )
-
-
-def _past_causes(part: ControllerWhy) -> Iterable[answers.Cause]:
-    return (cause for each in part.reconciles for cause in each.causes)
-
-
-def _conditions(stored: pb.Resource) -> Iterable[answers.Condition]:
-    for by, status in sorted(stored.status.items()):
-        for each in status.conditions:
-            state: Any = each.state
-            current = status.observed_generation == stored.generation
-            yield answers.Condition(by, each.type, state.name or str(int(state)), current, each.reason, each.message)
