@@ -19,7 +19,7 @@ from headway.base import by_turns, wall_time
 from headway.builtin import NAME as BUILTIN_APP
 from headway.errors import NotFound
 from headway.journal import Journal, Written
-from headway.resource import Kind, ResourceId, event_id, resource_id
+from headway.resource import Kind, ResourceId, TypeName, event_id, resource_id
 from headway.run import Supervisor
 from headway.why import answers
 from headway.why._attending import Attending, Busy, Sort
