@@ -17,7 +17,7 @@ import headway
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "engine" / "headway"
-MOST_LINES = 400
+MOST_LINES = 500
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_gen" not in path.relative_to(PACKAGE).parts)
 
