@@ -9,6 +9,8 @@ _ACCESS = "http/test_access.py"
 _LIMITS = "http/test_limits.py"
 _WATCH = "http/test_watch.py"
 _MERGE = "http/test_merge.py"
+_BODIES = "http/test_bodies.py"
+_AT_ONCE = "http/test_merges_at_once.py"
 _EXAMPLES = "http/test_openapi.py"
 
 HTTP_MUTANTS = (
@@ -119,18 +121,35 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a body without an announced size is received whole",
         "http/_offered.py",
-        "                        if received > most:",
-        "                        if False:",
+        "                    if received > most:",
+        "                    if False:",
         _LIMITS,
         "body_and_head",
     ),
     Mutant(
         "http: a document of any number of values is parsed",
-        "http/_document.py",
-        "    return sum(map(bare.count, _BEFORE_VALUES))",
-        "    return 0",
-        _LIMITS,
-        "values_are_counted",
+        "documents/_json.py",
+        "        if self._left < 0:",
+        "        if False:",
+        _BODIES,
+        "values_are_counted or any_text",
+    ),
+    Mutant(
+        "http: what follows a document is read",
+        "documents/_json.py",
+        '        if self._next():\n            raise self._refuse("expected the end',
+        '        while self._next():\n            yield from self._node(1, "")\n        if False:\n'
+        '            raise self._refuse("expected the end',
+        _BODIES,
+        "many_documents",
+    ),
+    Mutant(
+        "http: a body is read before the right to write is checked",
+        "access/_guard.py",
+        "            admit_announced(AccessChecks(self._caller, self._registry), announced)\n",
+        "",
+        _BODIES,
+        "right_is_checked",
     ),
     Mutant(
         "http: a head of any size is accepted",
@@ -231,10 +250,18 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a merge overwrites what came between",
         "http/_verbs.py",
-        "version or stored.version, uid or stored.id.uid)",
-        "version, uid or stored.id.uid)",
-        _MERGE,
-        "at_once",
+        "self._version or stored.version, self._uid or stored.id.uid)",
+        "self._version, self._uid or stored.id.uid)",
+        _AT_ONCE,
+        "repeated_after",
+    ),
+    Mutant(
+        "http: merges of one resource take no turns",
+        "http/_turns.py",
+        "        lock = self._locks.setdefault(key, trio.Lock())",
+        "        lock = trio.Lock()",
+        _AT_ONCE,
+        "twenty_clients or in_order",
     ),
     Mutant(
         "http: a merge loses what JSON cannot hold",
@@ -247,16 +274,16 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a merge at a version is repeated",
         "http/_verbs.py",
-        "error.status is not Status.ABORTED or version or attempt == _ATTEMPTS",
-        "error.status is not Status.ABORTED or attempt == _ATTEMPTS",
-        _MERGE,
-        "not_repeated",
+        "            return not self._version\n",
+        "            return True\n",
+        _AT_ONCE,
+        "has_read_is_refused",
     ),
     Mutant(
         "http: null is stored by a merge",
-        "http/_verbs.py",
-        "            merged.pop(name, None)\n",
-        "            merged[name] = None\n",
+        "documents/_merge.py",
+        "            entries.pop(key.text, None)\n",
+        "            entries[key.text] = key, change\n",
         _MERGE,
         "rfc",
     ),
