@@ -185,7 +185,10 @@ def assert_clean(what: str, text: str) -> None:
 # What each command is called with here. `FOLLOWED` goes on until it is ended.
 SHOWN: dict[str, tuple[tuple[str, ...], ...]] = {
     "apply": (("apply", "-f", "-"), *(("apply", "-f", "-", "-o", form) for form in ("yaml", "json"))),
+    "describe": (("describe", "vault", "core"), ("describe", "door", "front")),
     "diff": (("diff", "-f", "-"),),
+    # It refuses to write a secret into a file unasked.
+    "edit": (("edit", "vault", "core"),),
     "events": (("events",), ("events", "vault", "core"), ("events", "-o", "json")),
     "get": tuple(("get", "vault", "core", "-o", form) for form in ("table", "yaml", "json")),
     "list": tuple(("list", "vault", "-o", form) for form in ("table", "yaml", "json")),
@@ -203,7 +206,7 @@ SHOWN: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 FOLLOWED = {"watch": tuple(("watch", "vault", "-o", form) for form in ("table", "yaml", "json"))}
 # These print neither a resource nor a text that a program could have written.
-WITHOUT = {"completion", "graph", "leases", "pause", "resume", "peer", "quota", "serve", "work", "token", "top"}
+WITHOUT = {"completion", "graph", "leases", "new", "pause", "resume", "peer", "quota", "serve", "work", "token", "top"}
 # A backup and a copy are the store itself, with everything in it.
 STORES = {"backup", "restore", "store"}
 

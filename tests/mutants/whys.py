@@ -109,8 +109,8 @@ WHY_MUTANTS = (
     Mutant(
         "whatever is stuck is listed to everyone",
         "why/_service.py",
-        "None if permissions is None else allowed)",
-        "None)",
+        "types = None if permissions is None else allowed",
+        "types = None",
         _WORKERS,
     ),
     Mutant(

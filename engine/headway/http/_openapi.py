@@ -56,7 +56,7 @@ async def get_document(exchange: Exchange) -> Response:
 
     reply = await exchange.call(TYPES, requested)
     known = [exchange.offered.registry.find(type_name(each.type)) for each in reply.types]
-    types = [type for type in known if type is not None and type.scope is not Scope.UNDEFINED]
+    types = [type for type in known if type is not None and type.name.group != "internal"]
     examples = {type.name: await _example(exchange, type) for type in types}
     return answer(200, document(types, examples))
 

@@ -12,7 +12,7 @@ from headway.controller import Edge, Graph, Sizes, placed
 from headway.observe import ControllerState
 from headway.page._host import PageHost, Seen
 from headway.page._others import Other, name_of
-from headway.resource import ResourceType, Scope, TypeName, is_builtin
+from headway.resource import ResourceType, TypeName, is_builtin
 from headway.run import Phase
 from headway.why import ControllerNow, Failing, Ref, StuckList
 
@@ -54,7 +54,7 @@ def overview(host: PageHost, visible: Visible, types: Iterable[ResourceType[Any]
         "types": [
             _type(host, each, seen.values(), visible)
             for each in types
-            if each.name in visible.known and each.scope is not Scope.UNDEFINED
+            if each.name in visible.known and each.name.group != "internal"
         ],
         "failing": failing(host, seen, visible),
         "elsewhere": [_elsewhere(each, type, visible) for each, type in _others(host, visible)],
