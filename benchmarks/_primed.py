@@ -52,7 +52,7 @@ async def primed_after(
 
     def report(event: object) -> None:
         nonlocal end
-        if isinstance(event, RunStarted) and event.controller == CONTROLLER:
+        if isinstance(event, RunStarted) and event.controller == f"bench/{CONTROLLER}":
             end = clock()
             primed.set()
 

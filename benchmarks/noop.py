@@ -42,7 +42,7 @@ async def reconciled(backend: MemoryBackend, size: int, clock: Callable[[], floa
 
     def report(event: object) -> None:
         nonlocal begun
-        if isinstance(event, RunStarted) and event.controller == "notes":
+        if isinstance(event, RunStarted) and event.controller == "bench/notes":
             begun = clock()
 
     @app.controller(manages=managed, concurrency=8, deadline=300.0)

@@ -1,9 +1,11 @@
 """The programs in the documentation run unchanged, and print the documented output."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ PRINTS = {
     "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n'nowhere' is not a path\n"
     "[] set() ['home begins', 'home ends', 'home is checked']\n",
     "docs/guides/observing.md": "running ['jobs.v1.Job: 1']\n"
-    'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
+    'headway_reconcile_total{controller="jobs/runner",outcome="done"} 1.0\n',
     "docs/guides/why.md": "staff/teams ValueError: core has no lead\nTeam core\nTeam core\n",
     "docs/guides/tutorial.md": "['10.0.0.1:80', '10.0.0.2:80']\n['10.0.0.2:80']\nTRUE 1 of 2 workloads are healthy\n",
     "docs/guides/cookbook.md": "1 43\nAlive FALSE Done TRUE 2 of 2\n",
@@ -144,6 +146,40 @@ FIRST = ("README.md", "docs/quickstart.md", "docs/guides/controllers.md", "docs/
 def test_program_of_a_page_prints_the_documented_output(page: str, tmp_path: Path) -> None:
     """The Python blocks of a page, in order, are one program."""
     assert printed(page, tmp_path) == (PRINTS[page], "")
+
+
+def documents() -> list[Path]:
+    """Return the files with programs for readers."""
+    return [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
+
+
+def starts_at_import(program: str) -> list[str]:
+    """Return the statements that a module would run its program by when it is imported."""
+    return [
+        ast.unparse(each)
+        for each in ast.parse(program).body
+        if isinstance(each, ast.Expr)
+        and isinstance(each.value, ast.Call)
+        and isinstance(each.value.func, ast.Attribute)
+        and each.value.func.attr == "run"
+    ]
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_import_of_a_documented_program_does_not_run_it(page: Path) -> None:
+    """`headway serve` imports the program, and so does its proof."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    found = []
+    for block in blocks:
+        with suppress(SyntaxError):  # a part of a program
+            found += starts_at_import(block)
+    assert found == []
+
+
+def test_import_of_an_example_does_not_run_it() -> None:
+    files = [*ROOT.glob("examples/*.py"), *ROOT.glob("examples/**/*.py")]
+    assert len(files) > 20
+    assert {file.name: found for file in files if (found := starts_at_import(file.read_text()))} == {}
 
 
 @pytest.mark.wide

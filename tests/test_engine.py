@@ -44,10 +44,10 @@ async def test_no_task_outlives_the_block(autojump_clock: MockClock) -> None:
         await rig.write_pool("a")
         await wait_all_tasks_blocked()
         names = {task.name for task in _tasks()}
-        assert {"controller pools", "the stream of test.v1.Pool", "priming test.v1.Summary"} <= names
+        assert {"controller test/pools", "the stream of test.v1.Pool", "priming test.v1.Summary"} <= names
         rig.channel.release(rig.pools.summary)
         await trio.sleep(1)
-        assert "worker 2 of pools" in {task.name for task in _tasks()}
+        assert "worker 2 of test/pools" in {task.name for task in _tasks()}
     assert not _tasks()
 
 

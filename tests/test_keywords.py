@@ -11,8 +11,10 @@ import pytest
 
 import headway
 from headway import indexes, mappers, predicates, sources
-from headway.errors import DeclarationError
+from headway.base import check_keywords
+from headway.errors import DeclarationError, InvalidArgument
 from headway.protobuf import field, message
+from headway.testing import simulation
 
 
 @message
@@ -68,6 +70,84 @@ def test_invalid_argument_is_refused_with_the_right_name(call: Callable[[], Any]
     with pytest.raises(DeclarationError, match=message) as caught:
         call()
     assert isinstance(caught.value, TypeError)
+
+
+CALLED: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: client.list(TEAM, namspace="a"),
+        r"client\.list\(\): unknown option 'namspace'; did you mean 'namespace'\?",
+    ),
+    (lambda: client.get(TEAM), r"client\.get\(\): missing a required argument: 'id'"),
+    (lambda: client.subscribe([TEAM], resume=1), r"client\.subscribe\(\): unknown option 'resume'"),
+    (lambda: engine.stuck(longer=5), r"engine\.stuck\(\): unknown option 'longer'; known: longer_than"),
+    (lambda: rt.outputs(TEAM, ower=1), r"rt\.outputs\(\): unknown option 'ower'; did you mean 'owner'\?.*missing"),
+]
+client: Any = object.__new__(headway.Client)
+engine: Any = object.__new__(headway.Engine)
+rt: Any = object.__new__(headway.Runtime)
+
+
+@pytest.mark.parametrize(("call", "message"), CALLED)
+def test_invalid_argument_of_a_call_is_refused_with_the_right_name(call: Callable[[], Any], message: str) -> None:
+    """The error is InvalidArgument, and also a TypeError, as Python's own would be."""
+
+    def begun() -> None:
+        if inspect.iscoroutine(made := call()):
+            made.send(None)
+
+    with pytest.raises(InvalidArgument, match=f"^{message}") as caught:
+        begun()
+    assert isinstance(caught.value, TypeError)
+
+
+def test_checked_methods_stay_coroutine_functions() -> None:
+    """Wrappers of clients look for them."""
+    assert inspect.iscoroutinefunction(headway.Client.list)
+    assert not inspect.iscoroutinefunction(headway.Client.watch)
+
+
+def test_type_error_of_a_called_function_is_its_own() -> None:
+    """Only the binding of the arguments is looked at."""
+    mine = TypeError("mine")
+
+    @check_keywords
+    def fails(*, note: str) -> None:  # noqa: ARG001  # only its name counts
+        raise mine
+
+    with pytest.raises(TypeError, match=r"^mine$") as caught:
+        fails(note="a")
+    assert caught.value is mine
+
+
+async def scenario(_: simulation.World) -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize("function", ["explore", "explored"])
+def test_setting_of_an_exploration_is_refused_with_the_right_name(function: str) -> None:
+    given = (APP, scenario)[: 2 if function == "explore" else 1]
+    with pytest.raises(
+        DeclarationError, match=rf"^{function}\(\): unknown option 'proceses'; did you mean 'processes'\?"
+    ):
+        getattr(simulation, function)(*given, proceses=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"secrt": True}, r"field\(\) takes no secrt=True; did you mean 'secret'\?$"),
+        (
+            {"default": "x"},
+            r"field\(\) takes no default='x'; an unset field has proto3's default; for a field that may",
+        ),
+    ],
+)
+def test_option_of_a_field_is_refused_with_the_right_name(options: dict[str, Any], hint: str) -> None:
+    with pytest.raises(DeclarationError, match=hint):
+
+        @message
+        class Refused:
+            note: str = hw.field(1, **options)
 
 
 # These functions are called in a running program and do not declare anything.

@@ -175,7 +175,7 @@ async def test_blocking_reconcile_is_reported_with_its_key_and_stack() -> None:
         held_by_a_reconcile(hold)
 
     blocked = (await _blocked(staff))[0]
-    assert (blocked.controller, blocked.key, blocked.attempt) == ("teams", ("default", "default", "core"), 1)
+    assert (blocked.controller, blocked.key, blocked.attempt) == ("staff/teams", ("default", "default", "core"), 1)
     assert "held_by_a_reconcile(hold)" in blocked.stack
     assert "worker" in blocked.task
     assert blocked.seconds >= 0.2
@@ -187,8 +187,8 @@ async def test_blocking_reconcile_is_reported_with_its_key_and_stack() -> None:
 
     metrics(blocked)
     log_report(Logger())(blocked)
-    assert b'headway_loop_blocked_total{controller="teams"} 1.0' in metrics.text()
-    assert lines == [("LoopBlocked", "teams", "default/default/core")]
+    assert b'headway_loop_blocked_total{controller="staff/teams"} 1.0' in metrics.text()
+    assert lines == [("LoopBlocked", "staff/teams", "default/default/core")]
 
 
 async def test_block_that_ends_while_its_stack_is_read_is_reported(
@@ -212,7 +212,7 @@ async def test_block_that_ends_while_its_stack_is_read_is_reported(
 
     def report(event: object) -> None:
         staff.events.append(event)
-        if isinstance(event, events.Reconciled) and event.controller == "teams":
+        if isinstance(event, events.Reconciled) and event.controller == "staff/teams":
             ended.set()
         if isinstance(event, events.LoopBlocked) and "worker" in event.task:
             reported.set()
@@ -223,7 +223,7 @@ async def test_block_that_ends_while_its_stack_is_read_is_reported(
             await engine.wait_idle()
     assert reported.wait(50)
     blocked = [each for each in staff.events_of(events.LoopBlocked) if "worker" in each.task]
-    assert (blocked[0].controller, blocked[0].key) == ("teams", ("default", "default", "core"))
+    assert (blocked[0].controller, blocked[0].key) == ("staff/teams", ("default", "default", "core"))
 
 
 async def test_blocking_mapper_is_reported_with_the_changed_resource() -> None:
@@ -240,7 +240,7 @@ async def test_blocking_mapper_is_reported_with_the_changed_resource() -> None:
         """Do nothing."""
 
     blocked = (await _blocked(staff))[0]
-    assert (blocked.controller, blocked.key) == ("teams", ("default", "default", "ada"))
+    assert (blocked.controller, blocked.key) == ("staff/teams", ("default", "default", "ada"))
     assert "in mapper" in blocked.stack
 
 

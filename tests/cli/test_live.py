@@ -149,8 +149,8 @@ async def test_top_shows_the_controllers_until_q_is_pressed(pages: tuple[str, Cl
     async with open_screen("top", address, "--interval", "0.1") as shown:
         await shown.until(lambda text: "0 not ready" in text and "teams" in text and "RESTING" in text)
         await client.apply(TEAM.new("core", STAFFED))
-        text = await shown.until(lambda text: _row(text, "teams")[-1:] == ["1"])
-        assert _row(text, "teams")[:2] == ["teams", "running"]
+        text = await shown.until(lambda text: _row(text, "staff/teams")[-1:] == ["1"])
+        assert _row(text, "staff/teams")[:2] == ["staff/teams", "running"]
         assert shown.has_screen_of_its_own
         shown.press("xq")
         assert await shown.end() == 0
@@ -170,11 +170,11 @@ async def test_top_prints_a_table_without_a_terminal(pages: tuple[str, Client], 
     assert (done.returncode, done.stderr) == (0, "")
     head, *rows = done.stdout.splitlines()
     assert head.split()[:3] == ["CONTROLLER", "STATE", "RATE"]
-    assert _row("\n".join(rows), "teams")[1] == "running"
+    assert _row("\n".join(rows), "staff/teams")[1] == "running"
     done = await terminal("top", address, "127.0.0.1:1", "--interval", "0.1", "-o", "json")
     assert done.returncode == 0
     assert "no answer from 127.0.0.1:1" in done.stderr
-    [teams] = [each for each in json.loads(done.stdout) if each["name"] == "teams"]
+    [teams] = [each for each in json.loads(done.stdout) if each["name"] == "staff/teams"]
     assert (teams["process"], teams["phase"], teams["ready"], teams["resources"]) == (address, "running", True, 1)
     done = await terminal("top", "127.0.0.1:1")
     assert done.returncode == 5

@@ -37,7 +37,7 @@ async def test_work_reconciles_resources_of_another_process(terminal: Terminal) 
         waited = await terminal("wait", "team", "core", "--for", "teams/Staffed", server=where)
         assert (waited.returncode, waited.stdout) == (0, "Team core: teams/Staffed\n")
         async with httpx.AsyncClient(base_url=pages) as http:
-            assert 'controller="teams"' in (await http.get("/metrics")).text
+            assert 'controller="staff/teams"' in (await http.get("/metrics")).text
 
 
 def test_work_ends_cleanly_when_interrupted(start: Started) -> None:

@@ -100,7 +100,7 @@ async def test_failure_of_one_value_is_reported_and_the_others_are_handled(
         await trio.sleep(1)
     assert staff.seen == ["a"]
     (failed,) = staff.events_of(events.SourceFailed)
-    assert (failed.controller, failed.value) == ("look", "bad")
+    assert (failed.controller, failed.value) == ("staff/look", "bad")
     assert not staff.events_of(events.RunEnded)
 
 

@@ -22,7 +22,7 @@ async def write_account(staff: Staff, name: str, login: str) -> None:
 def runs(staff: Staff) -> tuple[int, int, int]:
     """Return the number of added watches, of runs that began, and of runs that ended."""
     of = [
-        [each for each in staff.events_of(kind) if each.controller == "look"]  # type: ignore[attr-defined]  # all have it
+        [each for each in staff.events_of(kind) if each.controller == "staff/look"]  # type: ignore[attr-defined]  # all have it
         for kind in (events.WatchAdded, events.RunStarted, events.RunEnded)
     ]
     return len(of[0]), len(of[1]), len(of[2])

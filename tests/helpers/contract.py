@@ -17,7 +17,7 @@ from tests.helpers.lost_history import LostHistory
 from tests.helpers.pools import PoolsApp
 from tests.helpers.truth import Commit, Record, RecordingBackend, RecordingSqlite
 
-BUILTIN = set(builtin_app().controllers)
+BUILTIN = {each.full_name for each in builtin_app().controllers.values()}
 """The controllers that every engine runs."""
 RESERVED = {type.name.group for type in Registry()}
 """The groups of the types that every engine has."""

@@ -213,7 +213,7 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
             print(event, file=sys.stderr, flush=True)
             # An engine that reports has an open store.
             upto = backend.position.revision
-            record(DeletionsMissed(who, f"staff/{event.controller}", event.type.unversioned, event.settled, upto))
+            record(DeletionsMissed(who, event.controller, event.type.unversioned, event.settled, upto))
         elif isinstance(event, events.RunEnded | events.StaleRefused | events.ShutdownBlocked):
             print(event, file=sys.stderr, flush=True)
 

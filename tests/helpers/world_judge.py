@@ -273,7 +273,7 @@ class WorldJudge:
         done = [each.began for each in trace.entries if isinstance(each, Reconciled) and each.result == "done"]
         # A run that could not know of earlier deletions has reported that.
         unknown = {
-            (event.controller, event.type.unversioned)
+            (event.controller.rpartition("/")[2], event.type.unversioned)
             for event in trace.events
             if isinstance(event, events.DeletionsUnknown)
         }

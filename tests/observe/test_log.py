@@ -385,9 +385,10 @@ async def test_logger_of_a_reconcile_is_bound_to_its_key_and_attempt(
             await engine.client.write(pool.new("a"))
             await engine.wait_idle()
 
-    about = {"controller": "look", "key": "default/default/a", "event": "looking", "log_level": "warning", "depth": 2}
+    where = {"controller": "pools/look", "key": "default/default/a"}
+    about = where | {"event": "looking", "log_level": "warning", "depth": 2}
     assert lines == [
-        {"controller": "look", "event": "starting", "log_level": "info"},
+        {"controller": "pools/look", "event": "starting", "log_level": "info"},
         about | {"attempt": 1},
         about | {"attempt": 2},
     ]

@@ -57,14 +57,14 @@ async def test_reconciles_are_counted_and_timed(autojump_clock: MockClock) -> No
         await rig.write_pool("a")
         await rig.wait_idle()
         runs = float(len(rig.witness.events_of(events.Reconciled)))
-        ours = {"controller": "pools"}
+        ours = {"controller": "test/pools"}
         assert rig.value("headway_reconcile_total", outcome="done", **ours) == runs
         assert rig.value("controller_runtime_reconcile_total", result="success", **ours) == runs
         assert rig.value("headway_reconcile_seconds_count", **ours) == runs
         assert rig.value("headway_reconcile_seconds_sum", **ours) == pytest.approx(2.0 * runs)
         assert rig.value("controller_runtime_reconcile_time_seconds_sum", **ours) == pytest.approx(2.0 * runs)
         assert rig.value("workqueue_work_duration_seconds_bucket", le="1.0", **ours) == 0
-        assert rig.value("workqueue_queue_duration_seconds_count", name="pools") == runs
+        assert rig.value("workqueue_queue_duration_seconds_count", name="test/pools") == runs
         assert rig.value("controller_runtime_max_concurrent_reconciles", **ours) == 2
 
 
@@ -73,7 +73,7 @@ async def test_counters_exist_at_zero_before_their_first_event(autojump_clock: M
     rig = Measured(autojump_clock)
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
-        ours = {"controller": "pools"}
+        ours = {"controller": "test/pools"}
         for outcome in ("done", "requeue", "failed", "permanent"):
             assert rig.value("headway_reconcile_total", outcome=outcome, **ours) == 0
         for name in (
@@ -263,7 +263,7 @@ async def test_failures_are_counted_by_cause(autojump_clock: MockClock) -> None:
         for name in ("slow", "turns", "never"):
             await rig.write_pool(name)
         await rig.wait_idle()
-        ours = {"controller": "pools"}
+        ours = {"controller": "test/pools"}
         assert rig.value("headway_reconcile_total", outcome="failed", **ours) == 2
         assert rig.value("headway_reconcile_timeouts_total", **ours) == 2
         assert rig.value("headway_reconcile_total", outcome="permanent", **ours) == 1
@@ -280,7 +280,7 @@ async def test_scrape_shows_the_state_of_the_controllers(autojump_clock: MockClo
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
         await trio.sleep(3)
-        ours = {"controller": "pools"}
+        ours = {"controller": "test/pools"}
         assert rig.value("headway_controller_phase", phase="priming", **ours) == 1
         assert rig.value("headway_controller_phase_seconds", **ours) == pytest.approx(3, abs=0.1)
         assert rig.value("headway_controller_ready", **ours) == 0
@@ -308,13 +308,13 @@ async def test_write_with_unknown_outcome_shows_the_keys_it_blocks(autojump_cloc
         rig.metrics.watch(engine.status)
         await rig.write_pool("a")
         await rig.wait_idle()
-        ours = {"controller": "pools"}
+        ours = {"controller": "test/pools"}
         rig.channel.writes(Fault.LOST)
         rig.channel.raises(*[Fault.FAILED] * 5)
         await rig.write_member("m", "a")
         await trio.sleep(0.05)
         assert rig.value("headway_held", **ours) == 1
-        [status] = [each for each in engine.status() if each.name == "pools"]
+        [status] = [each for each in engine.status() if each.name == "test/pools"]
         assert status.problem == "holds back every key: the outcome of a write is unknown and is being resolved"
         await rig.wait_idle()
         assert rig.value("headway_held", **ours) == 0
@@ -329,7 +329,7 @@ async def test_restart_is_counted_by_the_cause_that_ended_the_run(autojump_clock
         rig.metrics.watch(engine.status)
         await rig.write_pool("a")
         await rig.wait_idle()
-        ours = {"controller": "pools"}
+        ours = {"controller": "test/pools"}
         before = rig.value("headway_controller_term", **ours)
         await rig.restart()
         await rig.wait_idle()

@@ -52,7 +52,7 @@ async def test_running_engine_is_healthy_ready_and_measured() -> None:
             assert (ready.status_code, ready.text) == (200, "ok\n")
             scraped = await http.get("/metrics")
             assert scraped.headers["content-type"].startswith("text/plain; version=0.0.4")
-            assert 'headway_controller_phase{controller="things",phase="running"} 1.0' in scraped.text
+            assert 'headway_controller_phase{controller="paged/things",phase="running"} 1.0' in scraped.text
             assert (await http.get("/other")).status_code == 404
             assert (await http.post("/metrics")).status_code == 405
             assert (await http.head("/healthz")).text == ""
@@ -166,9 +166,9 @@ async def test_pages_of_a_failing_engine_have_no_error_texts() -> None:
             while (await http.get("/readyz")).status_code != 503:
                 pass
         ready, scraped = await http.get("/readyz"), await http.get("/metrics")
-        assert ready.text.startswith("starting: ")
+        assert ready.text.startswith("paged/starting: ")
         assert ready.status_code == 503
-        assert 'headway_runs_ended_total{controller="starting",error="PlanError"} 1.0' in scraped.text
+        assert 'headway_runs_ended_total{controller="paged/starting",error="PlanError"} 1.0' in scraped.text
         for page in (ready.text, scraped.text):
             assert "horse" not in page
         assert SECRET in unready(engine.status)[0]

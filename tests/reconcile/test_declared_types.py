@@ -72,7 +72,7 @@ async def test_write_of_an_undeclared_type_is_refused(
 ) -> None:
     """Outputs are writes. Declared types may be written, and every type if none is declared."""
     expected = (
-        "controller look doesn't declare that it writes staff.v1.Account: "
+        "controller staff/look doesn't declare that it writes staff.v1.Account: "
         "add the type, @app.controller(..., writes=[..., ACCOUNT])"
     )
     assert await tried(body, writes=["team"]) == expected

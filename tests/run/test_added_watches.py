@@ -238,7 +238,8 @@ async def test_caller_that_the_end_of_the_run_cannot_cancel_gets_an_error(
             assert done == ["core", "core"]
         assert runs(staff) == (1, 2, 1)
         assert raised == [
-            "rt.watch: this run of controller look ends, because a watch was added: leave the rest to its next run"
+            "rt.watch: this run of controller staff/look ends, because a watch was added: "
+            "leave the rest to its next run"
         ]
         with pytest.raises(Closed, match="has ended, and nothing was added"):
             await contexts[0].watch(watch_accounts(staff))

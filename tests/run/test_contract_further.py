@@ -123,10 +123,12 @@ async def test_c10_crash_restarts_one_controller_and_leaves_no_task(
         await rig.write_member("m", "")
         await trio.sleep(1)
         assert set(other) == {1}
-        assert [event.controller for event in rig.witness.events_of(RunEnded)] == ["pools"]
-        assert sorted(event.controller for event in rig.witness.events_of(RunStarted)) == ["other", "pools", "pools"]
+        assert [event.controller for event in rig.witness.events_of(RunEnded)] == ["test/pools"]
+        assert sorted(event.controller for event in rig.witness.events_of(RunStarted)) == [
+            f"test/{each}" for each in ("other", "pools", "pools")
+        ]
         assert rig.witness.running == 1
-        assert {"worker 0 of pools", "worker 0 of other"} <= {task.name for task in _tasks()}
+        assert {"worker 0 of test/pools", "worker 0 of test/other"} <= {task.name for task in _tasks()}
     assert not _tasks()
 
 

@@ -123,7 +123,7 @@ async def test_c6_deletion_while_no_engine_ran_is_found_in_history(autojump_cloc
 
 def _primed(rig: Rig) -> dict[TypeName, int]:
     """Return the revision at which each type of the rig's controller was primed."""
-    return {each.type: each.revision for each in rig.witness.events_of(Primed) if each.controller == "pools"}
+    return {each.type: each.revision for each in rig.witness.events_of(Primed) if each.controller == "test/pools"}
 
 
 async def test_c6_deletion_acknowledged_just_before_a_run_subscribes_is_mapped(

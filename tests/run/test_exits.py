@@ -74,7 +74,7 @@ class Program:
     async def check(self) -> None:
         """Check that the controller of teams was run again each time, and that no other controller was."""
         ended = await self.run()
-        assert [(each.controller, type(each.error)) for each in ended] == [("teams", self.exit)] * 2
+        assert [(each.controller, type(each.error)) for each in ended] == [("staff/teams", self.exit)] * 2
 
 
 def _in_reconcile(program: Program) -> None:

@@ -315,7 +315,10 @@ async def test_flood_of_index_failures_is_reported_once_a_second(autojump_clock:
     assert len(failed) == 2
     for event in failed:
         metrics(event)
-    assert b'headway_index_failures_total{controller="look",index="pool",type="test.v1.Member"} 300.0' in metrics.text()
+    assert (
+        b'headway_index_failures_total{controller="test/look",index="pool",type="test.v1.Member"} 300.0'
+        in metrics.text()
+    )
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class Program:
             yield engine
 
     def status(self) -> Any:
-        (status,) = [each for each in self.engine.status() if each.name == "writer"]
+        (status,) = [each for each in self.engine.status() if each.name == "staff/writer"]
         return status
 
     def of(self, kind: type) -> list[Any]:
@@ -166,7 +166,7 @@ async def test_controller_that_holds_writes_back_says_so(autojump_clock: MockClo
         assert program.status().notice == ""
         assert text not in " ".join((await engine.why(program.team.id("core"))).sentences())
     (held,) = program.of(WritesHeld)
-    assert (held.controller, held.waiting) == ("writer", 1)
+    assert (held.controller, held.waiting) == ("staff/writer", 1)
 
 
 async def test_failing_run_gets_no_further_burst(autojump_clock: MockClock) -> None:

@@ -155,9 +155,9 @@ async def test_paused_controller_starts_no_reconcile_and_forgets_none(autojump_c
         await engine.wait_idle()
     assert noted.done == ["first", "second"]
     assert seen.of(events.Paused, events.Resumed) == [
-        events.Paused("teams", "the disks are full"),
-        events.Paused("teams", "the disks are replaced"),
-        events.Resumed("teams", 1),
+        events.Paused("staff/teams", "the disks are full"),
+        events.Paused("staff/teams", "the disks are replaced"),
+        events.Resumed("staff/teams", 1),
     ]
 
 

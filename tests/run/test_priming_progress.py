@@ -23,7 +23,7 @@ async def test_type_without_any_data_ends_the_run_with_its_name(autojump_clock: 
         [ended] = rig.witness.events_of(RunEnded)
         assert isinstance(ended.error, PrimingStalled)
         assert str(ended.error).startswith("priming test.v1.Summary stalled: nothing was received for 60.0 s")
-        [status] = [each for each in rig.engine.status() if each.name == "pools"]
+        [status] = [each for each in rig.engine.status() if each.name == "test/pools"]
         assert "priming test.v1.Summary stalled" in status.error
         rig.channel.release(rig.pools.summary)
         await rig.write_pool("a")
@@ -47,14 +47,14 @@ async def test_status_shows_the_types_that_priming_waits_for(autojump_clock: Moc
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
         await trio.sleep(7)
-        [status] = [each for each in rig.engine.status() if each.name == "pools"]
+        [status] = [each for each in rig.engine.status() if each.name == "test/pools"]
         assert (status.phase, status.term, status.queue) == ("priming", 1, None)
         assert status.seconds == pytest.approx(7, abs=0.1)
         waits = f"waiting for test.v1.Summary (0 resources, revision 0 of {status.starting_revision})"
         assert status.problem == f"has been priming for 7 s, {waits}"
         rig.channel.release(rig.pools.summary)
         await rig.wait_idle()
-        [status] = [each for each in rig.engine.status() if each.name == "pools"]
+        [status] = [each for each in rig.engine.status() if each.name == "test/pools"]
         assert (status.phase, status.problem) == ("running", "")
         assert {str(each.type): each.primed for each in status.types} == {
             "test.v1.Pool": True,

@@ -131,7 +131,7 @@ async def test_source_that_raises_restarts_the_run_but_one_that_returns_does_not
         await rig.wait_idle()
         ended = [(event.controller, type(event.error)) for event in rig.witness.events_of(events.RunEnded)]
 
-    assert ended == [("pools", SourceFailed)]
+    assert ended == [("test/pools", SourceFailed)]
     assert seen == [(1, "source brief")]
 
 

@@ -54,7 +54,7 @@ async def test_self_triggering_key_is_delayed_longer_each_time(autojump_clock: M
         assert [round(event.delay, 1) for event in heard] == delays
         assert len(staff.runs) == 1 + FREE + len(heard) - 1
         first = heard[0]
-        assert (first.controller, first.id.name, first.count) == ("again", "loop", FREE + 1)
+        assert (first.controller, first.id.name, first.count) == ("staff/again", "loop", FREE + 1)
         assert [str(write).split(" at ")[0] for write in first.writes] == ["Team loop written"]
         status = engine.controllers["again"].status()
         assert [(each.id.name, each.outcome) for each in status.not_done] == [("loop", "slowed")]

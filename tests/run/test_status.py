@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import ControllerStatus
+from headway.observe import Metrics
 from headway.resource import TypeName
 from headway.rpc import Metadata
 from headway.run import NotDone, Results, TypeStatus
@@ -62,7 +63,7 @@ async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noq
             await staff.write_team(f"x{name}", name)
         await trio.sleep(12)
         status = engine.controllers["fickle"].status()
-        assert (status.name, status.phase, status.term, status.error) == ("fickle", "running", 1, "")
+        assert (status.name, status.phase, status.term, status.error) == ("staff/fickle", "running", 1, "")
         queue = status.queue
         assert queue is not None
         assert (queue.delayed_by_failure, queue.scheduled, queue.ready, queue.in_hand) == (1, 1, 0, 0)
@@ -296,7 +297,19 @@ async def test_controllers_of_the_same_name_are_distinguished_by_their_apps() ->
         """Do nothing."""
 
     async with headway.open_engine("memory:", *apps) as engine:
-        assert {"one/look", "two/look", "alone", "reaper"} <= set(engine.controllers)
+        assert {"one/look", "two/look", "one/alone", "headway/reaper"} <= set(engine.controllers)
+        # The name alone finds a controller that only one app has.
+        assert engine.controllers["alone"] is engine.controllers["one/alone"]
+        assert "look" not in engine.controllers
+        with pytest.raises(KeyError, match="several apps have a controller 'look': use 'one/look' or 'two/look'"):
+            engine.controllers["look"]
+        with pytest.raises(KeyError, match="controller 'alon' not found"):
+            engine.controllers["alon"]
+        metrics = Metrics()
+        metrics.watch(engine.status)
+        lines = [line.rpartition(" ")[0] for line in metrics.text().decode().splitlines() if line[0] != "#"]
+        assert len(lines) == len(set(lines))
+        assert 'headway_controller_ready{controller="two/look"}' in lines
 
 
 def test_errors_of_many_keys_are_counted_and_only_some_are_kept() -> None:

@@ -72,7 +72,7 @@ class Staff:
         self._trouble.set()
 
     def report(self, event: object) -> None:
-        if isinstance(event, events.RunEnded) and event.controller == "pools":
+        if isinstance(event, events.RunEnded) and event.controller == "test/pools":
             self._ends.append(event)
         self._reported.set()
 

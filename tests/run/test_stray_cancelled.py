@@ -151,7 +151,7 @@ async def test_kept_cancelled_is_reported_as_a_failure_of_its_function(
     failures = [each for each in heard if getattr(each, "error", None) is not None]
     assert {type(each) for each in failures} == {kind}
     assert {type(each.error) for each in failures} == {expected}
-    assert {each.controller for each in failures} == {"teams"}
+    assert {each.controller for each in failures} == {"staff/teams"}
     assert program.times == 0 or kind is events.CallbackFailed
     assert restarts == (2 if kind is events.RunEnded else 0)
 

@@ -190,7 +190,7 @@ async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: M
         await trio.sleep(100)
 
     ended = {event.controller for event in rig.witness.events_of(RunEnded)}
-    assert (rig.names, ended) == (["a"], {"never"})
+    assert (rig.names, ended) == (["a"], {"broken/never"})
 
 
 async def test_error_during_cancellation_is_reported_but_not_raised(autojump_clock: MockClock) -> None:
@@ -211,4 +211,4 @@ async def test_error_during_cancellation_is_reported_but_not_raised(autojump_clo
         await trio.sleep(1)
 
     errors = [(event.controller, type(event.error)) for event in rig.witness.events_of(RunEnded)]
-    assert errors == [("other", SourceFailed)]
+    assert errors == [("test/other", SourceFailed)]

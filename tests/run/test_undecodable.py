@@ -195,9 +195,9 @@ async def test_undecodable_payload_appears_in_status_metrics_events_and_readines
         # The second event reports the rest of the burst.
         said: list[Any] = program.of(events.PayloadUndecodable)
         assert [(each.key[2], "login" in each.problem) for each in said] == [("x", True), ("y", True)]
-        gauge = b'headway_cache_undecodable{controller="teams",type="staff.v1.Account"} '
+        gauge = b'headway_cache_undecodable{controller="staff/teams",type="staff.v1.Account"} '
         assert gauge + b"2.0" in program.metrics.text()
-        assert await _ready(engine) == (200, "ok\nteams: leaves out 2 resources that can't be decoded\n")
+        assert await _ready(engine) == (200, "ok\nstaff/teams: leaves out 2 resources that can't be decoded\n")
         await engine.client.write(program.account.new("x", Account(login="core")))
         await engine.client.delete(program.account.id("y"))
         await wait_idle(engine)

@@ -25,7 +25,7 @@ from headway.testing.simulation._run import _deterministic
 from tests.helpers.corpus.staff import CASES, Cloud
 from tests.simulation import test_functions
 
-OF_THE_SERVER = {"namespaces", "partitions", "reaper", "deletions"}
+OF_THE_SERVER = {f"headway/{name}" for name in ("namespaces", "partitions", "reaper", "deletions")}
 """The controllers that an engine runs for its own types. In a simulation they belong to the server."""
 
 NEVER_IDLE = {"any_order", "asks_at_once", "two_of_different_minds", "wakes_itself", "writes_the_time"}

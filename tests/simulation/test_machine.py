@@ -178,7 +178,7 @@ def test_reconciler_that_triggers_itself_is_found() -> None:
 
     made = machine(counts)
     write(made)
-    assert found(made).startswith("self-trigger: accounts core triggers itself")
+    assert found(made).startswith("self-trigger: staff/accounts core triggers itself")
 
 
 def test_process_that_does_not_end_is_found() -> None:

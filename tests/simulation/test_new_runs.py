@@ -81,7 +81,7 @@ def test_same_process_begins_the_new_run(processes: int, plan: str) -> None:
     assert not result.findings
     entries = [str(entry) for entry in result.trace.entries]
     struck = entries.index(f"** {plan} **")
-    begun = [at for at, text in enumerate(entries) if "RunStarted (controller expire" in text]
+    begun = [at for at, text in enumerate(entries) if "RunStarted (controller trials/expire" in text]
     last = max(at for at in begun if at < struck)
     following = min(at for at in begun if at > struck)
     assert entries[last].partition(":")[0] == entries[following].partition(":")[0]

@@ -44,7 +44,7 @@ async def test_one_trace_has_all_spans_from_a_write_to_the_writes_of_its_reconci
         "partition": "default",
         "namespace": "default",
         "name": "core",
-        "controller": "teams",
+        "controller": "staff/teams",
         "attempt": 1,
         "outcome": "done",
     }
@@ -268,7 +268,7 @@ async def test_deletion_and_status_are_traced_to_their_reconciles() -> None:
         await engine.wait_idle()
     assert [each.attributes["verb"] for each in spans.named("write")][:2] == ["WriteStatus", "Delete"]
     found: dict[int, list[str]] = {}
-    for each in spans.named("reconcile", controller="teams"):
+    for each in spans.named("reconcile", controller="staff/teams"):
         found.setdefault(each.trace, chain(each, spans.all()))
     assert list(found.values()) == [CHAIN, CHAIN]
 

@@ -352,7 +352,9 @@ class App:
     ) -> None:
         self._check_closed(f"controller {name!r}")
         given = frozen_options(name, {**options, "name": name})
-        definition = Definition(reconcile=reconcile, manages=manages, when=when, declared_as=declared_as, **given)
+        definition = Definition(
+            app=self.name, reconcile=reconcile, manages=manages, when=when, declared_as=declared_as, **given
+        )
         check(definition, self.name, self.registry, self.controllers)
         self.controllers[name] = definition
 

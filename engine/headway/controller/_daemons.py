@@ -137,7 +137,7 @@ class Daemons:
                 task.scope.cancel()
             assert host.nursery is not None
             reads = None if host.reads is None else host.reads.another()
-            name = f"daemon {rt.controller} of {resource.id}"
+            name = f"daemon {rt.full_name} of {resource.id}"
             host.nursery.start_soon(self._run_task, rt, resource, task, reads, name=name)
 
     async def _run_task(
@@ -159,7 +159,7 @@ class Daemons:
                 raise leaving(raised) from None
             # The function raised while it was being canceled.
             redact_reads(error)
-            rt.report(DaemonEnded(rt.controller, resource.id, error, None))
+            rt.report(DaemonEnded(rt.full_name, resource.id, error, None))
         finally:
             task.ended.set()
 
@@ -181,9 +181,9 @@ class Daemons:
                 delay = self._backoff.delay(failures)
                 failures += 1
                 redact_reads(error)
-                rt.report(DaemonEnded(rt.controller, id, error, delay))
+                rt.report(DaemonEnded(rt.full_name, id, error, delay))
             else:
-                rt.report(DaemonEnded(rt.controller, id, None, None))
+                rt.report(DaemonEnded(rt.full_name, id, None, None))
                 return
             await trio.sleep(delay)
 

@@ -134,10 +134,19 @@ class Definition(Options):
     """A controller as declared by `App.controller`, `App.daemon` or `App.timer`."""
 
     name: str
+    app: str = ""
     reconcile: Reconciler[Any]
     manages: CachedType[Any]
     when: Predicate[Any] | None = None
     declared_as: Literal["controller", "daemon", "timer"] = "controller"
+
+    @property
+    def full_name(self) -> str:
+        """The app's name and the controller's, such as "staff/teams": two apps may have a controller of one name.
+
+        Without an app, as in a test of a run, it is the name alone.
+        """
+        return f"{self.app}/{self.name}" if self.app else self.name
 
     @property
     def types(self) -> list[CachedType[Any]]:

@@ -216,7 +216,7 @@ def _enqueue_affected(
             raise
         if isinstance(event, Resource):
             redact_error(error, [event])
-        bounded(SourceFailed, controller=rt.controller, source=source, value=event, error=error)
+        bounded(SourceFailed, controller=rt.full_name, source=source, value=event, error=error)
 
 
 def _check(source: str, key: object) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway.base import check_trio, current_run, repr_text
+from headway.base import check_calls, check_trio, current_run, repr_text
 from headway.cache import CachedType, Index, Informers, Query
 from headway.client import Client
 from headway.engine._store_health import StoreHealth
 from headway.errors import InvalidArgument
 from headway.events import Report, ignore
 from headway.notify import PrimedCache, Wanted, open_primed
-from headway.resource import Registry, ResourceId
+from headway.resource import Registry, ResourceId, did_you_mean
 from headway.run import ControllerStatus, Supervisor
 from headway.storage import QuotaUse, StoreProblem
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headway.why import ObserveHost, StuckList, Why
 
 
+@check_calls("engine")
 class Engine:
     """A running engine. You get one from `open_engine` or `open_workers`.
 
@@ -115,13 +116,13 @@ class Engine:
         return () if self._store is None else self._store.quotas()
 
     @property
-    def controllers(self) -> dict[str, Supervisor]:
-        """The controllers by name. For example, ``engine.controllers["accounts"].status()`` returns the state of one.
+    def controllers(self) -> Mapping[str, Supervisor]:
+        """The controllers by their full names: ``engine.controllers["staff/accounts"].status()`` returns one's state.
 
-        If two apps have a controller of the same name, each is listed under "app/name". Headway's own controllers of
-        peerings are listed once there is a peering.
+        A look-up also accepts the controller's name alone if only one app has a controller of that name. Headway's own
+        controllers of peerings are listed once there is a peering.
         """
-        return _by_name(self._supervisors)
+        return Controllers(self._supervisors)
 
     def status(self) -> list[ControllerStatus]:
         """Return the state of every controller, including Headway's own.
@@ -200,9 +201,28 @@ class Engine:
             each.check_open()
 
 
-def _by_name(supervisors: Sequence[Supervisor]) -> dict[str, Supervisor]:
-    names = [supervisor.name for supervisor in supervisors]
-    return {
-        supervisor.name if names.count(supervisor.name) == 1 else supervisor.fence_name: supervisor
-        for supervisor in supervisors
-    }
+class Controllers(Mapping[str, Supervisor]):
+    """The controllers of a process, by "app/name", and for a look-up also by a name that only one app has."""
+
+    def __init__(self, supervisors: Sequence[Supervisor]) -> None:
+        self._full = {each.fence_name: each for each in supervisors}
+
+    def __getitem__(self, name: str) -> Supervisor:
+        """Return a controller. Raises KeyError, which names the controllers that there are."""
+        found = self._full.get(name)
+        if found is not None:
+            return found
+        alike = {full: each for full, each in self._full.items() if each.name == name}
+        if len(alike) == 1:
+            return next(iter(alike.values()))
+        if alike:
+            raise KeyError(f"several apps have a controller {name!r}: use {' or '.join(map(repr, sorted(alike)))}")
+        raise KeyError(f"controller {name!r} not found{did_you_mean(str(name), sorted(self._full))}")
+
+    def __iter__(self) -> Iterator[str]:
+        """Return an iterator of the full names."""
+        return iter(self._full)
+
+    def __len__(self) -> int:
+        """Return the number of controllers."""
+        return len(self._full)

@@ -98,7 +98,7 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
     events = ControllerEvents(fence_name, placing.events)
     counts = Counter[str]()
     limit = definition.write_limit
-    governor = None if limit is None else Governor(definition.name, limit, placing.report)
+    governor = None if limit is None else Governor(definition.full_name, limit, placing.report)
     make = partial(_run, fence_name, growing, placing, journal, events, counts, governor)
     added = partial(_added, growing)
     return Supervisor(

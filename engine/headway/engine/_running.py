@@ -52,6 +52,6 @@ async def watched_nursery(
 def start_controllers(nursery: trio.Nursery, supervisors: Sequence[Supervisor], freeze: GcFreeze | None = None) -> None:
     """Start the supervisors of a process, and the end of the garbage collector's pause after their first pass."""
     for each in supervisors:
-        nursery.start_soon(each.supervise, name=f"controller {each.name}")
+        nursery.start_soon(each.supervise, name=f"controller {each.fence_name}")
     if freeze is not None and freeze.wanted:
         nursery.start_soon(freeze.first_pass, supervisors, name="the garbage collector")

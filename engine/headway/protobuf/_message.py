@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Never, TypeVar, cast, dataclass_transform, get
 import betterproto2
 from betterproto2.casing import camel_case, safe_snake_case
 
-from headway.base import check_keywords
+from headway.base import check_keywords, did_you_mean
 from headway.errors import DeclarationError
 from headway.protobuf._annotation import Annotation, Kind, Names, evaluated, later, read_annotation
 from headway.protobuf._declared import (
@@ -202,6 +202,10 @@ def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Ann
     return fields, taken
 
 
+_DEFAULTS = frozenset({"default", "default_factory", "optional", "required"})
+"""The options of a field elsewhere about a value that is not set."""
+
+
 def _marker(cls: type[Any], name: str, annotation: Any, free: int) -> _Field:
     marker = cls.__dict__.get(name)
     written = getattr(annotation, "__name__", None) if isinstance(annotation, type) else None
@@ -209,10 +213,10 @@ def _marker(cls: type[Any], name: str, annotation: Any, free: int) -> _Field:
     if isinstance(marker, _Field):
         if marker.refused:
             given = ", ".join(f"{option}={value!r}" for option, value in marker.refused.items())
-            raise DeclarationError(
-                f"{cls.__qualname__}.{name}: field() takes no {given}; an unset field has proto3's "
-                f"default; for a field that may be absent write `X | None`"
-            )
+            hint = "; an unset field has proto3's default; for a field that may be absent write `X | None`"
+            if not marker.refused.keys() & _DEFAULTS:
+                hint = did_you_mean(next(iter(marker.refused)), ("number", "kind", "secret", "oneof"))
+            raise DeclarationError(f"{cls.__qualname__}.{name}: field() takes no {given}{hint}")
         return marker
     if name in cls.__dict__:
         raise DeclarationError(

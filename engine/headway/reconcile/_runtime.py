@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
 
-from headway.base import repr_text
+from headway.base import check_calls, repr_text
 from headway.cache import Cache, CachedType, Projected, Projection, note_read
 from headway.client import Client
 from headway.errors import InvalidArgument, NotDeclared, NotWatched
@@ -48,6 +48,7 @@ class Fence(Protocol):
         ...
 
 
+@check_calls("rt")
 class Runtime:
     """The context of a reconciler, a source or an initialiser.
 
@@ -58,7 +59,7 @@ class Runtime:
             begun, writes raise Fenced and change nothing. If the controller declares ``reads`` or ``writes``, the
             client raises NotDeclared for any other type.
         strong: reads the store itself instead of the cache, which is needed only in exceptional cases.
-        controller: the controller's name.
+        controller: the controller's name in its app, after which its finalizer is named.
         report: a function that reports your own events as if they were Headway's. It must not block.
         pausing: whether an operator has paused the controller. A source may go on, or wait with
             ``await rt.pausing.wait(paused=False)``.
@@ -94,6 +95,11 @@ class Runtime:
         self._add_watches = add_watches
 
     @property
+    def full_name(self) -> str:
+        """The app's name and the controller's, such as "staff/teams", as logs, metrics and answers have it."""
+        return self._declared.controller
+
+    @property
     def term(self) -> int:
         """A number that is higher in every later run of this controller.
 
@@ -108,7 +114,7 @@ class Runtime:
 
         In a reconcile it is also bound to the key and the attempt, and to the trace's id if there is one.
         """
-        return bound_logger(self.controller)
+        return bound_logger(self.full_name)
 
     def resource(self, request: Request[T]) -> Resource[T] | None:
         """Return the cached resource that a request is for, or None if it does not exist.
@@ -310,7 +316,11 @@ class StrongReads:
 
 
 class Declared:
-    """An implementation of `client.Allow` for a controller. It allows everything that no declaration restricts."""
+    """An implementation of `client.Allow` for a controller. It allows everything that no declaration restricts.
+
+    Attributes:
+        controller: the full name of the controller.
+    """
 
     def __init__(
         self,
@@ -319,7 +329,7 @@ class Declared:
         reads: Iterable[ResourceType[Any]] | None,
         writes: Iterable[ResourceType[Any]] | None,
     ) -> None:
-        self._controller = controller
+        self.controller = controller
         self._writes = None if writes is None else frozenset(type.kind for type in writes)
         self._reads: frozenset[Kind] | None = None
         if reads is not None:
@@ -334,7 +344,7 @@ class Declared:
         elif self._reads is not None:
             if method == "ListByOwner":
                 raise NotDeclared(
-                    f"controller {self._controller} declares its `reads`, and list_by_owner reads every type: "
+                    f"controller {self.controller} declares its `reads`, and list_by_owner reads every type: "
                     "list each type by itself, or leave `reads` out"
                 )
             type = type_name(request.id.type if method == "Read" else request.type)
@@ -348,6 +358,6 @@ class Declared:
 
     def _not(self, declaration: str, type: TypeName) -> NotDeclared:
         return NotDeclared(
-            f"controller {self._controller} doesn't declare that it {declaration} {type}: "
+            f"controller {self.controller} doesn't declare that it {declaration} {type}: "
             f"add the type, @app.controller(..., {declaration}=[..., {type.kind.upper()}])"
         )

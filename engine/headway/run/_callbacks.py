@@ -30,6 +30,6 @@ async def call_back(
     except BaseException as error:  # noqa: BLE001  # a user's function may raise anything, `SystemExit` too
         failed, others = of_controller(error)
         if failed is not None:
-            report(CallbackFailed(definition.name, what, only_error(failed)))
+            report(CallbackFailed(definition.full_name, what, only_error(failed)))
         if others is not None:
             raise others from None

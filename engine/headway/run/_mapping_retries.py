@@ -158,7 +158,7 @@ class MappingRetries:
         self._bounded(
             MappingFailed,
             of=(type, name),
-            controller=self._definition.name,
+            controller=self._definition.full_name,
             mapper=name,
             type=type,
             key=applied.key,

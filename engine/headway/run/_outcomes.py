@@ -141,7 +141,7 @@ class Outcomes:
         if not delay.quiet:
             id = ResourceId(self._definition.manages.name, key[2], key[0], key[1])
             about = (dequeued.attempt, trace_id_of(dequeued.reasons))
-            self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds, *about))
+            self._report(SelfTriggered(self._definition.full_name, id, delay.writes, delay.runs, delay.seconds, *about))
             text = f"triggers itself with its own writes: {', '.join(map(str, delay.writes))}"
             since = self._pending_since(key)
             slowed = NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds, pending_since=since)
@@ -162,7 +162,7 @@ class Outcomes:
         self._at_once[key] = count + 1, since
         if count + 1 == MOST_AT_ONCE:
             about = (dequeued.attempt, trace_id_of(reasons))
-            self._report(SelfTriggered(self._definition.name, id, (), count + 1, 0.0, *about))
+            self._report(SelfTriggered(self._definition.full_name, id, (), count + 1, 0.0, *about))
 
     def _pending_since(self, key: Key) -> float | None:
         queued = self._queue.find(key)
@@ -215,7 +215,7 @@ class Outcomes:
         timed_out: bool,
     ) -> None:
         seconds = trio.current_time() - began
-        name = self._definition.name
+        name = self._definition.full_name
         # A key with a requested delay is queued from the end of the delay, and the clock may be read in between.
         waited = max(began - dequeued.queued_at, 0.0)
         attempt, reasons = dequeued.attempt, dequeued.reasons

@@ -142,7 +142,7 @@ class EveryKey(Ownership):
             try:
                 await self._record(run)
             except RemoteError as error:
-                run.report(CallDelayed(run.definition.name, "RecordSettled", error, RECORD_INTERVAL))
+                run.report(CallDelayed(run.definition.full_name, "RecordSettled", error, RECORD_INTERVAL))
 
     @override
     async def end(self, run: PrimedRun) -> None:

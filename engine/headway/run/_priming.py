@@ -135,7 +135,7 @@ class RunCaches:
 
     async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
         """Fill the store of one type, and do nothing else (C1). This is one of the N+1 priming tasks."""
-        name = self._definition.name
+        name = self._definition.full_name
         self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
         informer = self.informers.informer_for(type)
@@ -172,7 +172,7 @@ class RunCaches:
 
     def _report_indexes(self, type: TypeName) -> OnFailure:
         def report(index: str, key: Key, error: BaseException) -> None:
-            name = self._definition.name
+            name = self._definition.full_name
             self._bounded(IndexFailed, of=(type, index), controller=name, index=index, type=type, key=key, error=error)
 
         return report
@@ -184,7 +184,9 @@ class RunCaches:
         for type in self._definition.types:
             up_to = until[type.name]
             if up_to > since.revision:
-                deleted = await deletions_since(self._channel, type, since, up_to, self._report, self._definition.name)
+                deleted = await deletions_since(
+                    self._channel, type, since, up_to, self._report, self._definition.full_name
+                )
                 if deleted is not None:
                     self._report_illegible(type, since.revision, deleted)
                     held = self.informers.informer_for(type).cached_form
@@ -199,7 +201,7 @@ class RunCaches:
                 f"{len(illegible)} of {len(deleted)} deleted resources, the last at revision {illegible[-1].revision}, "
                 "had a state that can't be read"
             )
-            self._report(DeletionsUnknown(self._definition.name, type.name, after, why))
+            self._report(DeletionsUnknown(self._definition.full_name, type.name, after, why))
 
 
 async def wait_primed(informer: Informer, revision: int, stall_limit: float) -> None:

@@ -121,14 +121,14 @@ class Run:
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
         noted = self.progress.note
         self._writes = RunWrites(
-            definition.name, self._leases, self._caches, ownership.queue, report, noted, governor=governor
+            definition.full_name, self._leases, self._caches, ownership.queue, report, noted, governor=governor
         )
         self._cache = Cache(
-            definition.name, definition.manages, definition.watches, definition.queries, informers.isolation
+            definition.full_name, definition.manages, definition.watches, definition.queries, informers.isolation
         )
         self._self_triggers = SelfTriggers(self._writes.own)
         self._lifetimes, self._results = Lifetimes(self._cache, definition.types), Results(counts)
-        declared = Declared(definition.name, definition.types, definition.reads, definition.writes)
+        declared = Declared(definition.full_name, definition.types, definition.reads, definition.writes)
         client = Client(channel, registry, ownership.writes(self._writes), allow=declared)
         self._new_runtime = partial(
             Runtime,
@@ -203,22 +203,22 @@ class Run:
             lacking = self._growing.lacking(given)
             self._growing.add(lacking)
             for each in lacking:
-                self._report(WatchAdded(self.definition.name, each.type.name, watch_name(each)))
+                self._report(WatchAdded(self.definition.full_name, each.type.name, watch_name(each)))
         elif all(each.type in self.definition.watches for each in given if isinstance(each, Watch)):
             return
         self._ending.cancel()
         await trio.lowlevel.checkpoint()
         # The caller was not canceled: it is not a task of the run, or it has shielded itself.
         raise Closed(
-            f"rt.watch: this run of controller {self.definition.name} ends, because a watch was added: "
+            f"rt.watch: this run of controller {self.definition.full_name} ends, because a watch was added: "
             "leave the rest to its next run"
         )
 
     def _check_not_over(self) -> None:
         if self._over:
             raise Closed(
-                f"rt.watch: this run of controller {self.definition.name} has ended, and nothing was added: call it "
-                "with the rt of the current run, as the initialiser, the reconciler and the sources receive it"
+                f"rt.watch: this run of controller {self.definition.full_name} has ended, and nothing was added: call "
+                "it with the rt of the current run, as the initialiser, the reconciler and the sources receive it"
             )
 
     async def _stopped(self, ended_by: BaseException | None) -> None:
@@ -271,7 +271,7 @@ class Run:
         oldest = queue.oldest_queued_at if queue is not None else None
         held = self._ownership.queue.held
         return ControllerStatus(
-            name=self.definition.name,
+            name=self.definition.full_name,
             phase=self._phase,
             seconds=now - self._phase_began,
             term=self._runtime.term,
@@ -316,7 +316,7 @@ class Run:
         definition, writes, report = self.definition, self._writes, self._report
         run = self._begin(missed)
         ready = run.queue.statistics().ready
-        report(RunStarted(definition.name, self._runtime.term, writes.starting_revision, ready))
+        report(RunStarted(definition.full_name, self._runtime.term, writes.starting_revision, ready))
         await call_back(self._report, definition, "on_start", self._runtime)
         triggers, journal = self._self_triggers, self._journal
         outcomes = Outcomes(definition, run.queue, report, self.progress.note, triggers, self._results, journal)
@@ -336,7 +336,7 @@ class Run:
             nursery.start_soon(writes.resolve, name="resolving unknown writes")
             nursery.start_soon(run.mapping.map_ready, name="mapping the backlog")
             nursery.start_soon(run.mapping.retries.run, name="retrying mappers")
-            nursery.start_soon(self._ownership.serve, run, name=f"the ownership of keys of {definition.name}")
+            nursery.start_soon(self._ownership.serve, run, name=f"the ownership of keys of {definition.full_name}")
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
             nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
@@ -344,7 +344,7 @@ class Run:
             for name in definition.sources:
                 nursery.start_soon(sources.call, name, name=f"source {name}")
             for number in range(definition.concurrency):
-                nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
+                nursery.start_soon(worker.work, name=f"worker {number} of {definition.full_name}")
 
     def _begin(self, missed: Deletions) -> PrimedRun:
         """Open the cache to readers and enqueue the pending work. Contains no checkpoint."""
@@ -386,7 +386,7 @@ class Run:
     def _apply_pause(self) -> None:
         """Pause or resume as the store says. Running reconciles finish."""
         if self._pausing.set(self._pauses.reason(self._fence_name)):
-            apply_pause(self.definition.name, self._pausing.reason, self._ownership.queue, self._report)
+            apply_pause(self.definition.full_name, self._pausing.reason, self._ownership.queue, self._report)
             self.progress.note()
 
     @property

@@ -77,7 +77,7 @@ class _Shard:
         # Keys of other shards are not added, and the queue is held until this shard's own unknown writes are resolved.
         self._queue = OneShard(shards.queue, number, shards.shard_of)
         self._writes = RunWrites(
-            run.definition.name, run.leases, run.caches, self._queue, run.report, run.progress.note, run.writes.own
+            run.definition.full_name, run.leases, run.caches, self._queue, run.report, run.progress.note, run.writes.own
         )
         self._recorded = 0
         # The scope of the task that waits for the shard until it is open.
@@ -120,7 +120,7 @@ class _Shard:
             if not all(isinstance(each, LeaseLost | Fenced | Unavailable) for each in leaves(error)):
                 raise
             delay = self._shards.ttl / 3
-            run.report(CallDelayed(run.definition.name, f"shard {self.number}", only_error(error), delay))
+            run.report(CallDelayed(run.definition.full_name, f"shard {self.number}", only_error(error), delay))
         finally:
             if self._leaving.is_set():
                 self._shards.queue.close_shard(self.number)
@@ -226,7 +226,7 @@ class _Shard:
         try:
             await self._run.leases.record_checkpoint(self._writes.fence, checkpoint)
         except Unavailable as error:
-            self._run.report(CallDelayed(self._run.definition.name, "RecordSettled", error, RECORD_INTERVAL))
+            self._run.report(CallDelayed(self._run.definition.full_name, "RecordSettled", error, RECORD_INTERVAL))
         else:
             self._recorded = checkpoint
 
@@ -303,7 +303,7 @@ class Shards(Ownership):
                 try:
                     leases = await run.leases.list(prefix)
                 except Unavailable as error:
-                    run.report(CallDelayed(run.definition.name, "List", error, delay))
+                    run.report(CallDelayed(run.definition.full_name, "List", error, delay))
                 else:
                     members = {lease.name.removeprefix(prefix) for lease in leases}
                     self._assign(run, members | {self.process}, nursery)
@@ -324,7 +324,7 @@ class Shards(Ownership):
             if member_of(number, members) == self.process:
                 if shard is None:
                     self._shards[number] = shard = _Shard(number, self, run)
-                    nursery.start_soon(shard.have, name=f"shard {number} of {run.definition.name}")
+                    nursery.start_soon(shard.have, name=f"shard {number} of {run.definition.full_name}")
             elif shard is not None:
                 shard.leave()
             else:

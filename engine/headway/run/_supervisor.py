@@ -64,8 +64,8 @@ class Supervisor:
         journal: the controller's part of the journal; None without one.
         events: the events that the controller records; None without a recorder.
         process: the name of this process among those that may run the controller.
-        name: the name of the controller.
-        fence_name: the name under which the store keeps its fence, "app/name".
+        name: the name of the controller in its app, which its finalizer and its status have.
+        fence_name: its full name, "app/name", under which the store keeps its fence, and under which it is reported.
         run: the current run; None between two runs.
     """
 
@@ -117,7 +117,7 @@ class Supervisor:
 
         Raises NotHeadway if the server is not an engine and no engine has answered before.
         """
-        CONTROLLER.set(self.name)
+        CONTROLLER.set(self.fence_name)
         try:
             await self._supervise()
         finally:
@@ -151,13 +151,13 @@ class Supervisor:
             if error is None:
                 # The run has added a watch, which is not a failure. The number of watches bounds these restarts.
                 self._error = ""
-                self._report(RunEnded(self.name, None, 0.0))
+                self._report(RunEnded(self.fence_name, None, 0.0))
                 continue
             self._restarts, self._error = self._restarts + 1, story(error)
             # Losing the lease is not a failure of the controller; it waits until it can acquire the lease again.
             flaps = flaps + 1 if trio.current_time() - began < FLAP and not isinstance(error, LeaseLost) else 0
             delay = restart_delay(flaps)
-            self._report(RunEnded(self.name, error, delay))
+            self._report(RunEnded(self.fence_name, error, delay))
             self._resting = True
             await trio.sleep(delay)
             self._resting = False
@@ -208,7 +208,7 @@ class Supervisor:
             # Another process may lead by now. This one no longer follows the lease.
             counts = dict(self._counts)
             return ControllerStatus(
-                *(self.name, "ended", 0.0),
+                *(self.fence_name, "ended", 0.0),
                 restarts=self._restarts,
                 error=self._error,
                 reconciles=counts,
@@ -216,11 +216,11 @@ class Supervisor:
             )
         elif leading is not None and leading.leader and not leading.error:
             seconds = trio.current_time() - self._ended_at
-            status = ControllerStatus(self.name, "standby", seconds, leader=leading.leader)
+            status = ControllerStatus(self.fence_name, "standby", seconds, leader=leading.leader)
         else:
             # Before the first run, this is the time since the supervisor was created.
             phase: Phase = "resting" if self._resting else "starting"
-            status = ControllerStatus(self.name, phase, trio.current_time() - self._ended_at)
+            status = ControllerStatus(self.fence_name, phase, trio.current_time() - self._ended_at)
         error = leading.error if leading is not None and leading.error else self._error
         return dataclasses.replace(
             status,
@@ -255,7 +255,7 @@ class Supervisor:
                 return only_error(failed), run
             if failed is not None:
                 # The run was canceled while it failed. The failure belongs to this controller and is not propagated.
-                self._report(RunEnded(self.name, only_error(failed), None))
+                self._report(RunEnded(self.fence_name, only_error(failed), None))
             if failed is None:
                 raise
             raise others from None

@@ -243,7 +243,7 @@ class Worker:
                 if key is not None and dequeued is not None and now - began >= _SLOW:
                     id = ResourceId(self._type, key[2], key[0], key[1])
                     about = (dequeued.attempt, trace_id_of(dequeued.reasons))
-                    self._report(ReconcileSlow(self._definition.name, id, now - began, *about))
+                    self._report(ReconcileSlow(self._definition.full_name, id, now - began, *about))
 
 
 def _read_into(reconciling: Reconciling, reads: list[Any]) -> None:

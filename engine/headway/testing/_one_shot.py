@@ -260,7 +260,7 @@ async def one_shot(
     def over(channel: Channel) -> Channel:
         return recorder.over(channel if wrap_channel is None else wrap_channel(channel))
 
-    waiter = _IdleWaiter(controller, log_report() if report is None else report)
+    waiter = _IdleWaiter(definition.full_name, log_report() if report is None else report)
     async with open_engine(store, alone, report=waiter, wrap_channel=over, check_isolation=True) as engine:
         await waiter.wait(engine)
         # Drop the requests for what was stored before: the test has not caused them.

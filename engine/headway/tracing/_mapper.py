@@ -43,7 +43,7 @@ class TracedMapper(ChangeMapper):
         tracer, began, change = self._tracing.tracer, now(), (type, applied.key, applied.revision)
         attributes: dict[str, str | int] = {
             **about(type, applied.key),
-            "headway.controller": self._definition.name,
+            "headway.controller": self._definition.full_name,
             "headway.revision": applied.revision,
         }
         parent = context_of(trace)

@@ -29,7 +29,7 @@ def traced_definition(definition: Definition, tracer: Tracer) -> Definition:
         first, began = causes[0], now()
         attributes: dict[str, str | int] = {
             **about(request.id.type, request.id.key),
-            "headway.controller": name,
+            "headway.controller": definition.full_name,
             "headway.attempt": request.attempt,
         }
         wait = tracer.start_span(

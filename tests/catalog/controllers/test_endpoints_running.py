@@ -38,7 +38,7 @@ class Failures(list[Reconciled]):
         if isinstance(event, Reconciled):
             if event.error is not None:
                 self.append(event)
-            if event.controller == "endpoint-manager":
+            if event.controller == "catalog/endpoint-manager":
                 self.next.set()
 
     async def after(self, change: Awaitable[T]) -> T:

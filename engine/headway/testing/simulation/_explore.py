@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
-from headway.base import async_problem, repr_text
+from headway.base import async_problem, check_keywords, check_options, repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
@@ -80,6 +80,7 @@ class ExploreSettings(TypedDict, total=False):
     peers: Mapping[str, Peer]
 
 
+@check_keywords
 def explore(
     app: App | MakeApp,
     scenario: Scenario,
@@ -226,6 +227,7 @@ def explore(
     )
 
 
+@check_options(ExploreSettings.__annotations__)
 def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callable[[Scenario], Callable[[], None]]:
     """Turn an async scenario into a test function: ``@simulation.explored(app)``. Takes the settings of `explore`.
 
@@ -257,6 +259,7 @@ def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callabl
     return make
 
 
+@check_keywords
 def same_end(
     app: App | MakeApp,
     *scenarios: Scenario,

@@ -18,7 +18,9 @@ class FreeShards:
     def note(self, app: App) -> None:
         """Note the number of shards of each sharded controller of a program."""
         self._shards = {
-            name: each.placement.shards for name, each in app.controllers.items() if isinstance(each.placement, Sharded)
+            each.full_name: each.placement.shards
+            for each in app.controllers.values()
+            if isinstance(each.placement, Sharded)
         }
 
     def are_left(self, processes: Sequence[Process]) -> bool:

@@ -254,8 +254,8 @@ class Process:
     def scheduled(self) -> set[Scheduled]:
         """Return what its controllers will reconcile at a requested time."""
         return {
-            (name, self.app.controllers[name].manages.kind, key)
-            for name, supervisor in (self.engine.controllers if self.life else {}).items()
+            (supervisor.name, self.app.controllers[supervisor.name].manages.kind, key)
+            for supervisor in (self.engine.controllers if self.life else {}).values()
             for key in (supervisor.run.scheduled() if supervisor.run is not None else ())
         }
 
