@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from headway.base import message_of, own_frames, repr_text
+from headway.cli._importing import StartsTrio, imported
 from headway.cli._running import Exit, Usage, fail
 from headway.controller import App
 from headway.errors import InvalidArgument
@@ -87,7 +87,14 @@ def object_at(reference: str, expected: str, form: str) -> Any:
     # Like `python -m`, find modules in the working directory.
     sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
+        found = imported(module)
+    except StartsTrio as error:
+        where, _, _ = own_frames(error).rpartition("\n")
+        fail(
+            Exit.REFUSED,
+            f"{where}\nError: importing {module} starts Trio, so it would run its program in place of this "
+            'command: write `if __name__ == "__main__":` above that line, and indent it',
+        )
     except Exception as error:  # a module of the program may raise anything
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
