@@ -255,7 +255,7 @@ async def test_blocking_daemon_is_reported_with_its_resource() -> None:
         hold()
 
     blocked = (await _blocked(staff, begun=begun))[0]
-    assert (blocked.controller, blocked.key) == ("beats", ("default", "default", "core"))
+    assert (blocked.controller, blocked.key) == ("staff/beats", ("default", "default", "core"))
 
 
 async def test_no_thread_is_started_without_a_limit() -> None:

@@ -169,7 +169,7 @@ async def test_process_with_the_store_competes_for_the_same_leases(autojump_cloc
             await engine.client.apply(cluster.job.new("a", Job(text="2")))
             await cluster.until(lambda: cluster.copied(a="2"), 2)
             assert {each.data.by for each in await engine.client.list(cluster.copy)} == {"server"}
-        assert [status.name for status in cluster.members["web-1"].engine.status()] == ["copier"]
+        assert [status.name for status in cluster.members["web-1"].engine.status()] == ["staff/copier"]
 
 
 @pytest.mark.parametrize("given", ["", "a b", "-a", "a/b", "a#b", "x" * 64, "server", 3])

@@ -30,7 +30,7 @@ from tests.helpers.peers import TEAM, Team, app, open_peers, reached
 from tests.peering.test_admission import SharedMemory
 from tests.peering.test_copying import copy_that, peered, size
 
-NAMES = {"peerings", "peer-streams"}
+NAMES = {"headway/peerings", "headway/peer-streams"}
 
 
 async def test_engine_without_a_peering_runs_no_controller_for_it() -> None:
