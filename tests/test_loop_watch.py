@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -189,6 +191,24 @@ async def test_blocking_reconcile_is_reported_with_its_key_and_stack() -> None:
     log_report(Logger())(blocked)
     assert b'headway_loop_blocked_total{controller="staff/teams"} 1.0' in metrics.text()
     assert lines == [("LoopBlocked", "staff/teams", "default/default/core")]
+
+
+async def test_loop_of_asyncio_in_a_reconcile_is_named_with_what_to_do() -> None:
+    """It works, so nothing else would say that no other task runs meanwhile."""
+    staff = Staff()
+    hold = _hold(staff)
+
+    async def fetch() -> None:
+        hold()
+
+    @staff.app.controller(manages=staff.team)
+    async def teams(_: headway.Runtime, __: headway.Request) -> None:
+        # Like asyncio.run(), which is refused instead once trio-asyncio is imported.
+        with contextlib.closing(asyncio.SelectorEventLoop()) as loop:
+            loop.run_until_complete(fetch())
+
+    blocked = (await _blocked(staff))[0]
+    assert "await trio.to_thread.run_sync(function)` for a function that blocks or calls asyncio.run()" in blocked.stack
 
 
 async def test_block_that_ends_while_its_stack_is_read_is_reported(

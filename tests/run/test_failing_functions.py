@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
+from headway.base import story
 from headway.errors import Conflict
 from headway.observe import Metrics
 from tests.helpers.pools import Member
@@ -354,3 +356,42 @@ async def test_failures_of_several_tasks_are_permanent_only_if_each_of_them_is(
     found = _outcomes(await _failing(rig, reconcile, 1.0), "bad")
     assert set(found) == {outcome}
     assert (len(found) == 1) is (outcome == "permanent")
+
+
+async def _sleep() -> None:
+    await asyncio.sleep(0.1)
+
+
+async def _yield() -> None:
+    await asyncio.sleep(0)
+
+
+async def _queue() -> None:
+    await asyncio.Queue[int]().get()
+
+
+async def _loop() -> None:
+    asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize("call", [_sleep, _yield, _queue, _loop])
+async def test_asyncio_in_a_reconciler_fails_with_what_to_write_instead(call: Any, autojump_clock: MockClock) -> None:
+    """Python's own text names no mend. The status of the key, the log and `why` have the same text."""
+    rig = Rig(autojump_clock)
+
+    async def reconcile(_: headway.Runtime, request: headway.Request) -> None:
+        if request.id.name == "bad":
+            await call()
+
+    told = [story(event.error) for event in await _failing(rig, reconcile, 1.0) if event.error is not None]
+    assert told
+    for text in told:
+        assert "That is asyncio, and Headway runs on Trio: use trio.sleep(), httpx instead of aiohttp" in text
+
+
+def test_own_error_of_a_program_is_not_taken_for_asyncio() -> None:
+    """Neither its class nor a word in its text is enough."""
+    for error in (RuntimeError("no event loop"), TypeError("trio"), AttributeError("asyncio")):
+        with pytest.raises(type(error)) as raised:
+            raise error
+        assert story(raised.value) == f"{type(error).__name__}: {error}"

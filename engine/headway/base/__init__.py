@@ -54,6 +54,7 @@ from headway.base._steps import AT_ONCE as AT_ONCE
 from headway.base._steps import Steps as Steps
 from headway.base._steps import finished as finished
 from headway.base._steps import in_slices as in_slices
+from headway.base._text import ASYNCIO as ASYNCIO
 from headway.base._text import LONGEST as LONGEST
 from headway.base._text import bounded as bounded
 from headway.base._text import did_you_mean as did_you_mean

@@ -17,6 +17,29 @@ CLEANS = "_headway_cleans"
 """The attribute of an exception for the functions that clean its texts."""
 
 
+ASYNCIO = (
+    "That is asyncio, and Headway runs on Trio: use trio.sleep(), httpx instead of aiohttp, and `await "
+    "trio.to_thread.run_sync(function)` for a function that blocks or calls asyncio.run(). See docs/guides/asyncio.md"
+)
+_YIELDED = "trio.run received unrecognized yield message"
+
+
+def _is_from_asyncio(error: BaseException) -> bool:
+    """Return True for what an await of asyncio's raises on Trio, which differs by function and version of Python."""
+    if isinstance(error, TypeError):
+        return str(error).startswith(_YIELDED)
+    if not isinstance(error, RuntimeError | AttributeError):
+        return False
+    # The second one is trio-asyncio's, which a client over the network imports.
+    if str(error).startswith(("no running event loop", "You're within a Trio environment")):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] == "asyncio"
+
+
 def scrubbed(error: BaseException, text: str) -> str:
     """Return a text about an exception without what `scrub` has found in the exception and could not remove."""
     for clean in vars(error).get(CLEANS, ()):
@@ -27,11 +50,12 @@ def scrubbed(error: BaseException, text: str) -> str:
 def error_text(error: BaseException) -> str:
     """Return ``str(error)``, or a sentence if that raises, because its class may belong to the program.
 
-    The result contains nothing that `scrub` should have removed.
+    The result contains nothing that `scrub` should have removed. What asyncio raises on Trio is followed by what to do.
     Half of a surrogate pair, which cannot be sent or stored, is replaced by its escape: see `encodable`.
     """
     try:
-        return encodable(scrubbed(error, str(error)))
+        text = encodable(scrubbed(error, str(error)))
+        return f"{text}. {ASYNCIO}" if _is_from_asyncio(error) else text
     except KeyboardInterrupt:
         raise
     except BaseException as failed:  # noqa: BLE001  # a class of the program's may raise anything

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import trio
 
+from headway.base import ASYNCIO
 from headway.engine._shutdown import stack_of
 from headway.events import LoopBlocked, Report
 from headway.reconcile import CONTROLLER, MAPPING, RECONCILING, trace_id_of
@@ -150,9 +151,11 @@ class LoopWatch:
             return
         controller = task.context.get(CONTROLLER, "")
         about = _reconcile_of(task, key)
-        self._report(
-            LoopBlocked(task.name, controller, key, "".join(stack.format()), round(held, 3), suppressed, *about)
-        )
+        text = "".join(stack.format())
+        if any(frame.name == "run_until_complete" for frame in stack):
+            # A loop of asyncio's inside of a task of Trio's works, and nothing else does meanwhile.
+            text += f"{ASYNCIO}\n"
+        self._report(LoopBlocked(task.name, controller, key, text, round(held, 3), suppressed, *about))
 
 
 def _key_of(task: trio.lowlevel.Task) -> Key | None:
