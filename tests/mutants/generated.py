@@ -71,6 +71,7 @@ MODULES = {
     "mapper/_map_queue.py": ("mapper/test_map_queue.py",),
     "queue/_entries.py": _QUEUE,
     "queue/_machine.py": _QUEUE,
+    "queue/_queries.py": _QUEUE,
     "storage/_log.py": (
         "storage/test_log.py",
         "storage/test_log_cursors.py",

@@ -73,7 +73,7 @@ WHY_MUTANTS = (
     ),
     Mutant(
         "a scheduled key is pending before its time",
-        "queue/_machine.py",
+        "queue/_queries.py",
         'if entry.since < before and entry.state != "scheduled"',
         "if entry.since < before",
         _FIND,

@@ -159,3 +159,31 @@ async def test_conditions_outside_of_their_block_are_refused(autojump_clock: Moc
         f"unset(): the block is not open: {right}",
         f"set(): the block has ended: {right}",
     ]
+
+
+async def test_block_that_is_opened_in_another_way_says_what_to_write(autojump_clock: MockClock) -> None:
+    """Python's own error for ``with`` names a protocol, and that for ``await`` names an object."""
+    rig, said = Rig(autojump_clock), list[str]()
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        blocks: list[Any] = [
+            rt.outputs(rig.pools.summary, owner=pool),
+            rt.conditions(pool),
+            rt.finalizer(pool),
+            rt.client.watch(rig.pools.pool),
+        ]
+        for block in blocks:
+            with pytest.raises(InvalidArgument, match="`with` cannot open an async block") as caught, block:
+                pass
+            said.append(str(caught.value).partition(": ")[2])
+            with pytest.raises(InvalidArgument, match="`await` cannot open an async block"):
+                await block
+
+    await _run(rig, body)
+    assert _errors(rig) == []
+    assert said == [
+        "write `async with rt.outputs(TYPE, owner=resource) as wanted:`",
+        "write `async with rt.conditions(resource) as conditions:`",
+        "write `async with rt.finalizer(resource) as guarded:`",
+        "write `async with client.watch(TEAM) as events:`",
+    ]

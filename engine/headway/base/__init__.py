@@ -7,6 +7,7 @@ Nothing here knows a resource or a protocol. `_declarations.py` checks the funct
 from headway.base._arguments import check_selection as check_selection
 from headway.base._arguments import check_text as check_text
 from headway.base._arguments import check_token as check_token
+from headway.base._async_blocks import AsyncBlock as AsyncBlock
 from headway.base._backing_off import retry_delay as retry_delay
 from headway.base._buckets import Buckets as Buckets
 from headway.base._clock import WALL as WALL

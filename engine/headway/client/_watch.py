@@ -13,7 +13,7 @@ import trio
 from grpclib import GRPCError
 from trio.lowlevel import TrioToken
 
-from headway.base import check_trio, current_run
+from headway.base import AsyncBlock, check_trio, current_run
 from headway.client._refusals import client_error
 from headway.errors import Closed, FailedPrecondition
 from headway.protobuf import Payload
@@ -75,7 +75,7 @@ def second_reader(what: str, form: str) -> FailedPrecondition:
     )
 
 
-class WatchStream(Generic[T]):
+class WatchStream(AsyncBlock, Generic[T]):
     """A watch, returned by `Client.watch`: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
     Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then. It raises Closed
@@ -86,6 +86,8 @@ class WatchStream(Generic[T]):
     Args:
         channel: opens the stream, with this request and metadata.
     """
+
+    _usage = "client.watch(TEAM) as events"
 
     def __init__(
         self,

@@ -36,25 +36,14 @@ heap never.
 
 import math
 from collections.abc import Iterable
-from typing import Generic
 
 from headway.queue._backoff import Backoff
 from headway.queue._entries import LIVE_PER_BACKLOG, Delays, Entry, Lanes, scheduled_entry
-from headway.queue._values import (
-    BACKLOG,
-    LIVE,
-    Dequeued,
-    K,
-    KeyInQueue,
-    NotInHandError,
-    Priority,
-    QueueStatistics,
-    R,
-    State,
-)
+from headway.queue._queries import QueueQueries
+from headway.queue._values import BACKLOG, LIVE, Dequeued, K, NotInHandError, Priority, R
 
 
-class WorkQueue(Generic[K, R]):
+class WorkQueue(QueueQueries[K, R]):
     """A queue of keys. All times and delays are in seconds, on any monotonic clock of the caller.
 
     Args:
@@ -69,10 +58,7 @@ class WorkQueue(Generic[K, R]):
     finite, and an unknown priority, raise ValueError.
     """
 
-    __slots__ = (
-        *("_adds", "_backing_off", "_backoff", "_closed", "_delays", "_entries", "_lanes", "_merged", "_not_before"),
-        "min_interval",
-    )
+    __slots__ = ()
 
     def __init__(
         self,
@@ -284,65 +270,6 @@ class WorkQueue(Generic[K, R]):
     def next_due(self) -> float | None:
         """Return when the soonest delayed key becomes ready, or None."""
         return None if self._closed else self._delays.next_due()
-
-    def is_idle(self) -> bool:
-        """Return True if no key is pending: none is ready, in hand or backing off after a failure."""
-        return len(self._entries) == len(self._delays) - self._backing_off
-
-    def owed(self) -> list[K]:
-        """Return the keys whose last change has not been acted on, which a run that ends now leaves undone."""
-        owed = [key for key, entry in self._entries.items() if entry.state != "scheduled"]
-        # Keys in hand come last: one of them may have ended the run, and could end the next one before any other key
-        # ran.
-        return sorted(owed, key=lambda key: self._entries[key].state == "in hand")
-
-    def scheduled(self) -> dict[K, float]:
-        """Return the keys that only wait for a requested delay, with their due times."""
-        return {key: entry.due for key, entry in self._entries.items() if entry.state == "scheduled"}
-
-    def find(self, key: K) -> KeyInQueue[R] | None:
-        """Return what the queue knows of a key, as of the last `dequeue` or `promote`, or None if it is not in it."""
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        state: State = entry.state
-        due = entry.due if state in ("backing off", "scheduled") else 0.0
-        since = due if state == "scheduled" else entry.since
-        if state == "backing off" and not entry.failures and due == self._not_before.get(key):
-            state = "paced"
-        following = () if entry.following is None else entry.following.reasons
-        return KeyInQueue(state, since, due, entry.failures + 1, entry.reasons, entry.omitted, following)
-
-    def oldest(self, before: float) -> list[tuple[float, K]]:
-        """Return each key that became pending before a time, with the time when it did, in no order.
-
-        A key that only waits for the end of its interval does not count: it could not be dequeued before.
-        """
-        found = [
-            (entry.since, key)
-            for key, entry in self._entries.items()
-            if entry.since < before and entry.state != "scheduled"
-        ]
-        return [each for each in found if not self._is_paced(each[1], before)] if self.min_interval else found
-
-    def _is_paced(self, key: K, at: float) -> bool:
-        """Return True if nothing but its interval keeps a pending key waiting at a time."""
-        entry = self._entries[key]
-        return entry.state != "in hand" and not entry.failures and self._not_before.get(key, at) > at
-
-    def statistics(self) -> QueueStatistics:
-        """Return the statistics of the queue, as of the last `dequeue` or `promote`. This visits every ready key."""
-        ready, delayed = len(self._lanes), len(self._delays)
-        return QueueStatistics(
-            ready=ready,
-            backlog=self._lanes.backlog_size(),
-            delayed_by_failure=self._backing_off,
-            scheduled=delayed - self._backing_off,
-            in_hand=len(self._entries) - ready - delayed,
-            oldest_queued_at=min((entry.queued_at for entry in self._lanes), default=None),
-            adds=self._adds,
-            merged=self._merged,
-        )
 
     def _spaced(self, entry: Entry[K, R] | None, now: float) -> Entry[K, R] | None:
         """Return this ready entry, or the next one whose interval has ended, and begin its interval.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from headway.base import bounded, leaves, messages, repr_text
+from headway.base import AsyncBlock, bounded, leaves, messages, repr_text
 from headway.cache import Cache, state_of
 from headway.client import Client, holds_output
-from headway.errors import Closed, Conflict, HeadwayError, InvalidArgument, NotFound
+from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound
 from headway.protobuf import Payload
+from headway.reconcile._block import Block
 from headway.reconcile._request import RECONCILING
 from headway.reconcile._secret_reads import read_secrets
 from headway.reconcile._statuses import NewestStatuses
@@ -43,19 +44,7 @@ async def apply_over_cache(cache: Cache, client: Client, wanted: Resource[T]) ->
     return await client.apply_over(current, wanted)
 
 
-class _Block:
-    """The state of a block. Without ``async with``, its methods would have no effect, or only a part of it."""
-
-    _usage: ClassVar[str]
-    _is_open: bool | None = None
-
-    def _check_open(self, call: str) -> None:
-        if not self._is_open:
-            state = "is not open" if self._is_open is None else "has ended"
-            raise Closed(f"{call}: the block {state}: call it inside `async with {self._usage}:`")
-
-
-class Outputs(_Block, Generic[T]):
+class Outputs(Block, Generic[T]):
     """A block that applies the resources that an owner should have, and prunes the rest. Created by `Runtime.outputs`.
 
     When the block ends normally, it deletes the owner's resources of this type that the block did not apply.
@@ -79,8 +68,7 @@ class Outputs(_Block, Generic[T]):
         self._client = client
         self._type = type
         self._owner = owner
-        self._owner_id = owner.id
-        self._owner_message = owner.id.message()
+        self._owner_id, self._owner_message = owner.id, owner.id.message()
         self._wanted: set[Key] = set()
         # The names of the calls of `apply` that have not ended.
         self._begun: list[str] = []
@@ -129,11 +117,8 @@ class Outputs(_Block, Generic[T]):
         within = tenancy_within(type.scope, (partition, namespace), (id.partition, id.namespace))
         units = partition or within[0], namespace or within[1]
         cached = self._unchanged(name, data, *units, metadata)
-        if cached is None:
-            wanted = type.new(name, data, partition=units[0], namespace=units[1], owner=id, metadata=metadata)
-            key = wanted.id.key
-        else:
-            wanted, key = cached, (*units, name)
+        wanted = cached or type.new(name, data, partition=units[0], namespace=units[1], owner=id, metadata=metadata)
+        key = wanted.id.key if cached is None else (*units, name)
         self._begun.append(name)
         return self._apply(wanted, key, unchanged=cached is not None)
 
@@ -198,7 +183,7 @@ class Outputs(_Block, Generic[T]):
 _ATTEMPTS = 5
 
 
-class Finalizer(Generic[T]):
+class Finalizer(AsyncBlock, Generic[T]):
     """A block that adds a finalizer to a resource, and removes it after the clean-up. Created by `Runtime.finalizer`.
 
     Attributes:
@@ -211,6 +196,8 @@ class Finalizer(Generic[T]):
     ``alive`` and ``cleaning_up`` are both false if the clean-up is done and the resource only waits for another
     finalizer.
     """
+
+    _usage = "rt.finalizer(resource) as guarded"
 
     def __init__(self, client: Client, resource: Resource[T], name: str) -> None:
         self._client = client
@@ -276,7 +263,7 @@ _LONGEST_FAILURE = 16_384
 _STATES = {True: ConditionState.TRUE, False: ConditionState.FALSE, None: ConditionState.UNKNOWN}
 
 
-class Conditions(_Block, Generic[T]):
+class Conditions(Block, Generic[T]):
     """A block that updates a writer's conditions on a resource. Created by `Runtime.conditions`.
 
     When the block ends, it changes the stored conditions in one call, as `set` and `unset` have said. It starts from
