@@ -115,6 +115,20 @@ def test_lagging_server_without_history_is_followed_past_the_frontier() -> None:
     assert versions(following.informer.store.entries) == {"ada": 5, "grace": 11}
 
 
+def test_reply_that_proves_a_bookmark_false_causes_a_snapshot_at_once() -> None:
+    """The stream is silent, so that it would not show that for as long as nothing is committed."""
+    following = Following(
+        [chunk(stored("ada", 5), stored("mary", 6)), end(10), bookmark(12), SILENCE],
+        [chunk(stored("mary", 11)), end(12), SILENCE],
+    )
+    following.answer_late = at(12)
+    following.follow(15)
+    assert following.resumed == [None, None]
+    assert [type(each) for each in following.events].count(BookmarkRefused) == 1
+    assert not following.informer.distrusted
+    assert versions(following.informer.store.entries) == {"mary": 11}
+
+
 def test_false_bookmark_causes_a_snapshot_at_once_and_is_counted() -> None:
     """After the snapshot, the cache is complete again."""
     following = Following(

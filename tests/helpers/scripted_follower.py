@@ -50,6 +50,8 @@ class Following:
         self._lost = lost
         self.linearizable_reads = 0
         self.answer_after_first_opening: Position | None = None
+        # The position of a reply that comes in the tenth second.
+        self.answer_late: Position | None = None
 
     def follow(self, seconds: float = 1000.0) -> None:
         """Follow for ``seconds`` of virtual time, or until the follower raises."""
@@ -58,6 +60,7 @@ class Following:
         )
 
         async def until_then() -> None:
+            trio.lowlevel.spawn_system_task(self._answer_late)
             with trio.move_on_after(seconds):
                 await follower.run()
 
@@ -65,6 +68,11 @@ class Following:
             trio.run(until_then, clock=trio.testing.MockClock(autojump_threshold=0))
         finally:
             assert self.channel.open == 0
+
+    async def _answer_late(self) -> None:
+        if self.answer_late is not None:
+            await trio.sleep(10)
+            self.informer.reply(key("ada"), None, self.answer_late)
 
     def _record(self, event: object) -> None:
         self.events.append(event)

@@ -74,6 +74,8 @@ class Follower:
         self._limited = 0.0  # the seconds to wait, because a limit of the server has refused the last stream
         self._denied = False  # the last stream was refused because of a missing right
         self._refused = False  # the server refused to resume, so that the next stream begins with a snapshot
+        self._disproved = trio.CancelScope()  # of the open stream
+        informer.on_disproved = lambda: self._disproved.cancel()
 
     async def follow(self) -> None:
         """Follow one store after the other, until canceled or closed."""
@@ -160,7 +162,8 @@ class Follower:
         """Feed the informer until the stream ends or becomes useless, and return the reason. Raises Lagging."""
         informer, store = self._informer, self._informer.store
         next_at = -math.inf
-        with patience:
+        # A silent stream would show nothing until the next commit.
+        with trio.CancelScope() as self._disproved, patience:
             while True:
                 # A stream lags from when it falls below the known revision until it has caught up.
                 if machine.frontier >= store.frontier:
@@ -189,4 +192,6 @@ class Follower:
                     patience.deadline = math.inf
                 elif machine.frontier >= store.frontier and informer.distrusted:
                     return "the stream began below the frontier, so its snapshot could not repair the data"
+        if self._disproved.cancelled_caught:
+            return "a reply to a write has proved false what the stream claimed"
         raise Lagging(f"the stream stayed at revision {machine.frontier}, below the known one, for {self._lag_limit} s")

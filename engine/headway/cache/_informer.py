@@ -48,6 +48,7 @@ class Informer:
             first.
         failures: the number of streams that have ended since one has delivered an item.
         denied: the server's reason for denying the last stream because of a missing right; empty if it did not.
+        on_disproved: called when a reply has proved the frontier false. The open stream is then of no use.
         stream_changed: wakes the tasks that follow these three, also when the data becomes void.
     """
 
@@ -59,6 +60,7 @@ class Informer:
         self.cut_off: tuple[str, float] | None = None
         self.failures = 0
         self.denied = ""
+        self.on_disproved: Callable[[], object] = lambda: None
         self.stream_changed = trio.lowlevel.ParkingLot()
         self._range = range_of(type)
         self._projection = type if isinstance(type, Projection) else None
@@ -91,13 +93,16 @@ class Informer:
         self._distrust_disproved()
         self._deliver(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
-    def _distrust_disproved(self) -> None:
+    def _distrust_disproved(self) -> bool:
+        """Return True, and distrust the data, if its frontier has just been proved false."""
         store = self.store
-        if store.disproved:
-            store.disproved = False
-            self.distrusted = True
-            why = f"a change at or below {store.frontier} arrived that is newer than the cached entry"
-            self._report(BookmarkRefused(self.type.name, why))
+        if not store.disproved:
+            return False
+        store.disproved = False
+        self.distrusted = True
+        why = f"a change at or below {store.frontier} arrived that is newer than the cached entry"
+        self._report(BookmarkRefused(self.type.name, why))
+        return True
 
     def disconnected(self, why: str, *, denied: bool = False) -> None:
         """Note that a stream has ended. ``denied`` is True if the server refused it because of a missing right."""
@@ -149,7 +154,8 @@ class Informer:
         applied = self.store.reply(key, stored, position)
         if applied is None:
             return
-        self._distrust_disproved()
+        if self._distrust_disproved():
+            self.on_disproved()
         for subscription in self._subscriptions:
             for pin in subscription.pins:
                 pin.replied(key, position.revision)
