@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import trio
@@ -11,6 +11,7 @@ import trio
 import headway
 from headway import field
 from headway.cache import CacheReader, range_of
+from headway.errors import Closed
 from headway.resource import Kind, ResourceType, ScopedType, resource_key
 
 
@@ -148,8 +149,9 @@ class PoolsApp:
         self._failing.set()
 
     def enqueue(self, name: str) -> None:
-        """Enqueue a pool without a change."""
-        self._enqueue(self.pool.id(name))
+        """Enqueue a pool without a change. Between two runs this has no effect: the next run reconciles every pool."""
+        with suppress(Closed):
+            self._enqueue(self.pool.id(name))
 
     async def _source(self, rt: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
         self.runtime, self._enqueue = rt, enqueue
