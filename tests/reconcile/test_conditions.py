@@ -197,6 +197,7 @@ async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(au
     assert "could not be written" in error.__notes__[0]
 
 
+@pytest.mark.filterwarnings("ignore:an async block was never entered")
 @pytest.mark.parametrize(
     ("type", "state", "words", "said"),
     [

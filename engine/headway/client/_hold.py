@@ -14,12 +14,12 @@ import math
 import random
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import trio
 
-from headway.base import check_trio, repr_text, safe_report
+from headway.base import async_block, check_trio, repr_text, safe_report
 from headway.client._arguments import TTL, check_seconds
 from headway.client._lease import LeaseClient
 from headway.errors import HeadwayError, InvalidArgument, LeaseLost, RemoteError
@@ -192,7 +192,7 @@ class HeldLease:
         return LeaseLost(f"term {self.term} of {self.name} could not be renewed in time")
 
 
-@asynccontextmanager
+@async_block
 async def hold_lease(
     leases: LeaseClient, name: str, *, holder: str, ttl: float = 15.0, report: Report = ignore
 ) -> AsyncIterator[HeldLease]:

@@ -111,8 +111,10 @@ class WatchStream(AsyncBlock, Generic[T]):
         self._ready: deque[Event[T]] = deque()
         # None once something has arrived: a limit can refuse a watch only before that.
         self._waits: LimitedWaits | None = None
+        super().__init__()
 
     async def __aenter__(self) -> WatchStream[T]:
+        self._entered = True
         self._waits = LimitedWaits(timeout_of(self._channel))
         self._home = current_run()
         self._opener = None if self._home is None else trio.lowlevel.current_task()
@@ -165,6 +167,7 @@ class WatchStream(AsyncBlock, Generic[T]):
     def _check_open(self) -> None:
         if self._items is None:
             state = "is not open" if self._home is None else "has ended"
+            self._entered = True  # One error is enough.
             raise Closed(f"the block of the watch {state}: read it inside `async with client.watch(...) as events:`")
 
     async def _fill(self) -> None:

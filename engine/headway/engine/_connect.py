@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import trio
 
-from headway.base import check_keywords, check_trio
+from headway.base import async_block, check_keywords, check_trio
 from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import check_connection, combine_apps, combine_topics
@@ -30,7 +30,7 @@ _PAUSES = Backoff(0.5, 30.0)
 
 
 @check_keywords
-@asynccontextmanager
+@async_block
 async def connect(
     endpoints: str | Sequence[str],
     *apps: App,

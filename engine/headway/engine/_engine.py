@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway.base import check_calls, check_trio, current_run, repr_text
+from headway.base import async_block, check_calls, check_trio, current_run, repr_text
 from headway.cache import CachedType, Index, Informers, Query
 from headway.client import Client
 from headway.engine._store_health import StoreHealth
@@ -64,7 +63,7 @@ class Engine:
         self.http = http
         self._home = current_run()
 
-    @asynccontextmanager
+    @async_block
     async def open_cache(
         self,
         *,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from headway.base import block_nursery, check_keywords, check_trio
+from headway.base import async_block, block_nursery, check_keywords, check_trio
 from headway.cache import CachedType, Index, Informers, Query
 from headway.controller import App, sealed
 from headway.engine._arguments import RunOptions, check_flag, combine_apps
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @check_keywords
-@asynccontextmanager
+@async_block
 async def open_cache(
     endpoints: str | Sequence[str] | Channel,
     *apps: App,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from headway.access import Audit, Authorizer
-from headway.base import check_keywords, check_trio
+from headway.base import async_block, check_keywords, check_trio
 from headway.builtin import builtin_app
 from headway.cache import Informers, Isolation
 from headway.client import Client
@@ -62,7 +62,7 @@ that nothing relevant happened.
 
 
 @check_keywords
-@asynccontextmanager
+@async_block
 async def open_engine(
     store: str | AbstractAsyncContextManager[Backend],
     *apps: App,

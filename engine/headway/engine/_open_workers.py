@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from headway.base import check_keywords, check_trio
+from headway.base import async_block, check_keywords, check_trio
 from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App, sealed
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @check_keywords
-@asynccontextmanager
+@async_block
 async def open_workers(
     endpoints: str | Sequence[str] | Channel,
     *apps: App,

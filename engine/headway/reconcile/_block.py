@@ -13,5 +13,6 @@ class Block(AsyncBlock):
 
     def _check_open(self, call: str) -> None:
         if not self._is_open:
+            self._entered = True  # One error is enough.
             state = "is not open" if self._is_open is None else "has ended"
             raise Closed(f"{call}: the block {state}: call it inside `async with {self._usage}:`")

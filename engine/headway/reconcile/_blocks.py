@@ -73,8 +73,10 @@ class Outputs(Block, Generic[T]):
         # The names of the calls of `apply` that have not ended.
         self._begun: list[str] = []
         self._pruned = type.name, owner.id
+        super().__init__()
 
     async def __aenter__(self) -> Outputs[T]:
+        self._entered = True
         opened = self._opened()
         if self._pruned in opened:
             raise InvalidArgument(
@@ -205,8 +207,10 @@ class Finalizer(AsyncBlock, Generic[T]):
         self.resource = resource
         self.alive = False
         self.cleaning_up = False
+        super().__init__()
 
     async def __aenter__(self) -> Finalizer[T]:
+        self._entered = True
         for _ in range(_ATTEMPTS):
             resource = self.resource
             if resource.is_deleting:
@@ -287,6 +291,7 @@ class Conditions(Block, Generic[T]):
         self._failure = failure
         # What the block changes, by type; None removes the condition.
         self._changes: dict[str, Condition | None] = {}
+        super().__init__()
 
     def __contains__(self, type: str) -> bool:
         return type in self._wanted(self._statuses.get(self._resource, self._key))
@@ -352,6 +357,7 @@ class Conditions(Block, Generic[T]):
         self._changes[type] = None
 
     async def __aenter__(self) -> Conditions[T]:
+        self._entered = True
         self._is_open = True
         return self
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
 
 import trio
 from grpclib import GRPCError
@@ -20,6 +19,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
 from headway import events
+from headway.base import async_block
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
 from headway.rpc._channel import NotBegun, Report
 from headway.rpc._limits import KIB, Limits
@@ -197,7 +197,7 @@ def _request_headers(headers: Headers) -> Headers:
     return [*(header for header in _passed(headers) if header[0] != _HOPS), (_HOPS, str(passed))]
 
 
-@asynccontextmanager
+@async_block
 async def open_forwarder(
     endpoints: str | Sequence[str],
     listen: Sequence[str],
