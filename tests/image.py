@@ -153,7 +153,7 @@ def sent() -> list[str]:
 def try_server(image: Stage) -> None:
     """Serve the README's app by the image's own command, and use it as the guide says."""
     [program, _] = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    (image.root / "app/app.py").write_text(program.replace("trio.run(main)\n", ""))
+    (image.root / "app/app.py").write_text(program)
     access = image.root / "etc/headway/access.yaml"
     access.parent.mkdir()
     access.write_text(ACCESS)

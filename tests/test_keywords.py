@@ -11,8 +11,7 @@ import pytest
 
 import headway
 from headway import indexes, mappers, predicates, sources
-from headway.base import check_keywords
-from headway.errors import DeclarationError, InvalidArgument
+from headway.errors import DeclarationError
 from headway.protobuf import field, message
 from headway.testing import simulation
 
@@ -70,53 +69,6 @@ def test_invalid_argument_is_refused_with_the_right_name(call: Callable[[], Any]
     with pytest.raises(DeclarationError, match=message) as caught:
         call()
     assert isinstance(caught.value, TypeError)
-
-
-CALLED: list[tuple[Callable[[], Any], str]] = [
-    (
-        lambda: client.list(TEAM, namspace="a"),
-        r"client\.list\(\): unknown option 'namspace'; did you mean 'namespace'\?",
-    ),
-    (lambda: client.get(TEAM), r"client\.get\(\): missing a required argument: 'id'"),
-    (lambda: client.subscribe([TEAM], resume=1), r"client\.subscribe\(\): unknown option 'resume'"),
-    (lambda: engine.stuck(longer=5), r"engine\.stuck\(\): unknown option 'longer'; known: longer_than"),
-    (lambda: rt.outputs(TEAM, ower=1), r"rt\.outputs\(\): unknown option 'ower'; did you mean 'owner'\?.*missing"),
-]
-client: Any = object.__new__(headway.Client)
-engine: Any = object.__new__(headway.Engine)
-rt: Any = object.__new__(headway.Runtime)
-
-
-@pytest.mark.parametrize(("call", "message"), CALLED)
-def test_invalid_argument_of_a_call_is_refused_with_the_right_name(call: Callable[[], Any], message: str) -> None:
-    """The error is InvalidArgument, and also a TypeError, as Python's own would be."""
-
-    def begun() -> None:
-        if inspect.iscoroutine(made := call()):
-            made.send(None)
-
-    with pytest.raises(InvalidArgument, match=f"^{message}") as caught:
-        begun()
-    assert isinstance(caught.value, TypeError)
-
-
-def test_checked_methods_stay_coroutine_functions() -> None:
-    """Wrappers of clients look for them."""
-    assert inspect.iscoroutinefunction(headway.Client.list)
-    assert not inspect.iscoroutinefunction(headway.Client.watch)
-
-
-def test_type_error_of_a_called_function_is_its_own() -> None:
-    """Only the binding of the arguments is looked at."""
-    mine = TypeError("mine")
-
-    @check_keywords
-    def fails(*, note: str) -> None:  # noqa: ARG001  # only its name counts
-        raise mine
-
-    with pytest.raises(TypeError, match=r"^mine$") as caught:
-        fails(note="a")
-    assert caught.value is mine
 
 
 async def scenario(_: simulation.World) -> None:

@@ -106,7 +106,7 @@ async def test_worker_without_read_permission_waits_and_names_the_rule() -> None
             with trio.fail_after(20):
                 await resting.wait()
                 (why,) = unready(workers.status)
-                assert (ended[0].controller, type(ended[0].error)) == ("teams", headway.errors.PermissionDenied)
+                assert (ended[0].controller, type(ended[0].error)) == ("staff/teams", headway.errors.PermissionDenied)
                 for told in (str(ended[0].error), why):
                     assert (
                         "permission denied: you may not watch staff.v1.Team there: none of your rules lets you read any"

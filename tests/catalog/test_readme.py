@@ -56,7 +56,7 @@ async def test_examples_of_the_readme_fit_together(tmp_path: Path) -> None:
 
             [address] = engine.addresses
             names: dict[str, object] = {"__name__": "readme"}
-            exec(program.replace("127.0.0.1:7070", str(address)).replace("trio.run(main)", ""), names)
+            exec(program.replace("127.0.0.1:7070", str(address)), names)
             await cast("Callable[[], Awaitable[None]]", names["main"])()
             await engine.wait_idle()
             assert await hosts(client) == ["127.0.0.1"]

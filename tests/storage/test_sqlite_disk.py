@@ -129,8 +129,8 @@ async def test_store_on_a_full_disk_is_refused_until_there_is_space(small_disk: 
 async def test_backup_beside_which_nothing_can_be_created_is_refused(tmp_path: Path) -> None:
     """It is built in a file beside its path, whose removal may fail as well."""
     await filled(tmp_path / "a.db")
-    (tmp_path / "b.new").mkdir()
-    with pytest.raises(StoreUnusable, match=r"b could not be created: .*b\.new"):
+    (tmp_path / "b.unfinished").mkdir()
+    with pytest.raises(StoreUnusable, match=r"b could not be created: .*b\.unfinished"):
         await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
     assert not (tmp_path / "b").exists()
 

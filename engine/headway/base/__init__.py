@@ -16,7 +16,6 @@ from headway.base._clock import utc_now as utc_now
 from headway.base._clock import wall_time as wall_time
 from headway.base._declarations import answer_problem as answer_problem
 from headway.base._declarations import async_problem as async_problem
-from headway.base._declarations import check_calls as check_calls
 from headway.base._declarations import check_keywords as check_keywords
 from headway.base._declarations import check_keywords_and as check_keywords_and
 from headway.base._declarations import check_options as check_options

@@ -12,10 +12,9 @@ from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any, TypeVar
 
 from headway.base._text import did_you_mean, repr_text
-from headway.errors import CallerError, DeclarationError, InvalidArgument
+from headway.errors import DeclarationError
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
 
 _EXAMPLE = re.compile(r"``(.+?)``")
 
@@ -27,24 +26,6 @@ def check_keywords(function: F) -> F:
     the function, the error shows it as the correct form.
     """
     return _checked(function, ())
-
-
-def check_calls(instance: str) -> Callable[[type[T]], type[T]]:
-    """Decorate a class: a misspelled or missing argument of a public method raises InvalidArgument in the same way.
-
-    The methods are called in a running program and declare nothing.
-
-    Args:
-        instance: the name that examples give to an instance, such as "client".
-    """
-
-    def decorate(cls: type[T]) -> type[T]:
-        for name, method in list(vars(cls).items()):
-            if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, _checked(method, (), InvalidCall, f"{instance}.{name}"))
-        return cls
-
-    return decorate
 
 
 def check_keywords_and(options: Collection[str]) -> Callable[[F], F]:
@@ -69,45 +50,26 @@ def check_options(options: Collection[str]) -> Callable[[F], F]:
     return decorate
 
 
-class InvalidCall(InvalidArgument, TypeError):
-    """An argument of a call is missing or has another name. It is also a TypeError, as Python's own would be."""
-
-
 def _named(signature: inspect.Signature) -> list[str]:
     return [name for name, each in signature.parameters.items() if each.kind in _BY_NAME and name != "self"]
 
 
-def _checked(function: F, options: Collection[str], kind: type[CallerError] = DeclarationError, name: str = "") -> F:
+def _checked(function: F, options: Collection[str]) -> F:
     called: Callable[..., Any] = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
     signature = inspect.signature(called)
     known = _named(signature)
     open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
 
-    def bound(*args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        try:
-            return called(*args, **kwargs)
-        except TypeError:
-            # Python binds the arguments first. They are compared only now, because that takes longer than many calls.
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError as error:
-                names = [*known, *options]
-                unknown = [] if open_ended and not options else [name for name in kwargs if name not in names]
-                refused = _refused(function, str(error), unknown, names, kind, name)
-            else:
-                raise
-            raise refused from None
-
     @functools.wraps(called)
-    async def checked_async(*args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        return await bound(*args, **kwargs)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            names = [*known, *options]
+            unknown = [] if open_ended and not options else [name for name in kwargs if name not in names]
+            raise _refused(function, str(error), unknown, names) from None
+        return called(*args, **kwargs)
 
-    if inspect.iscoroutinefunction(called):
-        # It stays a coroutine function, which others look for.
-        return checked_async  # type: ignore[return-value]
-    checked = functools.wraps(called)(bound)
     if isinstance(function, type):
         function.__init__ = checked  # type: ignore[misc]
         return function
@@ -117,22 +79,15 @@ def _checked(function: F, options: Collection[str], kind: type[CallerError] = De
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def _refused(
-    function: Callable[..., Any],
-    error: str,
-    unknown: list[str],
-    known: list[str],
-    kind: type[CallerError] = DeclarationError,
-    name: str = "",
-) -> CallerError:
+def _refused(function: Callable[..., Any], error: str, unknown: list[str], known: list[str]) -> DeclarationError:
     problems = [f"unknown option {each!r}{did_you_mean(each, known)}" for each in unknown]
     if not problems or "missing" in error:
         problems.append(error)
     example = _EXAMPLE.search((function.__doc__ or "").partition("\n")[0])
-    text = f"{name or _name(function)}(): {'; '.join(problems)}"
+    text = f"{_name(function)}(): {'; '.join(problems)}"
     if example and f"{function.__name__}(" in example[1] and "def " not in example[1]:
         text += f"{'' if text.endswith('?') else '.'} The form is: {example[1]}"
-    return kind(text)
+    return DeclarationError(text)
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from grpclib import GRPCError
 
-from headway.base import check_calls, repr_text
+from headway.base import repr_text
 from headway.client._arguments import (
     check_position,
     check_revision,
@@ -59,7 +59,6 @@ def _check_resource(given: object) -> None:
         raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {repr_text(given)}")
 
 
-@check_calls("client")
 class Client(Subscribing):
     """A client that reads and writes resources.
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.base import block_nursery, check_calls, check_trio, repr_text
+from headway.base import block_nursery, check_trio, repr_text
 from headway.client._arguments import milliseconds
 from headway.client._subjects import Subject, checked_subjects
 from headway.client._subscribe import Follower, Subscription
@@ -18,7 +18,6 @@ from headway.rpc import Channel, Metadata
 from headway.subscription import SubscriptionPosition, Topic
 
 
-@check_calls("client")
 class Subscribing:
     """The part of a client that subscribes."""
 

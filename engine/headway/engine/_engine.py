@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway.base import async_block, check_calls, check_trio, current_run, repr_text
+from headway.base import async_block, check_trio, current_run, repr_text
 from headway.cache import CachedType, Index, Informers, Query
 from headway.client import Client
 from headway.engine._store_health import StoreHealth
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from headway.why import ObserveHost, StuckList, Why
 
 
-@check_calls("engine")
 class Engine:
     """A running engine. You get one from `open_engine` or `open_workers`.
 

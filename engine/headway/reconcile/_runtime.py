@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
 
-from headway.base import check_calls, repr_text
+from headway.base import repr_text
 from headway.cache import Cache, CachedType, Projected, Projection, note_read
 from headway.client import Client
 from headway.errors import InvalidArgument, NotDeclared, NotWatched
@@ -48,7 +48,6 @@ class Fence(Protocol):
         ...
 
 
-@check_calls("rt")
 class Runtime:
     """The context of a reconciler, a source or an initialiser.
 
