@@ -95,7 +95,7 @@ def test_c10_hard_exit_ends_a_process_whose_reconcile_does_not_end(refusal: str)
     ended = _end_of(refusal)
     assert ended.returncode == 70, ended.stderr
     assert "ended by itself" not in ended.stdout
-    assert "worker 0 of things has not ended within 0.6 s of the start of the shutdown" in ended.stderr
+    assert "worker 0 of stubborn/things has not ended within 0.6 s of the start of the shutdown" in ended.stderr
     assert f"in {refusal}" in ended.stderr
     # The log has this event before that, at the bound.
     assert "ShutdownBlocked" in ended.stdout
@@ -111,7 +111,7 @@ def test_c10_hard_exit_does_not_depend_on_reports(stderr: str) -> None:
         ("async def main", f"{DEAF}\nsys.stderr = {stderr}\n\nasync def main"),
     )
     assert ended.returncode == 70, ended.stderr
-    assert "worker 0 of things has not ended within 0.6 s of the start of the shutdown" in ended.stderr
+    assert "worker 0 of stubborn/things has not ended within 0.6 s of the start of the shutdown" in ended.stderr
 
 
 def test_c10_hard_exit_ends_a_process_in_which_no_thread_can_run() -> None:
@@ -163,7 +163,7 @@ async def test_c10_without_hard_exit_the_task_is_reported_repeatedly() -> None:
             await engine.client.apply(stubborn.thing.new("one", Thing()))
             await stubborn.began.wait()
     first, second = stubborn.reports
-    assert first.task == second.task == "worker 0 of things"
+    assert first.task == second.task == "worker 0 of stubborn/things"
     assert "in things\n" in first.stack
     assert "released.wait()" in first.stack
     assert (first.seconds, second.seconds) == (0.05, 0.1)
@@ -222,7 +222,7 @@ async def test_c10_shutdown_is_watched_after_errors_and_deadlines() -> None:
                     raise KeyError("mine")
                 deadline.deadline = trio.current_time()
                 await trio.sleep_forever()
-        assert [each.task for each in stubborn.reports] == ["worker 0 of things"] * 2
+        assert [each.task for each in stubborn.reports] == ["worker 0 of stubborn/things"] * 2
 
 
 async def test_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
