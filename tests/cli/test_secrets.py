@@ -192,6 +192,7 @@ SHOWN: dict[str, tuple[tuple[str, ...], ...]] = {
     "events": (("events",), ("events", "vault", "core"), ("events", "-o", "json")),
     "get": tuple(("get", "vault", "core", "-o", form) for form in ("table", "yaml", "json")),
     "list": tuple(("list", "vault", "-o", form) for form in ("table", "yaml", "json")),
+    "retry": (("retry", "vault", "core"),),
     "schema": (("schema", "show", "vault"),),
     "status": tuple(("status", "vault", "core", "-o", form) for form in ("table", "yaml", "json")),
     "types": (("types",), ("types", "vault")),

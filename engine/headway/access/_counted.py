@@ -35,7 +35,13 @@ CATEGORIES_OF: Mapping[str, Mapping[str, Category | None]] = {
     "hashicorp.consul.resource.ResourceService": _RESOURCES,
     "headway.types.v1.TypesService": {"List": "read"},
     "headway.subscribe.v1.SubscribeService": {"Subscribe": "watch"},
-    "headway.observe.v1.ObserveService": {"Why": "read", "Stuck": "read", "Attend": None, "Answer": None},
+    "headway.observe.v1.ObserveService": {
+        "Why": "read",
+        "Stuck": "read",
+        "Retry": "write",
+        "Attend": None,
+        "Answer": None,
+    },
     "headway.peering.v1.PeeringService": {"GenerateToken": "write", "Establish": "write", "ExchangeSecret": "write"},
     "headway.migration.v1.MigrationService": {"Migrate": "write"},
     "headway.store.v1.StoreService": {"Position": None},
@@ -50,7 +56,6 @@ CATEGORIES_OF: Mapping[str, Mapping[str, Category | None]] = {
         "Search": "read",
         "Events": "read",
         "Why": "read",
-        "Retry": "write",
         "Live": "watch",
     },
 }

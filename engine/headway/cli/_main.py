@@ -50,6 +50,7 @@ _COMMANDS = {
     "quota": ("_quota", "quota", "Show the quotas of partitions and namespaces with their use, or set one."),
     "restore": ("_store", "restore", "Create a store at URL from FILE, a backup."),
     "resume": ("_pause", "resume", "Let a paused controller reconcile again, in every process."),
+    "retry": ("_retry", "retry", "Let a controller reconcile a resource now, whatever delay it has."),
     "schema": (
         "_schema",
         "schema",

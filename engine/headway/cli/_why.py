@@ -100,24 +100,25 @@ async def ask_why(connection: Connection, id: ResourceId, *, events: bool = True
     """Return why a resource is, or is not, done, and its last events unless they are not wanted."""
     tenancy = pb.Tenancy(partition=id.partition, namespace=id.namespace)
     request = observe_pb.WhyRequest(id=pb.Id(name=id.name, type=id.type.message(), tenancy=tenancy))
-    reply = await _call(connection, "Why", request, observe_pb.WhyResponse)
+    reply = await ask(connection, "Why", request, observe_pb.WhyResponse)
     why = from_message(Why, reply.why)
     return why if events else replace(why, events=())
 
 
 async def _stuck(connection: Connection, longer_than: float) -> StuckList:
     request = observe_pb.StuckRequest(longer_than=longer_than)
-    reply = await _call(connection, "Stuck", request, observe_pb.StuckResponse)
+    reply = await ask(connection, "Stuck", request, observe_pb.StuckResponse)
     return from_message(StuckList, reply.stuck)
 
 
-async def _call(connection: Connection, method: str, request: Any, response: Any) -> Any:
+async def ask(connection: Connection, method: str, request: Any, response: Any) -> Any:
+    """Return the answer of a method of the ObserveService."""
     path = f"/{OBSERVE_SERVICE}/{method}"
     try:
         return await connection.channel.unary(path, request, response, metadata=connection.metadata)
     except GRPCError as error:
         if error.status is Status.UNIMPLEMENTED:
-            fail(Exit.REFUSED, "Error: the server runs an earlier version of Headway, which can't say why")
+            fail(Exit.REFUSED, f"Error: the server runs an earlier version of Headway, which lacks {method}")
         raise client_error(error) from error
 
 

@@ -12,6 +12,7 @@ from grpclib.const import Status
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from headway._gen.headway.observe import v1 as observe_pb
 from headway._gen.headway.pause.v1 import Pause
 from headway.http import (
     Call,
@@ -38,7 +39,7 @@ from headway.page._happened import EventSearch
 from headway.page._leases import leases
 from headway.page._quotas import quotas
 from headway.page._search import ROWS, Search
-from headway.page._service import EVENTS, LIVE, RETRY, SEARCH, SESSION, Event, Retry
+from headway.page._service import EVENTS, LIVE, SEARCH, SESSION, Event
 from headway.page._visitor import Visits, check_origin
 from headway.resource import (
     PAUSE,
@@ -52,6 +53,7 @@ from headway.resource import (
 )
 from headway.rpc import TOKEN_HEADER
 from headway.service import RESOURCE_SERVICE
+from headway.why import OBSERVE_SERVICE
 
 _RESOURCE = ("type", "partition", "namespace", "name")
 _AGAIN = 1.0
@@ -273,7 +275,8 @@ async def _retry(exchange: Exchange) -> Response:
         raise invalid(f"{', '.join(_RESOURCE)} must be texts")
     name = _type_name(parts[0])
     id = ResourceId(name, parts[3], parts[1], parts[2]).message()
-    return answer(200, await exchange.call(RETRY, _returning(Retry(controller, id))))
+    await exchange.call(f"/{OBSERVE_SERVICE}/Retry", _returning(observe_pb.RetryRequest(id=id, controller=controller)))
+    return answer(200, {})
 
 
 async def _controller(exchange: Exchange) -> tuple[str, dict[str, Any]]:

@@ -25,12 +25,10 @@ from headway.page._search import Cursors, Search, find, has_condition, row
 from headway.resource import EVENT, Key, Registry, ResourceId, TypeName, pb, resource_key
 from headway.service import (
     AccessChecks,
-    admit_id,
     admit_within,
     check_text,
     denied,
     invalid,
-    precondition,
     resolve,
     unary_handlers,
 )
@@ -41,17 +39,9 @@ LIVE = f"/{PAGE_SERVICE}/Live"
 SEARCH = f"/{PAGE_SERVICE}/Search"
 EVENTS = f"/{PAGE_SERVICE}/Events"
 SESSION = f"/{PAGE_SERVICE}/Session"
-RETRY = f"/{PAGE_SERVICE}/Retry"
 WHY = f"/{PAGE_SERVICE}/Why"
 CALLER_SEARCHES = 4
 """The number of searches of one caller at once."""
-
-
-class Retry(NamedTuple):
-    """A request to reconcile a resource now."""
-
-    controller: str
-    id: pb.Id
 
 
 class Event(NamedTuple):
@@ -174,19 +164,6 @@ class PageService:
             answer["cursor"] = self._cursors.add(described, found.last)
         return answer
 
-    async def retry(self, message: Retry) -> dict[str, Any]:
-        """Reconcile a resource now, whatever delay it has."""
-        type, key = admit_id(self._access, message.id, "id")
-        self._access.check_write(message.id, None)
-        id = ResourceId(type.name, key[2], key[0], key[1])
-        check_text("controller", message.controller)
-        retried = await self._host.observe.retry(message.controller, id)
-        if retried is None:
-            raise invalid(f"controller: no controller of this name manages {type.name} in a process that is connected")
-        if not retried:
-            raise precondition(f"{message.controller} does not reconcile {id} in any process that is connected now")
-        return {}
-
     async def why(self, message: observe_pb.WhyRequest) -> observe_pb.WhyResponse:
         """Answer why a resource is not done, with an answer that its viewers share."""
         return await self._observe.why(message)
@@ -198,7 +175,6 @@ class PageService:
             Session=(self.session, type(None), dict),
             Search=(self.search, Search, dict),
             Events=(self.events, EventSearch, dict),
-            Retry=(self.retry, Retry, dict),
             Why=(self.why, observe_pb.WhyRequest, observe_pb.WhyResponse),
         )
         return {**unary, LIVE: Handler(self.live, Cardinality.UNARY_STREAM, type(None), Event)}

@@ -129,7 +129,7 @@ def _answer(
 ) -> observe_pb.AnswerRequest:
     answer = observe_pb.AnswerRequest(number=question.number)
     if question.why is not None and question.retry:
-        answer.retried = retry_here(supervisors, question.retry, resource_id(question.why))
+        answer.retried = bool(retry_here(supervisors, question.retry, resource_id(question.why)))
     elif question.why is not None:
         id = resource_id(question.why)
         answer.controllers = [to_message(each) for each in controllers_why(supervisors, id)]

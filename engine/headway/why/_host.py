@@ -148,22 +148,17 @@ class ObserveHost:
         left = len(noted) - len(shown)
         return StuckList(wall_time(), items, more, tuple(sorted(unreachable)), shown, left)
 
-    async def retry(self, controller: str, id: ResourceId) -> bool | None:
+    async def retry(self, controller: str, id: ResourceId) -> tuple[list[str], list[str]]:
         """Let a controller reconcile a resource now, whatever its delay, in each process that has its key.
 
-        Return False if no process does, and None if no controller of this name manages the type.
+        Return the processes that do, and those that did not answer.
         """
         kind = id.type.unversioned
-        known = any(
-            each.fence_name == controller and each.definition is not None and each.definition.manages.kind == kind
-            for each in self.supervisors
-        )
         asked = [each for each in self._attending.values() if each.controllers.get(controller) == kind]
-        if not known and not asked:
-            return None
         here = retry_here(self.supervisors, controller, id)
         replies = await self._ask(asked, lambda: observe_pb.Question(why=id_without_uid(id), retry=controller))
-        return here or any(answer is not None and answer.retried for _, answer in replies)
+        done = [each.process for each, answer in replies if answer is not None and answer.retried]
+        return here + done, self._away() + [each.process for each, answer in replies if answer is None]
 
     async def elsewhere(self, most: int) -> tuple[list[Elsewhere], int]:
         """Return the controllers of the processes that attend, and of those that are gone, and how many are left out.

@@ -346,16 +346,20 @@ def _stuck_of(
     return managed + unmapped, more
 
 
-def retry_here(supervisors: Iterable[Supervisor], controller: str, id: ResourceId) -> bool:
-    """Let a controller of this process reconcile a resource now, whatever its delay. Return False if none does."""
+def retry_here(supervisors: Iterable[Supervisor], controller: str, id: ResourceId) -> list[str]:
+    """Let a controller of this process reconcile a resource now, whatever its delay.
+
+    Return the name of the process, or nothing if it does not have the resource.
+    """
     kind = id.type.unversioned
-    return any(
-        each.fence_name == controller
+    return [
+        each.process
+        for each in supervisors
+        if each.fence_name == controller
         and each.definition is not None
         and each.definition.manages.kind == kind
         and each.retry(id.key)
-        for each in supervisors
-    )
+    ]
 
 
 def _innermost(stack: str) -> str:

@@ -14,8 +14,18 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.errors import NotFound
 from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
-from headway.resource import Registry, ResourceId, TypeName, event_id, quoted, type_name
-from headway.service import AccessChecks, Decision, Permissions, admit_id, check_text, denied, invalid, unary_handlers
+from headway.resource import Registry, ResourceId, TypeName, did_you_mean, event_id, quoted, type_name
+from headway.service import (
+    AccessChecks,
+    Decision,
+    Permissions,
+    admit_id,
+    check_text,
+    denied,
+    invalid,
+    precondition,
+    unary_handlers,
+)
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
 from headway.why._rights import AttendingRights
@@ -107,6 +117,35 @@ class ObserveService:
         names = self._host.names(types)
         return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=stuck.sentences(), controllers=names)
 
+    async def retry(self, message: observe_pb.RetryRequest) -> observe_pb.RetryResponse:
+        """Let a controller reconcile a resource now, whatever delay it has."""
+        type, key = admit_id(self._access, message.id, "id")
+        id = ResourceId(type.name, key[2], key[0], key[1])
+        self._access.check_write(id.message(), None)
+        check_text("controller", message.controller)
+        known = self._host.names({str(type.name)})
+        controller = message.controller or known[0] if known else ""
+        if controller not in known:
+            named = f"named {message.controller!r} " if message.controller else ""
+            hint = did_you_mean(message.controller, known)
+            raise invalid(f"no controller {named}manages {type.name} in a process connected to this server{hint}")
+        if not message.controller and len(known) > 1:
+            raise invalid(f"controller is required, because several manage {type.name}: give one of {', '.join(known)}")
+        observes = self._may(id)
+        if observes and await self._host.read(id) is None:
+            # The reconcile of a deletion may have failed.
+            parts = (await self._host.why(id)).controllers
+            if not any(each.name == controller and each.attempt for each in parts):
+                raise GRPCError(Status.NOT_FOUND, f"{id} not found, and {controller} has no work pending for it")
+        done, silent = await self._host.retry(controller, id)
+        if not done:
+            ended = f"; {', '.join(silent)} did not answer" if observes and silent else ""
+            raise precondition(
+                f"{controller} does not reconcile {id} in any process connected to this server: it is starting, ended, "
+                f"or another process holds its lease{ended}"
+            )
+        return observe_pb.RetryResponse(controller=controller, processes=done if observes else [])
+
     async def attend(self, stream: Any) -> None:
         """Serve Attend as a grpclib handler: send questions to a process until its stream ends.
 
@@ -154,6 +193,7 @@ class ObserveService:
             OBSERVE_SERVICE,
             Why=(self.why, pb.WhyRequest, pb.WhyResponse),
             Stuck=(self.stuck, pb.StuckRequest, pb.StuckResponse),
+            Retry=(self.retry, pb.RetryRequest, pb.RetryResponse),
             Answer=(self.answer, pb.AnswerRequest, pb.AnswerResponse),
         )
         return {**unary, ATTEND: Handler(self.attend, Cardinality.UNARY_STREAM, pb.AttendRequest, pb.Question)}

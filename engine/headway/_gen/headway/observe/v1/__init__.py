@@ -23,6 +23,8 @@ __all__ = (
     "PrimingType",
     "Question",
     "Ref",
+    "RetryRequest",
+    "RetryResponse",
     "Standby",
     "Stored",
     "StuckItem",
@@ -620,6 +622,36 @@ class Ref(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.observe.v1", "Ref", Ref)
+
+
+@dataclass(eq=False, repr=False)
+class RetryRequest(betterproto2.Message):
+    id: "__resource__v1__.Id | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Its uid does not count: a controller reconciles what has the name now.
+    """
+
+    controller: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    "app/controller"; it may be empty if only one controller manages the type.
+    """
+
+
+default_message_pool.register_message("headway.observe.v1", "RetryRequest", RetryRequest)
+
+
+@dataclass(eq=False, repr=False)
+class RetryResponse(betterproto2.Message):
+    controller: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    processes: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Where the resource is reconciled now; empty for a caller without the right
+    `observe` for it.
+    """
+
+
+default_message_pool.register_message("headway.observe.v1", "RetryResponse", RetryResponse)
 
 
 @dataclass(eq=False, repr=False)
