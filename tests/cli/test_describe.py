@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
+import headway as headway_package
+from headway.cli._describe import OWNED
+from headway.resource import EVENT, event_id
 from tests.cli.terminal import Terminal
+from tests.helpers.why_programs import Account, Parts, Team, eventually
 
 CORE = "type: staff.v1.Team\nname: core\ndata:\n  members:\n  - login: ada\n"
 
@@ -28,6 +32,35 @@ async def test_description_has_all_that_the_server_knows(headway: Terminal) -> N
     assert parts["Owns"] == "  nothing"
     assert parts["Events"] == "  none"
     assert "Controller staff/teams manages it" in parts["Why"]
+
+
+async def test_description_lists_what_it_owns_and_its_events(terminal: Terminal) -> None:
+    """The list of owned resources has an end that says how many more there are, and no event is in it."""
+    parts = Parts()
+
+    async def reconcile(rt: headway_package.Runtime, request: headway_package.Request) -> None:
+        if team := rt.resource(request):
+            rt.event(team, "Staffed", "two accounts", warning=True)
+
+    parts.reconcile = reconcile
+    async with headway_package.open_engine("memory:", parts.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+        core = await engine.client.apply(parts.team.new("core", Team()))
+        await eventually(lambda: engine.client.get(EVENT, event_id(core.id)))
+        for number in range(OWNED + 2):
+            await engine.client.apply(parts.account.new(f"a-{number:02}", Account(team="core"), owner=core))
+            if number in (1, OWNED + 1):
+                done = await terminal("describe", "team", "core", server=engine.addresses[0])
+                assert (done.returncode, done.stderr) == (0, "")
+                owned = done.stdout.partition("\nOwns:\n")[2].partition("\n\n")[0].splitlines()
+                shown = [f"  staff.v1.Account default/default/a-{each:02}" for each in range(min(number + 1, OWNED))]
+                assert owned == shown + ([] if number == 1 else ["  and 2 more"])
+        described = await terminal("describe", "account", "a-00", server=engine.addresses[0])
+    assert "\nOwner:   staff.v1.Team default/default/core, with which it is deleted\n" in described.stdout
+    heads, event = done.stdout.partition("\nEvents:\n")[2].partition("\n\n")[0].splitlines()
+    assert heads.split() == ["LAST", "COUNT", "RESOURCE", "REASON", "TEXT", "BY"]
+    assert re.fullmatch(r"  [-0-9]+ [:0-9]+Z +\d+ +Team core +! Staffed +two accounts +staff/teams", event)
+    # They stand above, so the part of `why` leaves them out.
+    assert "Its last events" not in done.stdout
 
 
 async def test_missing_resource_is_not_found(headway: Terminal) -> None:

@@ -11,6 +11,7 @@ import click
 from headway.base import plain
 from headway.cli._arguments import combined, complete_name, complete_type
 from headway.cli._connection import Connection, connected
+from headway.cli._missing import naming_units, note_missing_unit
 from headway.cli._names import find_named, find_type
 from headway.cli._output import Details, details_option, json_text, table
 from headway.cli._running import Usage
@@ -73,7 +74,8 @@ async def events(
     if id is None:
         found = await connection.client.list(EVENT, partition=within[0], namespace=within[1])
     else:
-        resource = await connection.client.read(connection.registry.resolve(id.type), id)
+        async with naming_units(connection.client, id.partition, id.namespace):
+            resource = await connection.client.read(connection.registry.resolve(id.type), id)
         one = await connection.client.get(EVENT, event_id(resource.id))
         found = [] if one is None else [one]
     rows = _sorted(pair for event in found for pair in _entries(event, wanted, warnings=warnings))
@@ -83,6 +85,8 @@ async def events(
         click.echo(table(_HEADS, [_row(of, each) for of, each in rows]))
     else:
         click.echo("no events found", err=True)
+    if id is None and not found:
+        await note_missing_unit(connection.client, *within)
 
 
 def _sorted(entries: Iterable[tuple[ResourceId, Entry]]) -> list[tuple[ResourceId, Entry]]:
@@ -119,6 +123,8 @@ async def _watch(
             if not isinstance(change, Upserted):
                 if (gone := getattr(change, "resource", None)) is not None:
                     shown.pop(gone.uid, None)
+                elif not shown:
+                    await note_missing_unit(connection.client, *within)
                 continue
             event = change.resource
             before = shown.get(event.uid, {})

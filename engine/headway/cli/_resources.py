@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -29,7 +30,7 @@ from headway.cli._running import Usage
 from headway.cli._topics import event_text, find_subject
 from headway.cli._waiting import wait_for
 from headway.client import BEGIN_ANEW, Deleted, Subject, Upserted
-from headway.errors import StoreChanged
+from headway.errors import HeadwayError, StoreChanged
 from headway.resource import Resource, readable_time, redacted_resource
 from headway.subscription import Topic
 
@@ -98,17 +99,20 @@ async def watch(
             raise Usage(f"--metadata {metadata} selects resources of one type, not of {type}: give one type")
         await _watch_several(connection, subjects, output)
         return
-    happened = "found"
+    happened, empty = "found", True
     part = find_scope(found, metadata)
     opened = connection.client.watch(part, partition=partition, namespace=namespace, name_prefix=prefix)
     async with opened as events:
         async for event in events:
             if isinstance(event, Upserted):
+                empty = False
                 click.echo(say(happened, event.resource))
             elif isinstance(event, Deleted):
                 click.echo(say("deleted", event.resource))
             else:
                 happened = "stored"
+                if empty:
+                    await note_missing_unit(connection.client, partition, namespace)
 
 
 async def _watch_several(connection: Connection, subjects: list[Subject], output: Output) -> None:
@@ -172,6 +176,10 @@ async def wait(
     On a terminal, a line shows its present state.
     """
     found, id = find_named(type, name, partition, namespace, connection.registry)
+    with suppress(HeadwayError):
+        # It may wait forever, so this cannot be said at the end.
+        if await connection.client.get(found, id) is None:
+            await note_missing_unit(connection.client, id.partition, id.namespace)
     await wait_for(connection.client, [Awaited(found, id, Wanted.parse(wanted, "--for", or_deleted=True))], within)
 
 

@@ -15,6 +15,7 @@ from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import plain
 from headway.cli._arguments import combined, complete_name, complete_type
 from headway.cli._connection import Connection, connected
+from headway.cli._missing import note_missing_unit
 from headway.cli._names import find_named
 from headway.cli._output import Details, details_option, json_text
 from headway.cli._running import Exit, Usage, fail
@@ -90,6 +91,8 @@ async def why(
                 click.echo()
             _show(answer, output, one_line=watch)
             sys.stdout.flush()
+            if shown is None and answer.stored is None:
+                await note_missing_unit(connection.client, id.partition, id.namespace)
             shown = answer
         if not watch:
             return
