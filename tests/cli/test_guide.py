@@ -54,9 +54,9 @@ def block(guide: str, command: str) -> list[tuple[str, str]]:
 
 
 def steady(output: str) -> list[str]:
-    """Return the lines of an output without its numbers, which differ from run to run."""
+    """Return the lines of an output without its numbers and ages, which differ from run to run."""
     output = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE TIME", output)
-    return [re.sub(r" +\d+\b", " N", line).rstrip() for line in output.splitlines()]
+    return [re.sub(r" +\d+s?\b", " N", line).rstrip() for line in output.splitlines()]
 
 
 def commands(page: Path) -> list[str]:
