@@ -8,6 +8,7 @@ _JOURNAL = "journal/test_journal.py"
 _FILE = "journal/test_file.py"
 _HERE = "why/test_here.py"
 _WORKERS = "why/test_workers.py"
+_RETRY = "why/test_retry.py"
 _LEASES = "why/test_leases.py"
 _PAST = "why/test_past.py"
 _ERRORS = "why/test_versions_after_errors.py"
@@ -84,6 +85,13 @@ WHY_MUTANTS = (
         "if not self._may(id):",
         "if False:",
         _WORKERS,
+    ),
+    Mutant(
+        "everyone may let a resource be reconciled now",
+        "why/_service.py",
+        "        self._access.check_write(id.message(), None)\n",
+        "",
+        _RETRY,
     ),
     Mutant(
         "an answer names resources that the caller may not observe",
