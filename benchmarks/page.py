@@ -23,13 +23,14 @@ from benchmarks._harness import Row, Scenario
 from benchmarks._primed import filled, one_type
 from headway.access import Access, Audit, Authorizer, Guarded, Policy, Rule, TokenSet, new_token
 from headway.events import ignore
+from headway.http._bounds import HeldReply
 from headway.http._call import Caller, unary
 from headway.page import PageHost, PageService
 from headway.page._overview import Visible, overview
 from headway.page._search import ROWS, Search
 from headway.page._service import SEARCH
 from headway.resource import pb, resource_key
-from headway.rpc import TOKEN_HEADER, Services
+from headway.rpc import TOKEN_HEADER, Budget, Services
 from headway.storage import MemoryBackend, Within
 
 BOUND = 4.5
@@ -74,7 +75,8 @@ def _reader(host: PageHost, app: headway.App) -> Any:
         async def requested() -> Search:
             return search
 
-        return await unary(services, SEARCH, caller, requested, failed, timeout=600)
+        reply = HeldReply(Budget(1 << 30))
+        return await unary(services, SEARCH, caller, requested, failed, timeout=600, reply=reply)
 
     return ask
 

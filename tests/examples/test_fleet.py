@@ -235,8 +235,8 @@ async def test_run_prints_its_progress_and_a_table(folder: Folder) -> None:
             "endpoints": ("Endpoints", "App", "Instance"),
         }.items():
             for type in types:
-                primed = await run.line(f"primed    {controller}: {type},")
-                assert primed <= await run.line(f"running   {controller}:")
+                primed = await run.line(f"primed    fleet/{controller}: {type},")
+                assert primed <= await run.line(f"running   fleet/{controller}:")
         for process in ("0:", "1:"):
             wanted = await run.line("instance", process, "wanted, on port")
             await run.line("instance", process, ", healthy", after=wanted)
