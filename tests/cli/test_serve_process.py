@@ -17,7 +17,7 @@ import headway
 from headway.client import LeaseClient
 from headway.rpc import open_channel
 from headway.storage import check_store
-from tests.cli import failing, served, spinning
+from tests.cli import failing, served, spinning, stopping
 from tests.cli.conftest import HEADWAY, ROOT, Started, address_of, interrupt
 from tests.cli.terminal import Terminal, address
 from tests.helpers.etcd_server import EtcdServer
@@ -41,6 +41,31 @@ def test_reconcile_that_blocks_the_shutdown_is_reported_with_its_line(start: Sta
     spins = range(lines.index("        while True:") + 1, len(lines) + 1)
     assert any(f'{spinning.__file__}", line {line}, in things' in errors for line in spins), errors
     assert errors.count("has not ended within") == 1, "a task that only waits for its turn was blamed"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (signal.SIGTERM, signal.SIGTERM),
+        pytest.param(signal.SIGINT, signal.SIGTERM, marks=pytest.mark.wide),
+        pytest.param(signal.SIGINT, signal.SIGINT, marks=pytest.mark.wide),
+    ],
+)
+def test_second_signal_does_not_cut_the_shutdown_short(
+    start: Started, tmp_path: Path, first: signal.Signals, second: signal.Signals
+) -> None:
+    """A wrapper and a service manager may each send one."""
+    process = start("serve", "tests.cli.stopping:app", "--listen", "127.0.0.1:0")
+    trio.run(_write, address_of(process), stopping.app, stopping.THING.new("one"))
+    process.send_signal(first)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "stopping\n"
+    process.send_signal(second)
+    # The signal is handled before the callback can see the file: it is pending before the next turn of the loop.
+    (tmp_path / "go").touch()
+    out, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
+    assert out == "stopped\n"
 
 
 async def _write(where: str, app: headway.App, resource: headway.Resource[Any]) -> None:

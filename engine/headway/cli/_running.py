@@ -128,16 +128,21 @@ async def _until_interrupted(function: Callable[[], Awaitable[None]], hard_exit:
             async for _ in signals:
                 interrupted = True
                 nursery.cancel_scope.cancel()
+                if watch is None:
+                    return
 
     watch: ShutdownWatch | None = None
     try:
-        async with trio.open_nursery() as nursery:
-            if hard_exit is not None:
-                bound = hard_exit + _AFTER_THE_ENGINE
-                watch = ShutdownWatch(nursery, ignore, bound=bound, hard_exit=bound)
-            await nursery.start(cancel_at_signal)
-            await function()
-            nursery.cancel_scope.cancel()
+        # Of its own nursery, so that the signals of a server are received until it has ended: by default, a second
+        # SIGTERM would kill it in the middle of its shutdown. A command without a limit for that can be killed so.
+        async with trio.open_nursery() as receiving:
+            async with trio.open_nursery() as nursery:
+                if hard_exit is not None:
+                    bound = hard_exit + _AFTER_THE_ENGINE
+                    watch = ShutdownWatch(nursery, ignore, bound=bound, hard_exit=bound)
+                await receiving.start(cancel_at_signal)
+                await function()
+            receiving.cancel_scope.cancel()
     finally:
         if watch is not None:
             watch.end()
