@@ -1,6 +1,7 @@
 """The store in an SQLite file reports a failing disk, and another program that moves or writes the file."""
 
 import sqlite3
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -107,6 +108,44 @@ async def test_moved_file_rejects_writes(tmp_path: Path) -> None:
             await put(backend, thing("b"))
         with pytest.raises(StoreUnusable, match="moved or removed"):
             await backend.list(KIND, EVERYTHING)
+
+
+READ_AND_CLOSE = (
+    "import contextlib, sqlite3, sys\n"
+    "with contextlib.closing(sqlite3.connect(sys.argv[1])) as plain:\n"
+    "    plain.execute('SELECT count(*) FROM meta').fetchone()\n"
+)
+"""The program of a process that takes itself for the last one that has a store open, if it has no locks."""
+
+
+async def test_removed_write_ahead_log_rejects_writes(tmp_path: Path) -> None:
+    """A commit in it would be acknowledged, and lost with the process. The check of the engine notices it, too."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("a"))
+        path.read_bytes()  # closing the file releases all locks of this process on it
+        await trio.run_process([sys.executable, "-c", READ_AND_CLOSE, str(path)])
+        assert not path.with_name("a.db-wal").exists()
+        with pytest.raises(StoreUnusable, match=r"has lost its write-ahead log .*backup_store\. Nothing was written"):
+            await backend.probe()
+        with pytest.raises(StoreUnusable, match="write-ahead log"):
+            await put(backend, thing("b"))
+    async with open_sqlite(path) as backend:
+        assert await names(backend) == ["a"]
+
+
+async def test_write_ahead_log_removed_during_a_commit_is_an_unknown_outcome(tmp_path: Path, commit_gate: Gate) -> None:
+    path = tmp_path / "a.db"
+
+    async def write() -> None:
+        with pytest.raises(OutcomeUnknown, match="its write-ahead log was removed"):
+            await put(backend, thing("b"))
+
+    async with open_sqlite(path) as backend, trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await commit_gate.reached()
+        path.with_name("a.db-wal").unlink()
+        commit_gate.open()
 
 
 async def test_reads_never_reopen_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,8 +332,8 @@ class _Opened:
             await self.writer.submit(EndRequest(self.leases, ()))
 
     async def refuse_moved(self) -> None:
-        """Stop the store and raise StoreUnusable if its path no longer leads to its file."""
-        if await trio.to_thread.run_sync(lambda: self.file.is_moved):
+        """Stop the store and raise StoreUnusable if its paths no longer lead to its file and its write-ahead log."""
+        if await trio.to_thread.run_sync(lambda: self.file.is_moved or self.file.log.is_gone):
             # The transaction is refused like a write, and stores nothing.
             await self.writer.submit(TouchRequest())
 

@@ -66,6 +66,15 @@ def explained(error: BaseException) -> str:
     return f"{error} ({meaning})" if meaning else str(error)
 
 
+def inode_of(path: str) -> tuple[int, int] | None:
+    """Return (device, inode) of the file at the path, or None."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
 def check_room(path: str) -> None:
     """Raise WriteRejected if a disk has no room for a few writes, and StoreUnusable if it does not say."""
     try:
@@ -102,6 +111,17 @@ class WriteAheadLog:
     def __init__(self, path: str) -> None:
         self._path = f"{path}-wal"
         self._limit = LONGEST_LOG
+        self._inode = inode_of(self._path)
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the path no longer leads to the log that is open. Commits in it are lost when the process ends.
+
+        The last program to close a store removes the log. Another program takes itself for the last one if this process
+        has no locks any longer: SQLite's locks end when the process closes any descriptor of the store's file, such as
+        one with which its own code has read the file.
+        """
+        return inode_of(self._path) != self._inode
 
     def bound(self, connection: sqlite3.Connection) -> None:
         """Restart the log if it is too long. Call this after a transaction of the connection. Never raises."""

@@ -17,7 +17,15 @@ from pathlib import Path
 from headway.base import create_private
 from headway.errors import StoreUnusable
 from headway.storage.sqlite import _schema as sql
-from headway.storage.sqlite._connect import CUT_BACK_TO, READ_ONLY, WriteAheadLog, connect, explained, may_write
+from headway.storage.sqlite._connect import (
+    CUT_BACK_TO,
+    READ_ONLY,
+    WriteAheadLog,
+    connect,
+    explained,
+    inode_of,
+    may_write,
+)
 from headway.storage.sqlite._inspect import BESIDE, check_content, is_new, refuse_planted, refuse_unfinished
 from headway.storage.sqlite._lock import FileLock
 from headway.storage.sqlite._quotas import FileQuotas
@@ -58,7 +66,7 @@ class OpenedFile:
     @property
     def is_moved(self) -> bool:
         """True if the path no longer leads to the file that is open."""
-        return _inode_of(self.path) != self.lock.inode
+        return inode_of(self.path) != self.lock.inode
 
     def close(self) -> None:
         """Release the file. Closing the last connection copies the write-ahead log into it."""
@@ -93,15 +101,6 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
     except BaseException:
         lock.discard()
         raise
-
-
-def _inode_of(path: str) -> tuple[int, int] | None:
-    """Return (device, inode) of the file at the path, or None."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino)
 
 
 def _refuse_no_file(path: str) -> None:

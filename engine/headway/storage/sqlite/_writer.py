@@ -274,9 +274,17 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
             raise _nothing_written(file, error) from error
         _roll_back(connection)
         raise _outcome_unknown(file, explained(error)) from error
+    if file.log.is_gone:
+        raise _outcome_unknown(file, f"its write-ahead log was removed, because {_LOG_REMOVED}")
     file.quotas.keep()
     file.log.bound(connection)
     return revision
+
+
+_LOG_REMOVED = (
+    "another program has opened and closed the store, and SQLite's locks did not keep it from that. They end when "
+    "code of this process closes the file after reading it: back the store up with `headway backup` or backup_store"
+)
 
 
 def end_transaction(connection: sqlite3.Connection) -> None:
@@ -307,6 +315,8 @@ def _refuse_changed_file(file: OpenedFile, head: int) -> None:
         why = f"is at revision {stored}, not at {head}: another program has written to it"
     elif file.is_moved:
         why = "was moved or removed while it was open"
+    elif file.log.is_gone:
+        why = f"has lost its write-ahead log while it was open: {_LOG_REMOVED}"
     else:
         return
     text = f"{file.path} {why}. Nothing was written; open the store again"
