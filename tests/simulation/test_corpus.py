@@ -94,7 +94,7 @@ def test_corrected_twin_passes(name: str) -> None:
 def test_list_of_a_reconciler_is_a_call_that_meets_faults() -> None:
     """It is streamed over a network. What changes between two lists shows a program that compares them."""
     case = CASES["two_lists"]
-    case.explore(right=True, plan="answer_late(1, 5.0)")
+    case.explore(right=True, plan="answer_late(2, 5.0)")
     with pytest.raises(simulation.Refuted) as caught:
-        case.explore(right=False, plan="answer_late(1, 5.0)")
+        case.explore(right=False, plan="answer_late(2, 5.0)")
     assert "list" in {each.method for each in caught.value.result.trace.steps}
