@@ -22,6 +22,8 @@ file = pathlib.Path(sys.argv[-1])
 text = file.read_text()
 (folder / f"seen-{{number}}").write_text(text)
 before, after = eval((folder / "edits").read_text())[number]
+if before is None:
+    sys.exit()
 assert before in text, text
 file.write_text(text.replace(before, after) if before else after)
 """
@@ -29,14 +31,14 @@ file.write_text(text.replace(before, after) if before else after)
 
 @pytest.fixture
 def edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that takes what an editor replaces, each time that it opens."""
+    """Return a function that takes what an editor replaces, each time that it opens. With None it saves nothing."""
     editor = tmp_path / "editor"
     editor.write_text(EDITOR.format(python=sys.executable, folder=str(tmp_path)))
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", str(editor))
 
-    def given(*each: tuple[str, str]) -> None:
+    def given(*each: tuple[str | None, str]) -> None:
         (tmp_path / "edits").write_text(repr(each))
 
     return given
@@ -111,14 +113,15 @@ async def test_mended_text_is_stored(headway: Terminal, edits: Callable[..., Non
     assert await note(headway) == "new"
 
 
+@pytest.mark.parametrize("saves", [True, False])
 async def test_edit_replaces_no_other_change(
-    headway: Terminal, edits: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    headway: Terminal, edits: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: bool
 ) -> None:
-    """The editor opens again with what is stored now, and the next save replaces it."""
+    """The editor opens again with what is stored now. The next save replaces it, and an editor without one does not."""
     from headway.cli import _edit
 
     await headway("apply", "-f", "-", stdin=CORE)
-    edits(("note: old", "note: mine"), ("note: mine", "note: mine"))
+    edits(("note: old", "note: mine"), ("note: mine", "note: mine") if saves else (None, ""))
     edited, notes = _edit._edited, list[str]()
 
     async def meanwhile(*arguments: object) -> str:
@@ -129,8 +132,10 @@ async def test_edit_replaces_no_other_change(
         return text
 
     monkeypatch.setattr(_edit, "_edited", meanwhile)
-    assert (await headway("edit", "team", "core")).stdout == "Team core changed\n"
-    assert (notes, await note(headway)) == (["theirs", "theirs"], "mine")
+    done = await headway("edit", "team", "core")
+    assert done.stdout == ("Team core changed\n" if saves else "")
+    assert done.stderr.endswith("Team core is not changed\n") is not saves
+    assert (notes, await note(headway)) == (["theirs", "theirs"], "mine" if saves else "theirs")
     assert "#: Not stored: it has changed since it was read." in await seen(tmp_path, 1)
     assert "#:   note: theirs\n" in await seen(tmp_path, 1)
 
@@ -143,3 +148,22 @@ async def test_editor_that_fails_stores_nothing(headway: Terminal, monkeypatch: 
         assert done.returncode != 0
         assert said in done.stderr
     assert await note(headway) == "old"
+
+
+async def test_interrupt_in_the_editor_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal sends Ctrl-C to the command, too. In an editor it has its own meaning."""
+    editor = tmp_path / "editor"
+    interrupt = "os.kill(os.getppid(), signal.SIGINT)"
+    editor.write_text(f"#!{sys.executable}\nimport os, signal, sys\n{interrupt}\nopen(sys.argv[-1], 'w').write('new')")
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("VISUAL", str(editor))
+    program = f"""
+from headway.cli import _edit, _running
+
+async def main():
+    print(await _edit._edited({str(tmp_path / "team.yaml")!r}, "old", []))
+
+_running.run(main)
+"""
+    done = await trio.run_process([sys.executable, "-c", program], capture_stdout=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"new\n")

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -86,22 +89,38 @@ async def edit(
 
 
 async def _edited(path: str, text: str, said: list[str]) -> str:
-    """Return what the user makes of a text, without the lines above it."""
+    """Return what the user makes of a text, without the lines above it; an empty text if it was not saved."""
     above = "".join(f"{_MARK}{line}\n" for line in said)
     # Only the user can read the folder.
     await trio.Path(path).write_text(above + text, encoding="utf-8")
+    # Whatever saves the file changes this time.
+    os.utime(path, ns=(0, 0))
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     command = shlex.split(editor) or ["vi"]
     try:
-        done = await trio.run_process([*command, path], stdin=None, check=False)
+        with _without_interrupts():
+            done = await trio.run_process([*command, path], stdin=None, check=False)
     except OSError as error:
         raise Usage(
             f"the editor {editor!r} cannot be started ({error.strerror}): set EDITOR, as in EDITOR=nano"
         ) from error
     if done.returncode:
         fail(Exit.REFUSED, f"Error: the editor {editor!r} ended with status {done.returncode}, so nothing is stored")
+    if os.stat(path).st_mtime_ns == 0:
+        return ""
     edited = await trio.Path(path).read_text(encoding="utf-8")
     return "".join(line for line in edited.splitlines(keepends=True) if not line.startswith(_MARK.rstrip()))
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignore SIGINT during the block: a terminal sends it to the editor, too, in which Ctrl-C has its own meaning."""
+    # A handler and not SIG_IGN, which the editor would inherit.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _kept(text: str) -> str:
