@@ -17,7 +17,9 @@ from headway.access import Access, Authorizer, Limit, Policy, Rule, new_token
 from headway.client import Client
 from headway.events import CallLimited, LeaseDelayed, LeaseEnded, Reconciled, StreamEnded
 from headway.rpc import Channel, CopyingChannel, Limited
+from headway.run import deletions_since
 from headway.service import SUBSCRIBE, WATCH_LIST
+from headway.storage import MemoryBackend
 
 SECONDS = 40.0
 
@@ -89,6 +91,24 @@ async def test_n7_subscription_waits_before_it_opens_a_refused_stream_again(auto
         async with Client(channel, app.registry).subscribe([type]) as batches:
             batch = await anext(batches)
     assert [each.resource.name for each in batch.events if isinstance(each, headway.Upserted)] == ["core"]
+    channel.check_waits()
+    assert round(autojump_clock.current_time(), 6) >= 2 * SECONDS
+
+
+async def test_n7_read_of_missed_deletions_waits_before_it_opens_a_refused_stream_again(
+    autojump_clock: MockClock,
+) -> None:
+    """The error would end the run, and so its lease. The next run would be refused again."""
+    app, type = made()
+    backend = MemoryBackend()
+    async with headway.open_engine(backend, app) as engine:
+        docs = await engine.client.write(type.new("docs"))
+        _, since = await backend.read(type.kind, docs.id.key)
+        await engine.client.delete(docs.id)
+        _, until = await backend.read(type.kind, docs.id.key)
+        channel = Refusing(engine.client._channel, WATCH_LIST, 2)
+        deleted = await deletions_since(channel, type, since, until.revision, lambda _: None, "staff/teams")
+    assert [each.key[2] for each in deleted or ()] == ["docs"]
     channel.check_waits()
     assert round(autojump_clock.current_time(), 6) >= 2 * SECONDS
 

@@ -29,7 +29,7 @@ from headway.controller import Definition
 from headway.errors import PermissionDenied, PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, is_unconverted, pb, resource_key
-from headway.rpc import Channel
+from headway.rpc import Channel, Limited, LimitedWaits
 from headway.service import open_watch_list
 
 STALL_LIMIT = 60.0
@@ -231,8 +231,20 @@ async def deletions_since(
 
     If the store's history does not reach back that far, report it and return None. In that case only a finalizer keeps
     deletions from being missed. Raises Unavailable if the stream fails or is silent for `_SILENCE` seconds. That ends
-    the run, and the next one reads the deletions again.
+    the run, and the next one reads the deletions again. If a limit of the server refuses the stream, wait until the
+    limit allows it: the run keeps its lease meanwhile.
     """
+    waits = LimitedWaits()
+    while True:
+        try:
+            return await _deletions_since(channel, type, since, until, report, controller)
+        except Limited as refused:
+            await waits.wait(refused)
+
+
+async def _deletions_since(
+    channel: Channel, type: CachedType[Any], since: Position, until: int, report: Report, controller: str
+) -> list[Applied] | None:
     machine = StreamMachine(since.store_id, since)
     deleted: list[Applied] = []
     # Deletions count regardless of the versions that the previous run used.
@@ -252,6 +264,8 @@ async def deletions_since(
                     return None
                 if machine.frontier >= until:
                     return deleted
+    except Limited:
+        raise
     except GRPCError as error:
         if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
             raise client_error(error) from error
