@@ -120,9 +120,9 @@ class Endpoint:
         request = Request(scope, receive)
         exchange = self._new(request)
         reply = exchange.reply
+        reply.end = scope.get("extensions", {}).get(CLOSE)
         try:
             response = await self._response(exchange, request.method)
-            reply.end = scope.get("extensions", {}).get(CLOSE)
             if response.status_code >= 400:
                 await exchange.drain()
             elif body := getattr(response, "body", b""):

@@ -129,9 +129,13 @@ async def unary(
         replies.append(message)
 
     call = Call(caller, requested, keep, reply.hold, announced)
-    reply.end = partial(call.end_after, 0, UNREAD)
     call.end_after(timeout, GRPCError(Status.DEADLINE_EXCEEDED, f"the server did not answer within {timeout:g} s"))
-    await call.run(services, path, failed)
+    # A request may make several calls, and goes on after each.
+    before, reply.end = reply.end, partial(call.end_after, 0, UNREAD)
+    try:
+        await call.run(services, path, failed)
+    finally:
+        reply.end = before
     if reply.dropped:
         raise UNREAD
     return replies[0]

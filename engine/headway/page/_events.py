@@ -96,7 +96,10 @@ class EventsResponse(Response):
                 headers = {**HEADERS, "content-type": "text/event-stream; charset=utf-8"}
                 raw = [(name.encode(), value.encode()) for name, value in headers.items()]
                 await send({"type": "http.response.start", "status": 200, "headers": raw})
+            # It counts toward the memory that unread answers may take.
+            self._exchange.reply.hold(len(body))
             await send({"type": "http.response.body", "body": body, "more_body": True})
+            self._exchange.reply.hold(0)
 
     async def _keep_alive(self, send: Send) -> None:
         """Send a comment from time to time, so that both ends notice a lost connection."""
