@@ -109,14 +109,17 @@ async def test_events_are_listed_with_links_to_their_resources() -> None:
 
 
 async def test_quotas_are_listed_with_their_use() -> None:
-    """Those that are nearest to their end first, and in red at their end."""
+    """Those that are nearest to their end first, and in red at their end. A limit may be the largest number."""
     async with opened("/#/quotas") as (running, browser):
         await browser.shows("No quota is declared.")
         for name, most in (("wide", 1000), ("small", 1)):
-            await running.client.apply(QUOTA.new(name, Quota(partition="default", max_resources=most)))
+            await running.client.apply(
+                QUOTA.new(name, Quota(partition="default", max_resources=most, max_bytes=2**63 - 1))
+            )
         await lost_order(running, customer="ada")
         await browser.wait(f"{NAMES}.join() === 'small,wide' && document.querySelector('.quotas tr.bad')")
         assert await browser.evaluate("document.querySelector('.quotas progress').value") == 1
+        assert "of 8388608 TiB" in await browser.evaluate("document.querySelector('.quotas tbody').innerText")
         assert await browser.evaluate(CONTRAST) == []
 
 

@@ -12,3 +12,8 @@ export function parseExact(text) {
 export function printExact(value, indent = undefined) {
   return JSON.stringify(value, null, indent).replace(/"\\u0001(-?\d+)"/g, "$1");
 }
+
+/** Return a whole number of `parseExact` as a number, which is rounded if it is long. */
+export function rounded(value) {
+  return typeof value === "string" ? Number(value.slice(1)) : value;
+}

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { ask, denied } from "./api.js";
+import { rounded } from "./exact.js";
 import { bytes, count, resourceLink } from "./text.js";
 import { sortHead, sortList, sorted } from "./sorting.js";
 
@@ -56,7 +57,7 @@ export class Quotas {
   }
 
   row(each) {
-    const of = (use, most, text) => `${text(use)}${most === null ? "" : ` of ${text(most)}`}`;
+    const of = (use, most, text) => `${text(use)}${most === null ? "" : ` of ${text(rounded(most))}`}`;
     const tone = each.used >= 1 ? "bad" : each.used >= 0.8 ? "warn" : "good";
     return h("tr", { key: each.name, class: tone },
       h("th", { scope: "row" }, h("a", { href: resourceLink({ type: "tenancy.v1.Quota", partition: "", namespace: "", name: each.name }) }, each.name)),
