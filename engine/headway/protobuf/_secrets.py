@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
 from typing import Any, TypeVar
 
 from headway.protobuf._codec import Payload, copy_message
@@ -143,10 +142,21 @@ def without_secrets(text: str, values: Iterable[Any]) -> str:
         if len(each) >= _SHORTEST:
             text = text.replace(each, REDACTED)
     for each in found:
-        while len(each) > _LEAST_BEGINNING and (at := text.find(each[:_LEAST_BEGINNING])) >= 0:
-            same = takewhile(lambda pair: pair[0] == pair[1], zip(text[at:], each, strict=False))
-            text = text[:at] + REDACTED + text[at + len(list(same)) :]
+        if len(each) > _LEAST_BEGINNING:
+            text = _without_beginnings(text, each)
     return text
+
+
+def _without_beginnings(text: str, secret: str) -> str:
+    # One pass: a text may be as long as a resource, and have as many beginnings as fit.
+    kept: list[str] = []
+    end = 0
+    while (at := text.find(secret[:_LEAST_BEGINNING], end)) >= 0:
+        kept += text[end:at], REDACTED
+        end, same = at + _LEAST_BEGINNING, _LEAST_BEGINNING
+        while text[end : end + 1] == secret[same : same + 1] != "":
+            end, same = end + 1, same + 1
+    return "".join([*kept, text[end:]])
 
 
 def _spellings(value: Any) -> Iterator[str]:
