@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -41,10 +42,18 @@ def silence_in_forked_child(held: _HasDescriptor) -> None:
 
 def _silence(held: _HasDescriptor) -> None:
     descriptor = held.fileno()
-    if descriptor >= 0:
-        nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(nowhere, descriptor, inheritable=False)
-        os.close(nowhere)
+    if descriptor < 0:
+        return
+    try:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+    except OSError:
+        # Every number is taken. So this one is the next that is given out.
+        os.close(descriptor)
+        with suppress(OSError):
+            os.open(os.devnull, os.O_RDWR)
+        return
+    os.dup2(nowhere, descriptor, inheritable=False)
+    os.close(nowhere)
 
 
 def _forked() -> None:
