@@ -46,6 +46,18 @@ def test_file_that_is_rewritten_within_a_tick_has_changed(tmp_path: Path, monkey
     assert file.digest() == first
 
 
+def test_long_file_has_changed_by_its_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a collection of authorities of which only the end is new. Its whole content is not compared."""
+    monkeypatch.setattr(_followed_file, "_MOST", 4)
+    path = tmp_path / "authorities"
+    path.write_text("one, two")
+    file = FollowedFile(path)
+    first = file.digest()
+    assert file.digest() == first
+    path.write_text("one, two, three")
+    assert file.digest() != first
+
+
 def test_file_whose_modification_time_is_set_back_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is old enough not to be read at each look."""
     path = tmp_path / "token"

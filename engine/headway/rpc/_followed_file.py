@@ -11,7 +11,7 @@ from os import PathLike
 _COARSEST = 2.0
 """The coarsest clock of a file system's times, in seconds."""
 _MOST = 1 << 20
-"""The bytes of a file that are compared. Certificates and tokens are shorter."""
+"""The bytes of a file that are compared. Certificates and tokens are shorter. Of a longer file, its times count too."""
 
 
 class FollowedFile:
@@ -48,6 +48,8 @@ class FollowedFile:
         try:
             with open(self._path, "rb") as file:
                 content = file.read(_MOST)
+            if len(content) == _MOST:
+                content += repr(times).encode()
         except OSError:
             # Whoever uses the file is told why. It may become readable with its next change.
             content = repr(times).encode()
