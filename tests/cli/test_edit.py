@@ -140,9 +140,18 @@ async def test_edit_replaces_no_other_change(
     assert "#:   note: theirs\n" in await seen(tmp_path, 1)
 
 
-async def test_editor_that_fails_stores_nothing(headway: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_editor_that_fails_stores_nothing(
+    headway: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await headway("apply", "-f", "-", stdin=CORE)
-    for editor, said in (("false", "ended with status 1"), ("/no/editor", "cannot be started")):
+    latin = tmp_path / "latin"
+    latin.write_text("#!/bin/sh\nprintf '\\351' > $1\n")
+    latin.chmod(latin.stat().st_mode | stat.S_IXUSR)
+    for editor, said in (
+        ("false", "ended with status 1"),
+        ("/no/editor", "cannot be started"),
+        (str(latin), "is not UTF-8"),
+    ):
         monkeypatch.setenv("VISUAL", editor)
         done = await headway("edit", "team", "core")
         assert done.returncode != 0

@@ -108,7 +108,10 @@ async def _edited(path: str, text: str, said: list[str]) -> str:
         fail(Exit.REFUSED, f"Error: the editor {editor!r} ended with status {done.returncode}, so nothing is stored")
     if os.stat(path).st_mtime_ns == 0:
         return ""
-    edited = await trio.Path(path).read_text(encoding="utf-8")
+    try:
+        edited = await trio.Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        fail(Exit.REFUSED, f"Error: the text that the editor {editor!r} saved is not UTF-8, so nothing is stored")
     return "".join(line for line in edited.splitlines(keepends=True) if not line.startswith(_MARK.rstrip()))
 
 
