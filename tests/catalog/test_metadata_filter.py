@@ -154,6 +154,7 @@ def test_empty_metadata() -> None:
         ('metadata.color == "red', "unexpected '\"'"),
         ('metadata.color matches "("', "is not a pattern of RE2"),
         (r'metadata.color == "\q"', "unknown escape"),
+        (r'metadata.color == "\é"', "unknown escape"),
         ('metadata.color matches "(?=x)"', "is not a pattern of RE2"),
         (f"metadata.color == {'x' * LONGEST}", "has 4114 characters"),
         ("(" * 1000, "nested more than"),

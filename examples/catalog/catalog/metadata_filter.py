@@ -261,7 +261,7 @@ def _unquoted(text: str) -> str:
             return chr(int(four or eight or b"-1", 16)).encode()
         except (ValueError, OverflowError):
             raise ValueError(
-                f"unknown escape {match[0].decode()} in {text}: write the text between backquotes"
+                f"unknown escape {match[0].decode(errors='replace')} in {text}: write the text between backquotes"
             ) from None
 
     return _ESCAPE.sub(character, text[1:-1].encode()).decode(errors="surrogateescape")
