@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -10,7 +11,7 @@ from functools import partial
 import pytest
 import trio
 from starlette.requests import Request
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway.http import Bounds, Exchange, HttpServer, Offered, RequestLimits, Shares, listener, listening_at
 from headway.http._server import App, Message, Receive, Send, _host
@@ -143,3 +144,28 @@ def test_stranger_is_counted_by_host_or_network(address: str, account: str) -> N
     request = Request({"type": "http", "headers": [], "client": (address, 1)})
     offered = Offered(Services(), registry(), None, lambda *_: None)
     assert Exchange(offered, Shares(RequestLimits()), request).account == account
+
+
+async def test_requests_of_a_client_that_has_left_are_not_answered() -> None:
+    """A client that has sent many requests at once, and has left, costs no more than the one that had begun."""
+    begun = 0
+    first, may_answer = trio.Event(), trio.Event()
+
+    async def app(_: Message, __: Receive, send: Send) -> None:
+        nonlocal begun
+        begun += 1
+        first.set()
+        await may_answer.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    async with served(app, Bounds(connections=5, peer_connections=5, patience=20.0)) as where:
+        with trio.fail_after(30):
+            async with from_host(where, 2) as leaving:
+                await leaving.send_all(GET * 500)
+                await first.wait()
+                # The close is a reset, as it is for a client with unread answers.
+                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            may_answer.set()
+            await wait_all_tasks_blocked()
+            assert begun == 1

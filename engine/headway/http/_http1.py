@@ -13,6 +13,7 @@ from typing import Any
 
 import h11
 from h11._receivebuffer import ReceiveBuffer
+from hypercorn.events import Closed, Event
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from typing_extensions import override
@@ -22,6 +23,10 @@ _VERSION_NOT_SUPPORTED = 505
 
 class NotHttp1(Exception):
     """The client speaks HTTP/2. Its connection is closed."""
+
+
+class _Gone(Exception):
+    """The client has closed its connection. What it has sent before is not answered any more."""
 
 
 class Http1Server(TCPServer):
@@ -63,9 +68,20 @@ class _Http1(H11Protocol):
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
         self.connection._receive_buffer = _Lines()  # type: ignore[union-attr]  # not a WebSocket yet
+        self._gone = False
+
+    @override
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, Closed):
+            # An answer could not be sent.
+            self._gone = True
+        await super().handle(event)
 
     @override
     async def _check_protocol(self, event: h11.Request) -> None:
+        if self._gone:
+            # Megabytes of requests may still wait in the socket, and Hypercorn would answer each.
+            raise _Gone
         if event.http_version == b"2.0":
             await self._send_error_response(_VERSION_NOT_SUPPORTED)
             raise NotHttp1

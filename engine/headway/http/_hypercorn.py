@@ -8,6 +8,8 @@ HYPERCORN = PrivateNames(
     "hypercorn",
     {
         "hypercorn.config:Config": None,
+        "hypercorn.events:Closed": None,
+        "hypercorn.events:Event": None,
         "hypercorn.protocol:ProtocolWrapper.__init__": (
             "self app config context task_group state ssl client server send alpn_protocol"
         ),
@@ -16,6 +18,7 @@ HYPERCORN = PrivateNames(
         ),
         "hypercorn.protocol.h11:H11Protocol._check_protocol": "self event",
         "hypercorn.protocol.h11:H11Protocol._send_error_response": "self status_code",
+        "hypercorn.protocol.h11:H11Protocol.handle": "self event",
         "hypercorn.trio.tcp_server:TCPServer.__init__": "self app config context state stream",
         "hypercorn.trio.tcp_server:TCPServer.__await__": "self",
         "hypercorn.trio.tcp_server:TCPServer._read_data": "self",
