@@ -13,7 +13,7 @@ from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.cache import Informers
 from headway.errors import PermissionDenied, StoreRolledBack, Unavailable
 from headway.events import ignore
-from headway.resource import Position, ResourceType, pb
+from headway.resource import PAUSE, Position, ResourceType, pb
 from headway.rpc import Channel, InProcessChannel
 from headway.service import POSITION, ResourceService, StoreService
 from headway.storage import MemoryBackend
@@ -74,6 +74,16 @@ async def test_position_needs_a_right_to_the_type() -> None:
     await refused(asked(channel, a_type()), Status.PERMISSION_DENIED, "none of your rules covers type")
     with pytest.raises(PermissionDenied, match=r"reading the store's position needs a right to tests.v1.Note"):
         await read_by_cache(channel, NOTE)
+
+
+async def test_position_needs_a_policy_if_the_type_is_pause() -> None:
+    """Everyone knows this type, so that knowing it is no right: a caller without a policy may not see its resources."""
+    text, token = new_token(["notes"])
+    rule = Rule(verbs=["delete"], type="tests.v1.Note", partition="a", namespace="b")
+    access = Authorizer(Access([Policy("notes", [rule])], [token]))
+    channel = InProcessChannel(Guarded(partial(StoreService, MemoryBackend(), registry()), access, registry()))
+    assert at((await asked(channel, a_type(PAUSE), token=text)).position).revision == 0
+    await refused(asked(channel, a_type(PAUSE)), Status.PERMISSION_DENIED, "you may not watch pause.v1.Pause there")
 
 
 async def test_server_without_positions_is_named_as_too_old() -> None:

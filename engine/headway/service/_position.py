@@ -7,7 +7,7 @@ from grpclib.const import Status
 
 from headway._gen.headway.store import v1 as store_pb
 from headway.errors import HistoryCompacted
-from headway.resource import ANY_VERSIONS, Kind, Position, Registry, TypeName, pb, position
+from headway.resource import ANY_VERSIONS, PAUSE, Kind, Position, Registry, TypeName, pb, position
 from headway.service._access import RIGHTS, AccessChecks, Permissions
 from headway.service._admission import resolve
 from headway.service._bounds import check_text
@@ -35,6 +35,9 @@ class StoreService:
     async def position(self, request: store_pb.PositionRequest) -> store_pb.PositionResponse:
         """Return the position of the store to a caller who may do anything with the type of the request."""
         type = resolve(self._access, request.type, "type")
+        if type.name == PAUSE.name:
+            # This type is known to everyone, and only those who have a policy may see its resources.
+            self._access.check_list(type.name, Within("", ""), "watch")
         check_position(request.known, "known")
         with store_errors_refused():
             here = await current_position(self._backend)
