@@ -50,6 +50,10 @@ _MESSAGE_LIMIT = 900
 # A request of at least this many bytes is decoded in a turn of its own. A reply of that size is charged to the budget
 # while it waits.
 _LARGE = 4 << 10
+# For each of these bytes, others get a turn of the loop before the request is decoded, up to that many. A call of
+# theirs takes some twelve turns, and would otherwise wait for as many large requests.
+_PER_TURN = 16 << 10
+_APART = 12
 # An encoded message of up to this many bytes is sent as a whole.
 _JOINED = 64 << 10
 CALL_SIZE = 12 << 10
@@ -189,6 +193,8 @@ class ServerStream(Stream[Any, Any]):
         else:
             # Decode at most one large request per turn of the loop, even if many connections send them.
             async with self._turn:
+                for _ in range(min(_APART, len(body) // _PER_TURN)):
+                    await trio.lowlevel.checkpoint()
                 message = self._decoded(body)
         self.begun = True
         return message
