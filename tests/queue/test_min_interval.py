@@ -81,14 +81,28 @@ def test_paced_key_says_when_it_is_due_and_is_old_only_from_then_on() -> None:
     assert found is not None
     assert (found.state, found.since, found.due) == ("paced", 1.0, 10.0)
     assert queue.oldest(9.0) == []
-    assert queue.oldest(11.0) == [(1.0, "a")]
-    dequeue(queue, 10.0)
-    assert queue.oldest(9.0) == [(1.0, "a")]
-    queue.failed("a", "error", 10.0)
+    dequeue(queue, 10.5)
+    assert queue.oldest(9.0) == []
+    assert queue.oldest(11.0) == [(10.0, "a")]
+    queue.failed("a", "error", 10.6)
     found = queue.find("a")
     assert found is not None
     assert found.state == "backing off"
-    assert queue.oldest(9.0) == [(1.0, "a")]
+    assert queue.oldest(10.5) == [(10.0, "a")]
+
+
+def test_paced_key_that_waits_behind_another_is_old_from_the_end_of_its_interval() -> None:
+    """The dequeue of the other one forgets the interval."""
+    queue = paced()
+    for key in ("b", "a"):
+        queue.add(key, "first", 0.0)
+        dequeue(queue, 0.0)
+        queue.succeeded(key, 0.0)
+    queue.add_all(["b", "a"], "second", 1.0)
+    assert queue.dequeue(1.0) is None
+    assert dequeue(queue, 10.0).key == "b"
+    assert queue.oldest(9.0) == []
+    assert sorted(queue.oldest(11.0)) == [(10.0, "a"), (10.0, "b")]
 
 
 def test_end_of_an_interval_by_hand_makes_the_next_add_ready() -> None:

@@ -42,6 +42,18 @@ async def test_keys_of_a_collecting_shard_are_handed_out_when_it_opens() -> None
     assert [dequeued(queue) for _ in range(3)] == ["1-collected", "1-later", ""]
 
 
+async def test_key_that_a_closed_shard_has_dropped_begins_no_interval() -> None:
+    """It was not reconciled here, so it need not wait when the shard comes back."""
+    queue = ShardQueue(WorkQueue(min_interval=60.0), shard)
+    queue.open_shard(1)
+    queue.add(key("1-dropped"), REASON)
+    queue.close_shard(1)
+    assert dequeued(queue) == ""
+    queue.open_shard(1)
+    queue.add(key("1-dropped"), REASON)
+    assert dequeued(queue) == "1-dropped"
+
+
 async def test_closing_a_shard_removes_all_its_keys() -> None:
     """This holds for ready keys, for keys that back off, and for a key that fails while it is being reconciled."""
     queue = ShardQueue(WorkQueue(), shard)

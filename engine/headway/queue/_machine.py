@@ -152,6 +152,9 @@ class WorkQueue(QueueQueries[K, R]):
         while (entry := self._delays.pop_due(now)) is not None:
             if entry.state == "backing off":
                 self._backing_off -= 1
+                if not entry.failures and entry.due == self._not_before.get(entry.key):
+                    # Only its interval has kept it waiting. It could not be dequeued before.
+                    entry.since = entry.due
             else:
                 entry.since = entry.due
             self._ready(entry, entry.due)

@@ -62,7 +62,7 @@ class KeyInQueue(NamedTuple, Generic[R]):
     Attributes:
         state: ready, backing off, paced, scheduled or in hand.
         since: the time since which the key has been pending, through all failures; for a scheduled key, the time when
-            it becomes ready.
+            it becomes ready, and once the interval of a paced key has ended, that end.
         due: the time when a delayed key becomes ready; 0 in other states.
         attempt: the number of the current or the next attempt.
         following: the reasons that were added since the key is in hand.

@@ -119,6 +119,8 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     @override
     def dequeue_nowait(self, now: float | None = None) -> Dequeued[Key, Reason] | None:
         while (dequeued := super().dequeue_nowait(now)) is not None and self._shard_of(dequeued.key) not in self._open:
+            # It was not worked on, so no interval begins.
+            self.end_interval(dequeued.key)
             self.dropped(dequeued.key)
         return dequeued
 
