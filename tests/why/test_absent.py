@@ -28,11 +28,17 @@ class Staged:
         self.host = engine._asked()
         self.kinds: set[Kind] = set()
         self.wall = 1_000_000.0
+        self.shared = shared
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin as a server does that knows only the records."""
 
         async def kinds() -> set[Kind]:
             return self.kinds
 
-        self.absences = Absences(self.host, engine.client, engine._registry, kinds, shared=shared)
+        self.host._gone.clear()
+        self.absences = Absences(self.host, self.engine.client, self.engine._registry, kinds, shared=self.shared)
 
     async def found(self, after: float) -> list[str]:
         """Return what is absent after so many more seconds."""
@@ -65,6 +71,21 @@ async def test_controller_is_wanted_for_a_day_and_as_long_as_its_type_has_resour
         assert await stage.found(_absent.GRACE / 2) == []
         assert await stage.found(_absent.GRACE) == [TEAMS]
         assert await stage.found(_absent.DAY) == []
+        stage.kinds.add(TEAM.kind)
+        assert await stage.found(0) == [TEAMS]
+
+
+async def test_restart_of_the_server_does_not_begin_another_day(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """A controller that was removed from a program would be missed for a day after each restart."""
+    async with staged() as stage:
+        async with channel_to(stage.host).stream(ATTEND, attend("web-1", TEAMS)) as questions:
+            await anext(questions)
+            await stage.found(0)
+        stage.wall += _absent.DAY
+        stage.restart()
+        assert await stage.found(60) == []
         stage.kinds.add(TEAM.kind)
         assert await stage.found(0) == [TEAMS]
 

@@ -80,7 +80,7 @@ class Absences:
         running = self._host.running()
         for name, (process, kind) in running.items():
             await self._record(name, process, kind, records)
-        absent = [each for each in self._missing(records, running) if await self._is_wanted(each)]
+        absent = [each for each, ran in self._missing(records, running) if await self._is_wanted(each, ran)]
         self._host.absent = sorted(absent)
         return bool(records)
 
@@ -100,7 +100,8 @@ class Absences:
 
     def _missing(
         self, records: Mapping[str, Resource[ControllerRecord]], running: Mapping[str, object]
-    ) -> Iterable[Absent]:
+    ) -> Iterable[tuple[Absent, float]]:
+        """Yield each controller that runs nowhere, and when it ran last."""
         now = wall_time()
         for name, record in records.items():
             manages = TypeName(*parts) if len(parts := record.data.manages.split(".")) == 3 else None
@@ -112,14 +113,15 @@ class Absences:
             # Another server refreshes the records of the controllers that its workers run.
             if self._shared and seen > max(left, now - 2 * REFRESH):
                 continue
-            since = max(left or seen, self._began)
+            ran = left or seen
+            since = max(ran, self._began)
             if now - since >= GRACE:
-                yield Absent(name, type.name, bounded(process, 100), since)
+                yield Absent(name, type.name, bounded(process, 100), since), ran
 
-    async def _is_wanted(self, absent: Absent) -> bool:
+    async def _is_wanted(self, absent: Absent, ran: float) -> bool:
         if await self._host.holds_lease(absent.controller):
             return False
-        return wall_time() - absent.since < DAY or absent.manages.unversioned in await self._kinds()
+        return wall_time() - ran < DAY or absent.manages.unversioned in await self._kinds()
 
 
 def _seen(record: Resource[ControllerRecord]) -> float:
