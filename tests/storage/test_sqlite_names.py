@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -185,6 +185,33 @@ async def test_reader_of_this_process_keeps_its_locks_when_the_store_is_closed(t
             await _open_and_close(path)
             assert _is_locked_by_sqlite(path), "opening and closing the store has released the locks of a reader"
     assert not _is_locked_by_sqlite(path)
+
+
+async def test_checks_and_backups_of_an_open_store_take_no_descriptors(tmp_path: Path) -> None:
+    """Their own could not be closed at once, for the same reason. They are used again, and closed with the store."""
+    path, backup = tmp_path / "a.db", tmp_path / "backup"
+    for _ in range(2):
+        async with open_sqlite(path) as backend:
+            counts = []
+            for _ in range(3):
+                assert not await backend.check_itself()
+                assert not await check_store(f"sqlite:{path}")
+                await backup_store(f"sqlite:{path}", backup, replace=True)
+                assert _is_locked_by_sqlite(path)
+                counts.append(_descriptors(path))
+            assert len(set(counts)) == 1
+        assert _descriptors(path) == 0
+    assert not await check_store(f"sqlite:{path}")
+    assert _descriptors(path) == 0
+
+
+def _descriptors(path: Path) -> int:
+    """Return the number of descriptors of a file that this process has open."""
+    found, count = path.stat(), 0
+    for each in os.listdir("/dev/fd"):
+        with suppress(OSError):
+            count += os.path.samestat(os.fstat(int(each)), found)
+    return count
 
 
 def _is_locked_by_sqlite(path: Path) -> bool:

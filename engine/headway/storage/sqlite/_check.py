@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from headway.storage._operations import Within
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import explained
 from headway.storage.sqlite._inspect import (
+    SCHEMA_WITHIN,
     begin_of,
     damage_text,
     has_schema,
@@ -83,11 +84,15 @@ def check_file(path: str) -> Checked:
 
     A server may have the file open. Raises StoreUnusable if the path has no store to check.
     """
+    begin = b""
+    with suppress(OSError):
+        # Before SQLite has the file open: its descriptor could not be closed then.
+        begin, _ = begin_of(path, SCHEMA_WITHIN)
     try:
         with closing(open_unrecognized(path)) as connection:
             # Damaged text is shown with escapes.
             connection.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
-            found = _header(path, connection)
+            found = _header(path, connection, begin)
             connection.execute("PRAGMA query_only = 1")
             connection.execute("BEGIN")
             return _checked(connection, found + _findings(connection))
@@ -97,7 +102,7 @@ def check_file(path: str) -> Checked:
         return Checked([Finding("pages", "", damage_text(error))])
 
 
-def _header(path: str, connection: sqlite3.Connection) -> list[Finding]:
+def _header(path: str, connection: sqlite3.Connection, begin: bytes) -> list[Finding]:
     """Return what is wrong with the header of a store. Raise StoreUnusable if the file is not one."""
     try:
         refuse_unrecognized(path, connection)
@@ -106,11 +111,10 @@ def _header(path: str, connection: sqlite3.Connection) -> list[Finding]:
                 f"{path} has format {found}: open it with this Headway to upgrade it to {sql.FORMAT}, and then check it"
             )
     except StoreUnusable as error:
-        if not has_schema(path):
+        if not has_schema(begin):
             raise
         return [Finding("header", "", f"it is damaged, since the tables are those of a store of this Headway: {error}")]
-    begin, _ = begin_of(path)
-    if begin[_WRITE_FORMAT] > _WAL_FORMAT:
+    if len(begin) > _WRITE_FORMAT and begin[_WRITE_FORMAT] > _WAL_FORMAT:
         return [Finding("header", "", f"its write format is {begin[_WRITE_FORMAT]}, which SQLite only reads")]
     return []
 

@@ -10,6 +10,7 @@ import os
 import pwd
 import sqlite3
 import stat
+import threading
 from contextlib import closing, suppress
 
 from headway.base import OWNER_ONLY, error_text
@@ -18,8 +19,8 @@ from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, connect, may_write
 
 _HEADER = 100
-# The schema is in the first pages.
-_SCHEMA_WITHIN = 64 << 10
+SCHEMA_WITHIN = 64 << 10
+"""The size of the beginning of a file that has the schema. It is in the first pages."""
 
 
 class OnlyReadable(StoreUnusable):
@@ -67,32 +68,55 @@ def is_new(path: str) -> bool:
     return False
 
 
+# The descriptors that could not be closed. Like the locks of POSIX, they belong to the process.
+_KEPT: set[int] = set()
+_KEEPING = threading.Lock()
+os.register_at_fork(before=_KEEPING.acquire, after_in_parent=_KEEPING.release, after_in_child=_KEEPING.release)
+
+
 def begin_of(path: str, size: int = _HEADER) -> tuple[bytes, os.stat_result]:
     """Return the beginning of a file and its status."""
-    # A pipe may have replaced the file by now, and opening it would block.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        return os.pread(descriptor, size, 0), os.fstat(descriptor)
-    finally:
-        close_unshared(descriptor)
+    with _KEEPING:
+        at_path = os.stat(path)
+        kept = next((each for each in _KEPT if _is_of(each, at_path)), None)
+        # A pipe may have replaced the file by now, and opening it would block.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK) if kept is None else kept
+        try:
+            return os.pread(descriptor, size, 0), os.fstat(descriptor)
+        finally:
+            _close_unshared(descriptor)
 
 
 def close_unshared(descriptor: int) -> None:
-    """Close a descriptor of a store's file, unless this process has the file open otherwise.
+    """Close a descriptor of a store's file, or keep it while this process has the file open otherwise.
 
     Closing any descriptor of a file releases all POSIX locks of the process on it, and so SQLite's. A backup that this
     process makes meanwhile would lose them, and then another process could remove the log that the backup reads.
+
+    A kept one is used by the next `begin_of`, and closed with the next one that can be closed.
     """
+    with _KEEPING:
+        _close_unshared(descriptor)
+
+
+def _close_unshared(descriptor: int) -> None:
+    _KEPT.add(descriptor)
     found = os.fstat(descriptor)
     try:
-        others = [int(each) for each in os.listdir("/dev/fd") if int(each) != descriptor]
+        listed = [int(each) for each in os.listdir("/dev/fd")]
     except (OSError, ValueError):
-        others = []
-    for other in others:
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(other), found):
-                return
-    os.close(descriptor)
+        listed = [*_KEPT]
+    same = {each for each in listed if _is_of(each, found)}
+    if same <= _KEPT:
+        for each in same:
+            os.close(each)
+        _KEPT.difference_update(same)
+
+
+def _is_of(descriptor: int, found: os.stat_result) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(descriptor), found)
+    return False
 
 
 _MAGIC = b"SQLite format 3\0"
@@ -221,12 +245,8 @@ def refuse_unrecognized(path: str, connection: sqlite3.Connection) -> None:
         raise
 
 
-def has_schema(path: str) -> bool:
+def has_schema(begin: bytes) -> bool:
     """Return True if the beginning of a file has the schema of a store, whatever its header says."""
-    try:
-        begin, _ = begin_of(path, _SCHEMA_WITHIN)
-    except OSError:
-        return False
     return all(statement.replace("IF NOT EXISTS ", "").encode() in begin for statement in sql.TABLES)
 
 
