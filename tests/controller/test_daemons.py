@@ -381,9 +381,10 @@ async def test_result_of_a_daemon_or_timer_is_an_error(autojump_clock: MockClock
         await trio.sleep(0.2)
     (ended,) = staff.events_of(events.DaemonEnded)
     assert repr(ended.error) == (
-        """InvalidResult("heart returned 'oops': return None, because a daemon is called again only if it raises")"""
+        """InvalidResult("staff/heart returned 'oops': """
+        """return None, because a daemon is called again only if it raises")"""
     )
     assert ended.retry_after is not None
     failed = [each.error for each in staff.events_of(events.Reconciled) if each.error is not None]
     assert isinstance(failed[0], InvalidResult)
-    assert "check returned RequeueAfter(seconds=1): return None" in str(failed[0])
+    assert "staff/check returned RequeueAfter(seconds=1): return None" in str(failed[0])

@@ -301,7 +301,7 @@ async def test_enqueue_of_a_run_that_has_ended_is_refused_by_name(autojump_clock
         staff.end_run()
         await trio.sleep(10)
         with pytest.raises(
-            Closed, match=r"source outside enqueued Team a after its run of look had ended: the next run"
+            Closed, match=r"source outside enqueued Team a after its run of staff/look had ended: the next run"
         ):
             kept[0](staff.team.id("a"))
         with pytest.raises(NotOnTrio, match=r"from another thread.*trio\.from_thread\.run_sync\(enqueue, id\)"):

@@ -63,7 +63,7 @@ async def keeps_cancellation(_: MockClock) -> object:
     raise kept
 
 
-INVALID = "InvalidResult: teams returned 'oops': return None, or headway.requeue_after(seconds)"
+INVALID = "InvalidResult: staff/teams returned 'oops': return None, or headway.requeue_after(seconds)"
 CANCELED = "canceled: its deadline has passed, or the run has ended"
 LOST = "PermanentFailure: no such floor"
 

@@ -54,7 +54,7 @@ def _untyped(function: ResourceFunction[Any]) -> Callable[..., Awaitable[object]
 def _check_result(rt: Runtime, result: object, why: str) -> None:
     """Raise InvalidResult for a result, which would have no effect."""
     if result is not None:
-        raise InvalidResult(f"{rt.controller} returned {repr_text(result)}: return None, because {why}")
+        raise InvalidResult(f"{rt.full_name} returned {repr_text(result)}: return None, because {why}")
 
 
 class _DaemonTask:

@@ -83,7 +83,7 @@ def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Aff
         iterator: Any = events()
         if not hasattr(iterator, "__anext__"):
             raise DeclarationError(
-                f"{rt.controller}: from_iterator's function returned {iterator!r}, not an async iterator"
+                f"{rt.full_name}: from_iterator's function returned {iterator!r}, not an async iterator"
             )
         bounded = BoundedReport(rt.report)
         async with AsyncExitStack() as stack:

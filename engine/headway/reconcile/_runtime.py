@@ -124,7 +124,7 @@ class Runtime:
         type = self.cache.manages
         if isinstance(type, Projection):
             raise NotWatched(
-                f"controller {self.controller} manages the projection {type!r}: use rt.cache.get(..., request.id)"
+                f"controller {self.full_name} manages the projection {type!r}: use rt.cache.get(..., request.id)"
             )
         resource: Resource[T] | None = self.cache.get(type, request.id)
         return resource
@@ -156,7 +156,7 @@ class Runtime:
             )
         if not any(is_form_of(watched, type) for watched in self._watches):
             raise NotWatched(
-                f"controller {self.controller} doesn't watch {type.name}, so it can't find outputs to prune: "
+                f"controller {self.full_name} doesn't watch {type.name}, so it can't find outputs to prune: "
                 f"add it to `watches`, with headway.mappers.owner()"
             )
         self._declared.check_write(type.name)

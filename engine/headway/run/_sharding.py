@@ -104,7 +104,7 @@ class _Shard:
                 self._running.remove(scope)
                 if not self._running:
                     self._idle.unpark_all()
-        raise LeaseLost(f"shard {self.number} of {rt.controller} now belongs to another process")
+        raise LeaseLost(f"shard {self.number} of {rt.full_name} now belongs to another process")
 
     async def have(self) -> None:
         """Wait for the shard's lease, and keep the shard until another member should have it or the lease is lost."""

@@ -54,7 +54,7 @@ class RunSources:
             if self._queue.closed:
                 # The queue would ignore the key, and the change would be lost.
                 raise Closed(
-                    f"{what} enqueued {named} after its run of {self._definition.name} had ended: the next run "
+                    f"{what} enqueued {named} after its run of {self._definition.full_name} had ended: the next run "
                     "calls the source again, with another enqueue"
                 )
             keys, problems = ids_of([id], manages)

@@ -209,7 +209,7 @@ class Worker:
             return result, None
         if (reconciling := RECONCILING.get()) is not None:
             self._note_versions(reconciling)
-        return None, invalid_result(self._definition.name, result)
+        return None, invalid_result(self._definition.full_name, result)
 
     def running(self) -> tuple[float, ...]:
         """Return the duration so far, in seconds, of each running reconcile."""

@@ -154,7 +154,7 @@ class OneShot:
             result: object = await self._call(request, events)
         if result is not None and not isinstance(result, RequeueAfter):
             raise InvalidResult(
-                f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
+                f"{definition.full_name} returned {result!r}: return None, or headway.requeue_after(seconds)"
             )
         return Shot(None if result is None else result.seconds, tuple(written), tuple(events))
 
@@ -196,7 +196,7 @@ class OneShot:
         watches = (self._definition if run is None else run.definition).watches.values()
         watch = next((each for each in watches if is_form_of(each.type, type)), None)
         if watch is None:
-            raise DeclarationError(f"controller {self._definition.name} doesn't watch {type.name}")
+            raise DeclarationError(f"controller {self._definition.full_name} doesn't watch {type.name}")
         found: dict[ResourceId, None] = {}
         for answer in ask(watch.mapper, old, new, self.runtime.cache):
             keys, problems = ids_of(answer, self._definition.manages)

@@ -19,7 +19,7 @@ from headway.tracing._tracing import PREFIX, about, child_of, note_error, now
 
 def traced_definition(definition: Definition, tracer: Tracer) -> Definition:
     """Return a controller whose reconciles have spans, if a traced change has caused them."""
-    reconcile, name = definition.reconcile, definition.name
+    reconcile, name = definition.reconcile, definition.full_name
 
     @functools.wraps(reconcile)
     async def traced(rt: Runtime, request: Request[Any]) -> Any:
