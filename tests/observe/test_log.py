@@ -83,6 +83,19 @@ def test_quick_retries_with_the_same_error_are_one_line() -> None:
     ]
 
 
+def test_same_error_at_another_place_has_a_line_of_its_own() -> None:
+    """Two lines of a reconciler may raise the same KeyError."""
+    lines = Lines()
+    report = log_report(lines)
+    places = ["{}['desk']", "\n{}['desk']", "\n{}['desk']"]
+    for attempt, code in enumerate(places, 1):
+        try:
+            exec(compile(code, "/srv/teams.py", "exec"))  # errors at chosen lines
+        except KeyError as error:
+            report(events.Reconciled("teams", ID, "failed", 0.1, error, 0.1, (), attempt=attempt))
+    assert [fields["where"] for _, _, fields in lines.lines] == ["/srv/teams.py:1", "/srv/teams.py:2"]
+
+
 def test_error_that_keeps_repeating_is_logged_again_and_verbose_leaves_nothing_out() -> None:
     """A key may fail at once each time, because changes end its back-off."""
     lines, all_lines = Lines(), Lines()

@@ -83,7 +83,7 @@ class _Repeats:
         """Return how often a failure was left out before this one, or None to leave it out as well."""
         if not isinstance(event, events.Reconciled | events.DaemonEnded) or not isinstance(event.error, BaseException):
             return 0
-        of, error = (event.controller, event.id), story(event.error)
+        of, error = (event.controller, event.id), f"{story(event.error)} at {_where(event.error)}"
         last, count = self._last.pop(of, ("", 0))
         first = isinstance(event, events.Reconciled) and event.attempt == 1
         left_out = error == last and not first and event.retry_after is not None and event.retry_after < _SOON
@@ -94,6 +94,10 @@ class _Repeats:
         return None if left_out else 0 if first else count
 
 
+def _where(error: BaseException) -> str:
+    return ", ".join(filter(None, map(where_of, first_leaves(error))))
+
+
 def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     """Return a report that logs problems as warnings, with the event's name and fields.
 
@@ -102,8 +106,8 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     the reasons of this attempt. A retry without new reasons repeats the reasons of the failed attempt, and adds
     ``retry``.
 
-    A retry that soon fails with the same error is not logged. The next line of its resource counts these in
-    ``repeated``.
+    A retry that soon fails with the same error at the same place is not logged. The next line of its resource counts
+    these in ``repeated``.
 
     A line about a reconcile has ``controller``, ``key`` and ``attempt``, and ``trace_id`` if the reconcile is traced.
 
@@ -128,7 +132,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
             fields["repeated"] = repeated
         error = getattr(event, "error", None)
         if isinstance(error, BaseException):
-            if where := ", ".join(filter(None, map(where_of, first_leaves(error)))):
+            if where := _where(error):
                 fields["where"] = where
             # Under this name structlog prints line breaks as such.
             if stack := all_frames(error) if verbose else own_frames(error):
