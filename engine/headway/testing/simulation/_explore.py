@@ -20,6 +20,7 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
 from headway.testing.simulation._measure import Measure
+from headway.testing.simulation._progress import Progress
 from headway.testing.simulation._reference import Refuted, noted, reference
 from headway.testing.simulation._run import run
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
@@ -186,26 +187,28 @@ def explore(
             return None
         return measure.judged_at_last(plan, result)
 
-    for each in plans:
-        if time.process_time() - began > seconds:
-            break
-        try:
-            result = run(setting, each, most_steps=most)
-        except Exception as error:  # noqa: BLE001  # a scenario may raise anything
-            _spoilt(each, error, spoilt)
-            continue
-        steps += len(result.trace.steps)
-        struck += result.struck
-        if not set(result.struck) >= set(each):
-            unmet.append(each)
-        result, findings = measure.judged_at_last(each, result)
-        if findings:
-            refuted: Refutation = (each, result, findings)
-            # A plan that was asked for is shown as it is.
-            if only is None:
-                refuted = simplest(refuted, plans, runs, try_plan)
-            raise Refuted(refuted[0], located(refuted[2], refuted[1], measure.references), refuted[1])
-        runs.append(each)
+    with Progress(len(plans)) as progress:
+        for each in plans:
+            if time.process_time() - began > seconds:
+                break
+            progress.show(len(runs), each)
+            try:
+                result = run(setting, each, most_steps=most)
+            except Exception as error:  # noqa: BLE001  # a scenario may raise anything
+                _spoilt(each, error, spoilt)
+                continue
+            steps += len(result.trace.steps)
+            struck += result.struck
+            if not set(result.struck) >= set(each):
+                unmet.append(each)
+            result, findings = measure.judged_at_last(each, result)
+            if findings:
+                refuted: Refutation = (each, result, findings)
+                # A plan that was asked for is shown as it is.
+                if only is None:
+                    refuted = simplest(refuted, plans, runs, try_plan)
+                raise Refuted(refuted[0], located(refuted[2], refuted[1], measure.references), refuted[1])
+            runs.append(each)
     if only is None and len(runs) == len(plans):
         measure.check_names()
     if only is not None and unmet:
