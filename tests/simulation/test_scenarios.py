@@ -58,6 +58,19 @@ def test_scenario_without_events_is_refused() -> None:
         simulation.explore(twice, nothing, outside=Cloud)
 
 
+def test_reconciler_that_makes_no_call_is_refused_by_its_name() -> None:
+    """The scenario is right, and the program is not: the write is never awaited."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+
+    @app.controller(manages=team)
+    async def teams(rt: headway.Runtime, request: headway.Request) -> None:
+        rt.client.apply(team.new(f"{request.id.name}-too", Team())).close()
+
+    with pytest.raises(DeclarationError, match=r"^controller teams: its reconciler is called, but .* await each call"):
+        simulation.explore(app, in_haste)
+
+
 def test_decorator_that_is_used_wrongly_is_refused_at_the_declaration() -> None:
     """Pytest would report a missing fixture, and the engine an error in its own code."""
     explored: Any = simulation.explored

@@ -292,7 +292,14 @@ def _plans(
     """Return the plans to try, and the faults that are left out, by reason."""
     first = measure.first
     # Users may undo what they have done before a controller begins, unless they pause.
-    if not any(each.trace.steps for each in (first, *(result for _, result in measure.paces))):
+    results = [first, *(result for _, result in measure.paces)]
+    if not any(each.trace.steps for each in results):
+        if called := {each.controller for result in results for each in result.trace.reconciles}:
+            raise DeclarationError(
+                f"controller {', '.join(sorted(called))}: its reconciler is called, but calls neither the store nor "
+                "the world outside, so no fault can strike: await each call, as in `await rt.client.apply(...)`, and "
+                "let the scenario write resources for which there is something to do"
+            )
         raise DeclarationError(
             "the scenario gives no controller anything to do: let it write resources that they manage"
         )
