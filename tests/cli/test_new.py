@@ -47,6 +47,7 @@ async def test_project_runs_and_is_formatted(terminal: Terminal, tmp_path: Path)
         ("a", "NAME 'a' must be snake_case"),
         ("import", "and no word of Python, such as 'staff'"),
         ("json", "NAME 'json' is the name of an installed module, which the project would hide; try 'my_json'"),
+        ("event", "NAME 'event' is a group of types that Headway has reserved; try 'my_event'"),
         ("../staff", "NAME '../staff' must be snake_case"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from headway.cli._running import Exit, Usage, fail
-from headway.resource import type_problem
+from headway.resource import RESERVED_GROUPS, type_problem
 
 _FILES = {
     "program.py.txt": "NAME.py",
@@ -49,6 +49,8 @@ def _problem(name: str) -> str | None:
     """Return the problem with the name of a project, or None if it is valid."""
     if type_problem(name, "v1", "Team") or keyword.iskeyword(name):
         return f"NAME {name!r} must be snake_case, at least two characters, and no word of Python, such as 'staff'"
+    if name in RESERVED_GROUPS:
+        return f"NAME {name!r} is a group of types that Headway has reserved; try 'my_{name}'"
     if find_spec(name) is not None:
         return f"NAME {name!r} is the name of an installed module, which the project would hide; try 'my_{name}'"
     return None
