@@ -180,3 +180,10 @@ async def test_file_does_not_grow_with_reopening(tmp_path: Path, monkeypatch: py
         (count,) = plain.execute("SELECT count(*) FROM incarnations").fetchone()
     assert count == 5
     assert await check_store(f"sqlite:{tmp_path}/a.db") == []
+
+
+@pytest.mark.parametrize("path", ["//staff.db", "///var/lib/staff.db"])
+def test_url_with_the_slashes_of_other_libraries_is_refused(path: str) -> None:
+    """As a path, it would create a file at the root of the file system."""
+    with pytest.raises(InvalidArgument, match=r"such as sqlite:staff\.db or sqlite:/var/lib/staff\.db"):
+        open_store(f"sqlite:{path}")

@@ -27,6 +27,11 @@ def parse_url(url: str) -> SqliteUrl | None:
     path, question, options = rest.partition("?")
     if scheme != "sqlite" or not path:
         return None
+    if path.startswith("//"):
+        # As a path, it would begin at the root of the file system, where the URLs of other libraries do not.
+        raise InvalidArgument(
+            f"{url!r}: sqlite: is followed by the path itself, such as sqlite:staff.db or sqlite:/var/lib/staff.db"
+        )
     parsed = SqliteUrl(path)
     given: set[str] = set()
     for option in options.split("&") if question else ():
