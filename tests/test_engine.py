@@ -315,3 +315,33 @@ def test_interrupt_ends_the_program_soon_and_quietly(store: str, tmp_path: Path)
         out, error = child.communicate(timeout=40)
 
     assert (out, error, child.returncode) == ("stopped\n", "", 0)
+
+
+async def test_controllers_of_two_apps_with_one_name_for_one_type_are_refused() -> None:
+    """They would share a finalizer, so the clean-up of the slower one would never run."""
+    billing, audit = headway.App("billing"), headway.App("audit")
+    order = billing.type("shop", "v1", "Order", Team)
+    audit.registry = billing.registry
+    for app in (billing, audit):
+        app.controller(manages=order, name="orders")(nothing)
+    right = r"apps 'billing' and 'audit' both have a controller 'orders' of shop\.v1\.Order: .*name='audit-orders'"
+    with pytest.raises(DeclarationError, match=right):
+        async with headway.open_engine("memory:", billing, audit):
+            pass
+    with pytest.raises(DeclarationError, match=right):
+        async with headway.open_workers("127.0.0.1:9", billing, audit):
+            pass
+
+
+async def test_controllers_of_two_apps_with_one_name_for_two_types_are_both_run() -> None:
+    billing, audit = headway.App("billing"), headway.App("audit")
+    order = billing.type("shop", "v1", "Order", Team)
+    audit.registry = billing.registry
+    billing.controller(manages=order, name="orders")(nothing)
+    audit.controller(manages=headway.NAMESPACE, name="orders")(nothing)
+    async with headway.open_engine("memory:", billing, audit) as engine:
+        assert {"billing/orders", "audit/orders"} <= set(engine.controllers)
+
+
+async def nothing(rt: headway.Runtime, request: headway.Request) -> None:
+    """Do nothing."""

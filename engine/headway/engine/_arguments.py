@@ -14,7 +14,7 @@ from headway.builtin import NAME
 from headway.controller import App, Definition
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
-from headway.resource import Registry
+from headway.resource import Registry, ScopedType
 from headway.rpc import Limits
 from headway.subscription import Topic
 
@@ -223,6 +223,26 @@ def check_limits(given: object) -> None:
     """Raise DeclarationError if a value is neither None nor limits."""
     if given is not None and not isinstance(given, Limits):
         raise DeclarationError(f"limits={given!r} must be limits, such as limits=headway.rpc.Limits(connections=500)")
+
+
+def refuse_shared_names(apps: Sequence[App]) -> None:
+    """Raise DeclarationError if controllers of two apps manage one kind under one name.
+
+    They would share a finalizer and a status, which belong to the resource and have the controller's name: the first
+    one that has cleaned up would let the resource go before the other one has.
+    """
+    named: dict[tuple[object, str], str] = {}
+    for app in apps:
+        for name, definition in app.controllers.items():
+            if isinstance(definition.manages, ScopedType):
+                continue  # the scopes of two controllers may have no resource in common
+            other = named.setdefault((definition.manages.kind, name), app.name)
+            if other != app.name:
+                raise DeclarationError(
+                    f"apps {other!r} and {app.name!r} both have a controller {name!r} of {definition.manages.name}: "
+                    "they would share its finalizer and its status. Give one of them another name, such as "
+                    f"@app.controller(..., name='{app.name}-{name}')"
+                )
 
 
 def refuse_own_name(apps: Sequence[App]) -> None:

@@ -27,6 +27,7 @@ from headway.engine._arguments import (
     combine_apps,
     combine_topics,
     refuse_own_name,
+    refuse_shared_names,
 )
 from headway.engine._collector import GcFreeze
 from headway.engine._engine import Engine
@@ -159,6 +160,7 @@ async def open_engine(
     registry, definitions = combine_apps(apps)
     topics = combine_topics(apps)
     refuse_own_name(apps)
+    refuse_shared_names(apps)
     options = RunOptions(
         *(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit),
         *(journal, journal_bytes),
