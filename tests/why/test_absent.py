@@ -90,6 +90,24 @@ async def test_restart_of_the_server_does_not_begin_another_day(
         assert await stage.found(0) == [TEAMS]
 
 
+async def test_absence_begins_when_the_last_process_has_stopped_running_the_controller(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """A process keeps its name through an upgrade that renames its controller."""
+    async with staged() as stage:
+        for process in ("web-1", "web-2"):
+            async with channel_to(stage.host).stream(ATTEND, attend(process, TEAMS)) as questions:
+                await anext(questions)
+                await stage.found(100)
+        stopped = stage.wall
+        async with channel_to(stage.host).stream(ATTEND, attend("web-2", "staff/groups")) as questions:
+            await anext(questions)
+            assert await stage.found(_absent.GRACE / 2) == []
+            assert await stage.found(_absent.GRACE) == [TEAMS]
+            [absent] = stage.host.absent
+            assert (absent.process, absent.since) == ("web-2", stopped)
+
+
 async def test_controller_whose_lease_is_held_runs_somewhere(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
@@ -116,7 +134,7 @@ async def test_record_is_refreshed_rarely_and_another_server_believes_it(
                 await stage.found(_absent.REFRESH / 10)
                 versions.add((await stage.engine.client.list(CONTROLLER_RECORD))[0].version)
             assert len(versions) == 2
-        stage.host._gone.clear()
+        stage.host._left.clear()
         # Now it looks as if the worker attends at another server.
         assert await stage.found(_absent.REFRESH) == []
         assert await stage.found(_absent.REFRESH * 2) == [TEAMS]

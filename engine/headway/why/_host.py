@@ -34,6 +34,7 @@ MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
 _GONE_SECONDS = 3600.0
 _MOST_GONE = 200
+_MOST_LEFT = 1000
 _SIBLINGS = "the server itself"
 """The caller of the other processes of this server. No caller can have this name."""
 _MOST_MORE = 2**64 - 1
@@ -75,6 +76,8 @@ class ObserveHost:
         # By caller and process. So a caller cannot end the stream of a process of another caller.
         self._attending: dict[tuple[str, str], Attending] = {}
         self._gone: OrderedDict[tuple[str, str], tuple[float, dict[str, Kind]]] = OrderedDict()
+        # By controller. A process may come back under its name and run other controllers.
+        self._left: OrderedDict[str, tuple[float, str]] = OrderedDict()
         self._followers: list[Callable[[Attending], None]] = []
         self._ended = False
         self.absent: Sequence[Absent] = ()
@@ -238,11 +241,19 @@ class ObserveHost:
             yield attending
         finally:
             attending.end()
+            self._note_left(controllers, process)
             if self._attending.get(name) is attending:
                 del self._attending[name]
                 self._gone[name] = (wall_time(), controllers)
                 if len(self._gone) > _MOST_GONE:
                     self._gone.popitem(last=False)
+
+    def _note_left(self, controllers: Iterable[str], process: str) -> None:
+        for each in controllers:
+            self._left[each] = (wall_time(), process)
+            self._left.move_to_end(each)
+        while len(self._left) > _MOST_LEFT:
+            self._left.popitem(last=False)
 
     def _siblings(self) -> list[Attending]:
         return [each for each in self._attending.values() if each.sort is Sort.SIBLING]
@@ -287,8 +298,7 @@ class ObserveHost:
 
     def left(self, controller: str) -> tuple[float, str] | None:
         """Return when the last process with a controller has left, and which it was."""
-        found = ((at, process) for (_, process), (at, of) in self._gone.items() if controller in of)
-        return max(found, default=None)
+        return self._left.get(controller)
 
     async def holds_lease(self, controller: str) -> bool:
         """Return True if any process holds a lease of the controller, also one that another server asks."""
