@@ -89,6 +89,17 @@ def test_file_that_has_not_changed_for_a_while_is_not_read(tmp_path: Path, monke
     assert read == [path]
 
 
+def test_file_has_changed_when_others_may_no_longer_read_it(tmp_path: Path) -> None:
+    """A server refuses a renewed key with a wide mode, and the error says which `chmod` helps."""
+    path = tmp_path / "key"
+    path.write_text("one")
+    path.chmod(0o644)
+    file = FollowedFile(path)
+    wide = file.digest()
+    path.chmod(0o600)
+    assert file.digest() != wide
+
+
 def test_missing_file_and_pipe_have_no_digest(tmp_path: Path) -> None:
     """Reading a pipe would block, or take its content from the reader that it is for."""
     os.mkfifo(tmp_path / "pipe")

@@ -28,7 +28,7 @@ class FollowedFile:
         self._settled = False
 
     def digest(self) -> bytes | None:
-        """Return a digest of the content; None for a pipe, and for a missing file."""
+        """Return a digest of the content, the mode and the owner; None for a pipe, and for a missing file."""
         try:
             found = os.stat(self._path)
         except OSError:
@@ -40,11 +40,12 @@ class FollowedFile:
         times = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
         if times != self._times or not self._settled:
             settled = time.time() - found.st_ctime > _COARSEST
-            self._digest = self._read(times)
+            # `chmod` and `chown` decide whether a file with a secret is accepted, so they count as changes too.
+            self._digest = self._read(times, (found.st_mode, found.st_uid))
             self._times, self._settled = times, settled
         return self._digest
 
-    def _read(self, times: tuple[int, ...]) -> bytes:
+    def _read(self, times: tuple[int, ...], rights: tuple[int, ...]) -> bytes:
         try:
             with open(self._path, "rb") as file:
                 content = file.read(_MOST)
@@ -53,4 +54,4 @@ class FollowedFile:
         except OSError:
             # Whoever uses the file is told why. It may become readable with its next change.
             content = repr(times).encode()
-        return hashlib.blake2b(content).digest()
+        return hashlib.blake2b(repr(rights).encode() + content).digest()
