@@ -87,6 +87,19 @@ async def test_counters_exist_at_zero_before_their_first_event(autojump_clock: M
             "workqueue_retries_total",
         ):
             assert rig.value(name, **ours) == 0, name
+        for problem in ("unusable", "away", "rolled_back"):
+            assert rig.value("headway_store_failures_total", problem=problem) == 0
+            assert rig.value("headway_store_recoveries_total", problem=problem) == 0
+        await engine.wait_idle()
+        assert rig.value("headway_mapping_failures_total", type="test.v1.Pool", **ours) == 0
+        assert rig.value("headway_payloads_undecodable_total", type="test.v1.Pool") == 0
+
+
+def test_outcomes_of_an_issuer_exist_from_its_first_reading_on() -> None:
+    metrics = Metrics()
+    metrics(events.IssuerKeysRead("ci", 2))
+    for outcome, times in (("read", 1), ("failed", 0)):
+        assert value(metrics, "headway_issuer_reads_total", {"issuer": "ci", "outcome": outcome}) == times
 
 
 async def test_no_sample_has_a_key_as_label(autojump_clock: MockClock) -> None:

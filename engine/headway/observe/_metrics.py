@@ -15,7 +15,7 @@ from headway.base import check_plain, safe_report
 from headway.errors import DeclarationError
 from headway.observe._gauges import OUTCOMES, aliases, gauges, quota_gauges
 from headway.run import ControllerStatus
-from headway.storage import QuotaUse
+from headway.storage import QuotaUse, StoreProblem
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -55,6 +55,9 @@ class Metrics:
         }
         for caller in (ANONYMOUS, "token"):
             self._counters["calls_denied"].labels(caller)
+        for problem in StoreProblem:
+            for counted in ("store_failures", "store_recoveries"):
+                self._counters[counted].labels(problem.name.lower())
         self._times: dict[str, Any] = {
             name: prometheus_client.Histogram(f"headway_{name}", text, ["controller"], buckets=_SECONDS, registry=None)
             for name, text in _TIMES.items()
@@ -95,6 +98,8 @@ class Metrics:
             (counter.labels(*given) if given else counter).inc(1 + getattr(event, "suppressed", 0))
             if isinstance(event, events.IssuerKeysRead | events.IssuerFailed):
                 self._issuer_keys.labels(event.issuer).set(event.keys)
+                for outcome in ("read", "failed"):
+                    self._counters["issuer_reads"].labels(event.issuer, outcome)
             elif isinstance(event, events.IssuerKeysChanged) and not event.keys:
                 # All of them were dropped.
                 self._issuer_keys.labels(event.issuer).set(0)
@@ -122,15 +127,21 @@ class Metrics:
         yield from aliases(ours)
 
     def _begin_at_zero(self, statuses: Iterable[ControllerStatus]) -> None:
-        """Create the counters of each controller at 0. Prometheus sees no increase in a series that begins at 1."""
+        """Create the counters of each controller and type at 0. Prometheus sees no increase in a series begun at 1."""
         for status in statuses:
             for outcome in OUTCOMES:
                 self._counters["reconcile"].labels(status.name, outcome)
             for times in self._times.values():
                 times.labels(status.name)
+            types = [str(each.type) for each in status.types]
+            first: dict[tuple[str, ...], list[tuple[str, ...]]] = {
+                ("controller",): [(status.name,)],
+                ("type",): [(type,) for type in types],
+                ("controller", "type"): [(status.name, type) for type in types],
+            }
             for name, (_, labels) in _COUNTERS.items():
-                if labels == ["controller"]:
-                    self._counters[name].labels(status.name)
+                for values in first.get(tuple(labels), ()):
+                    self._counters[name].labels(*values)
 
 
 def reports(*several: events.Report) -> events.Report:
