@@ -326,6 +326,14 @@ MUTANTS = (
         "in_memory_keep",
     ),
     Mutant(
+        "history is not bounded by bytes",
+        "storage/_log.py",
+        " or self._bytes > self._max_bytes",
+        "",
+        "storage/test_log.py",
+        "bytes",
+    ),
+    Mutant(
         "a position with compacted history is accepted",
         "storage/_log.py",
         "        if after < self.floor:\n",

@@ -100,13 +100,12 @@ EQUIVALENT: dict[Equivalent, str] = {
         Equivalent(
             "storage/_log.py",
             "CommitLog.append",
-            "if self._count > self._max_changes or self._commits[0][2] + self._max_age < now:",
+            "if self._is_full() or self._commits[0][2] + self._max_age < now:",
             after,
         ): "`_trim` is called more often, and compares exactly."
         for after in (
-            "if self._count >= self._max_changes or self._commits[0][2] + self._max_age < now:",
-            "if self._count > self._max_changes or self._commits[0][2] + self._max_age <= now:",
-            "if self._count > self._max_changes or self._commits[0][2] - self._max_age < now:",
+            "if self._is_full() or self._commits[0][2] + self._max_age <= now:",
+            "if self._is_full() or self._commits[0][2] - self._max_age < now:",
         )
     },
     **{

@@ -27,8 +27,8 @@ def test_options_configure_the_connection(tmp_path: Path) -> None:
     assert (read.tls, read.ca, read.certificate, read.key, read.server_name) == (True, "/ca.pem", "/c", "/k", "n")
     assert (read.user, read.secret()) == ("r@t", "s3cret")
     assert etcd_address("etcd://h:1/p?tls=1").tls
-    kept = etcd_address("etcd://h:1/p?max_changes=5&max_age=2.5")
-    assert (kept.max_changes, kept.max_age, kept.tls) == (5, 2.5, False)
+    kept = etcd_address("etcd://h:1/p?max_changes=5&max_age=2.5&max_bytes=7")
+    assert (kept.max_changes, kept.max_age, kept.max_bytes, kept.tls) == (5, 2.5, 7, False)
     assert not etcd_address("etcd://h:1/p?tls=0").tls
     with pytest.raises(StoreUnusable, match="password_file '/nowhere'"):
         etcd_address("etcd://r@h:1/p?password_file=/nowhere").secret()
@@ -63,6 +63,7 @@ def test_password_is_never_shown() -> None:
         ("etcd://h:1/p?max_changes=0", "'max_changes'"),
         ("etcd://h:1/p?max_changes=1.5", "whole number"),
         ("etcd://h:1/p?max_age=nan", "'max_age'"),
+        ("etcd://h:1/p?max_bytes=0", "'max_bytes'"),
         ("etcd://h:1/p?tls=0&ca=/x", "tls=0 contradicts"),
         ("etcd://h:1/p?ca=/x&ca=/y", "duplicate option"),
         ("etcd://h:1/p?key=/k", "'key'"),

@@ -4,9 +4,9 @@ import pytest
 import trio
 from grpclib.const import Status
 
-from headway.errors import StoreUnusable, Unavailable
+from headway.errors import HistoryCompacted, StoreUnusable, Unavailable
 from headway.resource import Bookmark, Changes
-from headway.storage import EtcdBackend, StoreMismatch
+from headway.storage import EtcdBackend, MemoryBackend, StoreMismatch
 from headway.storage.etcd.layout import head_value
 from headway.testing.conformance import Reader, names, put, reading, refused, thing, uid_of
 from tests.storage.etcd_kit import PREFIX, Rig, failing, followed, primed, rigged, until
@@ -35,6 +35,22 @@ async def test_each_opening_keeps_the_store_id_and_begins_an_incarnation() -> No
             await resumed.until(second.revision)
             above = first._replace(revision=second.revision)
             await refused(StoreMismatch, reading(rig.store, after=above), "a position above its incarnation")
+
+
+@pytest.mark.parametrize("store", ["memory", "etcd by argument", "etcd by url"])
+async def test_history_is_bounded_by_bytes(store: str) -> None:
+    """The store in SQLite has the same test with the size of its file."""
+    async with rigged() as rig:
+        stores: dict[str, MemoryBackend | EtcdBackend] = {
+            "memory": MemoryBackend(max_bytes=5000),
+            "etcd by argument": EtcdBackend(rig.url, max_bytes=5000),
+            "etcd by url": EtcdBackend(f"{rig.url}?max_bytes=5000"),
+        }
+        async with stores[store] as bounded:
+            positions = [await put(bounded, thing(f"n{index}", "x" * 1000)) for index in range(8)]
+            resumed = await reading(bounded, after=positions[-4])
+            await resumed.until(positions[-1].revision)
+            await refused(HistoryCompacted, reading(bounded, after=positions[-6]), "resuming before the history")
 
 
 async def test_watch_gives_the_incarnation_of_each_change() -> None:

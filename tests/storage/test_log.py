@@ -7,7 +7,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from headway._gen.google.protobuf import Any
 from headway.errors import HistoryCompacted
+from headway.protobuf import encode
 from headway.resource import Change, Changes, Kind, pb
 from headway.storage import CommitLog, Cursor, _log
 from headway.testing.conformance import thing
@@ -200,6 +202,43 @@ def test_history_is_trimmed_by_age() -> None:
     assert log.floor == 4
 
 
+_LARGE = {
+    "data": thing("a", "x" * 9000),
+    "metadata": pb.Resource(metadata={"k" * 2000: "v" * 7000}),
+    "reason": pb.Resource(status={"c": pb.Status(conditions=[pb.Condition(reason="r" * 9000)])}),
+    "message": pb.Resource(status={"c": pb.Status(conditions=[pb.Condition(message="m" * 9000)])}),
+    "conditions": pb.Resource(
+        status={name: pb.Status(conditions=[pb.Condition(type=f"t{each}") for each in range(40)]) for name in "abcd"}
+    ),
+}
+
+
+@pytest.mark.parametrize("part", _LARGE)
+@pytest.mark.parametrize("changes", [1, 2])
+@pytest.mark.parametrize("former", [False, True])
+def test_history_is_bounded_by_bytes(part: str, changes: int, former: bool) -> None:
+    """Every part of a resource that may be large counts, and so does the state before a change of metadata."""
+    resource = _LARGE[part]
+    written = 100 * len(encode(resource)) * (changes + former)
+    log = CommitLog(max_bytes=written // 2)
+    for revision in range(1, 101):
+        log.append(revision, [(A, resource, False)] * changes, 1.0, {0: resource} if former else {})
+    least = 0 if part == "conditions" else 45  # They count for more than short ones take.
+    assert least <= len(_revisions(log.take(log.cursor(A, log.floor)))) / changes <= 50
+
+
+def test_commit_above_the_bound_of_bytes_is_kept_while_it_is_the_newest() -> None:
+    """A watcher at the head takes it, and one from before the commit before it is too far back."""
+    log = CommitLog(max_bytes=1)
+    log.append(1, [(A, RESOURCE, False)], 1.0)
+    cursor = log.cursor(A, 1)
+    log.append(2, [(A, RESOURCE, False), (A, RESOURCE, True)], 1.0)
+    assert _revisions(log.take(cursor)) == [2, 2]
+    assert log.floor == 1
+    with pytest.raises(HistoryCompacted):
+        log.cursor(A, 0)
+
+
 @dataclass
 class _Watcher:
     """A cursor, and the last revision that the model knows it has passed."""
@@ -241,6 +280,10 @@ def test_cursor_stops_at_each_mark() -> None:
         )
 
 
+def _bytes_of(changes: list[tuple[Kind, pb.Resource, bool]]) -> int:
+    return sum(_log._FIXED_SIZE + len(resource.data.value) for _, resource, _ in changes if resource.data is not None)
+
+
 class LogMachine(RuleBasedStateMachine):
     """The log against a model that keeps every commit and computes which ones may be trimmed."""
 
@@ -250,14 +293,15 @@ class LogMachine(RuleBasedStateMachine):
         head=st.integers(0, 3),
         max_changes=st.integers(1, 8),
         max_age=st.sampled_from([3.0, 1e9]),
+        max_bytes=st.sampled_from([1, 1000, 2000, 10**9]),
         compact_after=st.sampled_from([0, 2, _log.COMPACT_AFTER]),
     )
-    def begin(self, head: int, max_changes: int, max_age: float, compact_after: int) -> None:
+    def begin(self, head: int, max_changes: int, max_age: float, max_bytes: int, compact_after: int) -> None:
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(_log, "COMPACT_AFTER", compact_after)
-        self.log = CommitLog(head, max_changes=max_changes, max_age=max_age)
+        self.log = CommitLog(head, max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
         self.head, self.now = head, 0.0
-        self.max_changes, self.max_age = max_changes, max_age
+        self.max_changes, self.max_age, self.max_bytes = max_changes, max_age, max_bytes
         self.commits: list[tuple[int, list[tuple[Kind, pb.Resource, bool]], float]] = []
         self.kept_from = 0  # Commits before this index have been trimmed.
         self.floor = head
@@ -267,12 +311,16 @@ class LogMachine(RuleBasedStateMachine):
         step=st.integers(1, 3),
         passed=st.sampled_from([0.0, 0.0, 1.0, 5.0]),
         deleted=st.booleans(),
+        size=st.sampled_from([0, 0, 100, 1500]),
     )
-    def append(self, kinds: list[Kind], step: int, passed: float, deleted: bool) -> None:
+    def append(self, kinds: list[Kind], step: int, passed: float, deleted: bool, size: int) -> None:
         self.head += step
         self.now += passed
         # Each change has its own resource object, so that the model can distinguish them.
-        changes = [(kind, pb.Resource(version=f"{self.head}.{index}"), deleted) for index, kind in enumerate(kinds)]
+        data = Any(value=bytes(size))
+        changes = [
+            (kind, pb.Resource(version=f"{self.head}.{index}", data=data), deleted) for index, kind in enumerate(kinds)
+        ]
         self.log.append(self.head, changes, self.now)
         self.commits.append((self.head, changes, self.now))
         self._forget()
@@ -280,14 +328,19 @@ class LogMachine(RuleBasedStateMachine):
     def _forget(self) -> None:
         kept = self.commits[self.kept_from :]
         count = sum(len(changes) for _, changes, _ in kept)
-        if count <= self.max_changes and kept[0][2] + self.max_age >= self.now:
-            return
+        size = sum(_bytes_of(changes) for _, changes, _ in kept)
         for revision, changes, time in kept[:-1]:
-            if count <= self.max_changes and time + self.max_age >= self.now:
+            if count <= self.max_changes and size <= self.max_bytes and time + self.max_age >= self.now:
                 break
             count -= len(changes)
+            size -= _bytes_of(changes)
             self.kept_from += 1
             self.floor = revision
+
+    @invariant()
+    def counts_what_it_drops(self) -> None:
+        if hasattr(self, "log"):
+            assert self.log.dropped_bytes == sum(_bytes_of(changes) for _, changes, _ in self.commits[: self.kept_from])
 
     @rule(target=watchers, kind=st.sampled_from([A, B]), back=st.integers(-3, 12))
     def watch(self, kind: Kind, back: int) -> _Watcher:

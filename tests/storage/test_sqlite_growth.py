@@ -1,4 +1,4 @@
-"""A store in an SQLite file keeps history by count and by age, and its file does not grow with churn."""
+"""A store in an SQLite file keeps history by count, bytes and age, and its file does not grow with churn."""
 
 import sqlite3
 import threading
@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from headway.errors import HistoryCompacted, InvalidArgument
 from headway.resource import Position
 from headway.storage import Backend, SqliteBackend, StoreMismatch, check_store, open_sqlite, open_store
+from headway.storage.sqlite._writer import TRIM_BYTES
 from headway.testing.conformance import EVERYTHING, KIND, put, reading, thing
 from tests.storage.sqlite_kit import opened_plainly, set_limit
 
@@ -28,6 +29,9 @@ from tests.storage.sqlite_kit import opened_plainly, set_limit
         ({"max_age": float("inf")}, "max_age=inf must be"),
         ({"max_age": float("nan")}, "max_age=nan must be"),
         ({"max_age": "1h"}, "max_age='1h' must be"),
+        ({"max_bytes": 0}, "max_bytes=0 must be a whole number of bytes, 1 or more"),
+        ({"max_bytes": 1e9}, "max_bytes=1000000000.0 must be"),
+        ({"max_bytes": True}, "max_bytes=True must be"),
     ],
 )
 def test_invalid_bounds_are_refused(named: dict[str, object], message: str) -> None:
@@ -42,7 +46,8 @@ def test_invalid_bounds_are_refused(named: dict[str, object], message: str) -> N
         ("max_changes=0", "max_changes=0 must be a whole number"),
         ("max_changes=many", "max_changes='many' must be a whole number"),
         ("max_age=1h", "max_age='1h' must be a number of seconds"),
-        ("max_ages=1", "unknown option 'max_ages'; known are max_changes and max_age, as in sqlite:staff.db"),
+        ("max_bytes=256M", "max_bytes='256M' must be a whole number of bytes"),
+        ("max_ages=1", "unknown option 'max_ages'; known are max_changes, max_age and max_bytes, as in sqlite:staff"),
         ("max_age=1&max_age=2", "duplicate option 'max_age'"),
         ("", "unknown option ''"),
     ],
@@ -90,6 +95,24 @@ async def _resumable(backend: Backend, after: Position) -> None:
 async def _gone(backend: Backend, after: Position) -> None:
     with pytest.raises(HistoryCompacted):
         await backend.watch(KIND, EVERYTHING, after)
+
+
+async def test_file_does_not_grow_with_bytes_of_one_resource(tmp_path: Path) -> None:
+    """Its history is bounded by bytes too. Opened again with a smaller bound, it keeps less of what it has."""
+    path, size, bound = tmp_path / "a.db", 2**20, 8 * 2**20
+    positions: list[Position] = []
+    for opened_with in (bound, bound // 2):
+        async with open_store(f"sqlite:{path}?max_bytes={opened_with}") as backend:
+            for _ in range(20):
+                version = str(positions[-1].revision) if positions else ""
+                positions.append(await put(backend, thing("a", "x" * size, uid="u"), version))
+            kept = opened_with // size - 1
+            await _resumable(backend, positions[-1 - kept])
+            await _gone(backend, positions[-2 - kept])
+        with opened_plainly(path) as plain:
+            (stored,) = plain.execute("SELECT sum(length(body)) FROM history").fetchone()
+        assert stored <= opened_with + TRIM_BYTES + 2 * size
+        assert path.stat().st_size <= bound + TRIM_BYTES + 4 * size
 
 
 @pytest.mark.wide

@@ -6,9 +6,9 @@ Rules:
 2. A cursor stands after a revision, in one kind. `take` returns the later changes in order, only in whole commits, and
    moves the cursor. A snapshot at revision S followed by a cursor after S therefore has neither a gap nor a repeat,
    even if commits were appended between the two.
-3. History is bounded by count and by age. The oldest commits are dropped first, always as a whole. History up to
-   `floor` is compacted. If many changes become too old at once, the next few commits drop them. A cursor whose next
-   change was dropped gets HistoryCompacted, from `take` or from `cursor`.
+3. History is bounded by count, by bytes and by age. The oldest commits are dropped first, always as a whole. The newest
+   commit is kept. History up to `floor` is compacted. If many changes become too old at once, the next few commits drop
+   them. A cursor whose next change was dropped gets HistoryCompacted, from `take` or from `cursor`.
 4. A session of the store begins at a mark. Changes taken together are all before a mark or all after it, and a cursor
    stops at each mark, because a reader must know the session that changes belong to.
 
@@ -29,6 +29,15 @@ COMPACT_AFTER = 1024
 
 MOST_AT_ONCE = 1000
 """The maximum number of changes that one commit drops for their age: some milliseconds of work for its writer."""
+
+MAX_BYTES = 256 * 2**20
+"""The number of bytes of changes that stores keep by default."""
+
+_FIXED_SIZE = 256
+"""The bytes counted for the parts of a resource that differ little in size: ids, versions and tags."""
+
+_CONDITION_SIZE = 128
+"""The same of a condition and its part of a status."""
 
 _DROPPED = Change(0, pb.Resource(), False, False)
 """A placeholder for a dropped change, so that the list no longer holds its resource."""
@@ -101,9 +110,15 @@ class CommitLog:
         head: the store's revision when the log begins. The log has no history before it.
         max_changes: the number of changes to keep.
         max_age: the maximum age of kept changes in seconds, by the clock of the times passed to `append`.
+        max_bytes: the number of bytes of changes to keep, about as they are encoded.
+
+    Attributes:
+        dropped_bytes: the bytes of all changes that were dropped.
     """
 
-    def __init__(self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
+    def __init__(
+        self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0, max_bytes: int = MAX_BYTES
+    ) -> None:
         self.head = head
         self.floor = head
         # The states before changes of metadata are kept from this revision on.
@@ -113,10 +128,11 @@ class CommitLog:
         self.marks: list[int] = []
         self._max_changes = max_changes
         self._max_age = max_age
+        self._max_bytes = max_bytes
         self._kinds: dict[Kind, _KindLog] = {}
-        # One (revision, number of changes by kind, time, number of changes) for each kept commit.
-        self._commits: deque[tuple[int, tuple[tuple[Kind, int], ...], float, int]] = deque()
-        self._count = 0
+        # One (revision, number of changes by kind, time, number of changes, bytes) for each kept commit.
+        self._commits: deque[tuple[int, tuple[tuple[Kind, int], ...], float, int, int]] = deque()
+        self._count = self._bytes = self.dropped_bytes = 0
 
     def append(self, revision: int, changes: Sequence[LogChange], now: float, formers: Formers = NO_FORMERS) -> None:
         """Append the changes of a commit. Raise ValueError if the revision is not above the last one."""
@@ -130,12 +146,17 @@ class CommitLog:
             log.changes.append(Change(revision, resource, deleted, False))
             log.newest = None
             counts: tuple[tuple[Kind, int], ...] = log.one
+            size = _size(resource)
         else:
             counts = self._append_many(revision, changes, formers)
+            size = sum([_size(resource) for _, resource, _ in changes])
+        if formers:
+            size += sum(map(_size, formers.values()))
         self.head = revision
         self._count += len(changes)
-        self._commits.append((revision, counts, now, len(changes)))
-        if self._count > self._max_changes or self._commits[0][2] + self._max_age < now:
+        self._bytes += size
+        self._commits.append((revision, counts, now, len(changes), size))
+        if self._is_full() or self._commits[0][2] + self._max_age < now:
             self._trim(now)
 
     def _append_many(
@@ -239,20 +260,37 @@ class CommitLog:
             log = self._kinds[kind] = _KindLog(kind)
         return log
 
+    def _is_full(self) -> bool:
+        return self._count > self._max_changes or self._bytes > self._max_bytes
+
     def _trim(self, now: float) -> None:
         aged = 0
         # The newest commit is always kept, so that a watcher at the head can take it.
         while len(self._commits) > 1:
-            revision, counts, time, total = self._commits[0]
-            if self._count <= self._max_changes:
+            revision, counts, time, total, size = self._commits[0]
+            if not self._is_full():
                 if time + self._max_age >= now or aged >= MOST_AT_ONCE:
                     break
                 aged += total or 1
             self._commits.popleft()
             self._count -= total
+            self._bytes -= size
+            self.dropped_bytes += size
             self.floor = revision
             for kind, count in counts:
                 log = self._kinds[kind]
                 log.gone = revision
                 log.drop(count)
         del self.marks[: max(0, bisect.bisect_right(self.marks, self.floor) - 1)]
+
+
+def _size(resource: pb.Resource) -> int:
+    """Return about the size of a resource as it is encoded. Encoding it would cost as much as its commit to memory."""
+    data, metadata = resource.data, resource.metadata
+    size = _FIXED_SIZE if data is None else _FIXED_SIZE + len(data.value)
+    if metadata:
+        size += sum(map(len, metadata)) + sum(map(len, metadata.values()))
+    for status in resource.status.values():
+        for each in status.conditions:
+            size += _CONDITION_SIZE + len(each.reason) + len(each.message)
+    return size

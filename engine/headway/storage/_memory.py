@@ -16,7 +16,7 @@ from headway.storage._abilities import CountsKinds, FiltersMetadata, KeepsQuotas
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
-from headway.storage._log import NO_FORMERS, CommitLog, Formers, LogChange
+from headway.storage._log import MAX_BYTES, NO_FORMERS, CommitLog, Formers, LogChange
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._quotas import QuotaUse
 from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
@@ -38,16 +38,17 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
     Args:
         max_changes: the number of changes of history to keep for watchers that resume.
         max_age: the maximum age of the kept history in seconds.
+        max_bytes: the number of bytes of history to keep, about as they are encoded.
     """
 
-    def __init__(self, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
+    def __init__(self, *, max_changes: int = 100_000, max_age: float = 3600.0, max_bytes: int = MAX_BYTES) -> None:
         self._store_id = uuid.uuid4().hex
         self._session = uuid.uuid4().hex
         self._tables = ResourceTables()
         self._fences: dict[tuple[str, str], tuple[int, int]] = {}
         self._checkpoints: dict[tuple[str, str], int] = {}
         self._leases = LeaseTable()
-        self._log = CommitLog(max_changes=max_changes, max_age=max_age)
+        self._log = CommitLog(max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
         self._pulse, self._run = Pulse(), OneRun("this MemoryBackend")
         # The attempts to commit since other tasks could last run, whichever tasks made them.
         self._in_a_row = 0

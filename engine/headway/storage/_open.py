@@ -25,7 +25,7 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
 
     The URL is ``memory:``, ``sqlite:PATH`` with a relative or an absolute path, or
     ``etcd://HOST:PORT,HOST:PORT/PREFIX``. It may set how much history is kept:
-    ``sqlite:PATH?max_changes=100000&max_age=3600``.
+    ``sqlite:PATH?max_changes=100000&max_age=3600&max_bytes=268435456``.
 
     Raises:
         InvalidArgument: the URL has another form.
@@ -39,7 +39,9 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
         from headway.storage.sqlite import SqliteBackend, parse_url
 
         if (sqlite := parse_url(url)) is not None:
-            return SqliteBackend(sqlite.path, max_changes=sqlite.max_changes, max_age=sqlite.max_age)
+            return SqliteBackend(
+                sqlite.path, max_changes=sqlite.max_changes, max_age=sqlite.max_age, max_bytes=sqlite.max_bytes
+            )
     if url.startswith("etcd:"):
         from headway.storage.etcd import EtcdBackend
 

@@ -8,7 +8,7 @@ Options of the query:
 - ``server_name=NAME``: the name in the members' certificates, if it is not the host.
 - ``password_file=PATH``: read the password from a file, to keep it out of the URL.
 - ``insecure=1``: allow sending the password to other hosts over plain TCP.
-- ``max_changes``, ``max_age`` and ``max_txn_ops``: as in `EtcdBackend`.
+- ``max_changes``, ``max_age``, ``max_bytes`` and ``max_txn_ops``: as in `EtcdBackend`.
 
 Each of the first five turns TLS on.
 """
@@ -29,7 +29,7 @@ Number = TypeVar("Number", int, float)
 
 FORM = "etcd://host:port,host:port/prefix, like etcd://10.0.0.1:2379,10.0.0.2:2379/staff"
 _TLS = frozenset(("ca", "certificate", "key", "server_name"))
-_NUMBERS = ("max_changes", "max_age", "max_txn_ops")
+_NUMBERS = ("max_changes", "max_age", "max_bytes", "max_txn_ops")
 _OPTIONS = ("tls", "ca", "certificate", "key", "server_name", "password_file", "insecure", *_NUMBERS)
 
 
@@ -44,7 +44,7 @@ class EtcdAddress:
         ca, certificate, key, server_name: as in `headway.rpc.client_tls` and `open_channel`.
         user: the user to authenticate as. Empty for no authentication.
         insecure: True if the password may be sent to other hosts over plain TCP.
-        max_changes, max_age, max_txn_ops: as in `EtcdBackend`.
+        max_changes, max_age, max_bytes, max_txn_ops: as in `EtcdBackend`.
     """
 
     endpoints: tuple[Address, ...]
@@ -60,6 +60,7 @@ class EtcdAddress:
     insecure: bool = False
     max_changes: int | None = None
     max_age: float | None = None
+    max_bytes: int | None = None
     max_txn_ops: int | None = None
 
     def __str__(self) -> str:
@@ -104,6 +105,7 @@ def etcd_address(url: str) -> EtcdAddress:
         insecure=options.get("insecure") == "1",
         max_changes=_number(url, options, "max_changes", int),
         max_age=_number(url, options, "max_age", float),
+        max_bytes=_number(url, options, "max_bytes", int),
         max_txn_ops=_number(url, options, "max_txn_ops", int),
     )
 

@@ -16,6 +16,7 @@ from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import FiltersMetadata, KeepsQuotas, ListsFences, OptimisticReads, Probed, Shared
 from headway.storage._backend import Backend
 from headway.storage._leases import Acquired, CurrentLease
+from headway.storage._log import MAX_BYTES
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._quotas import QuotaExceeded, QuotaUse
 from headway.storage._reads import count_uses, list_owned, list_within, read_snapshot
@@ -50,6 +51,7 @@ class EtcdBackend:
         tls: the TLS context of the connections.
         max_changes: the number of changes of history to keep for watchers that resume. 100,000 by default.
         max_age: the maximum age of the kept history in seconds. 3600 by default.
+        max_bytes: the number of bytes of history to keep, about as they are encoded. 256 MiB by default.
         max_txn_ops: the members' ``--max-txn-ops``. 128 by default, as in etcd. A commit that needs more operations is
             rejected before it is sent.
 
@@ -68,6 +70,7 @@ class EtcdBackend:
         tls: ssl.SSLContext | None = None,
         max_changes: int | None = None,
         max_age: float | None = None,
+        max_bytes: int | None = None,
         max_txn_ops: int | None = None,
     ) -> None:
         address = etcd_address(url) if isinstance(url, str) else url
@@ -75,6 +78,7 @@ class EtcdBackend:
         self._tls = tls
         self._max_changes = max_changes or address.max_changes or MAX_CHANGES
         self._max_age = max_age or address.max_age or MAX_AGE
+        self._max_bytes = max_bytes or address.max_bytes or MAX_BYTES
         self._max_txn_ops = max_txn_ops or address.max_txn_ops or MAX_TXN_OPS
         self._counts: Counter[str] = Counter()
         # Set while the store is open.
@@ -90,7 +94,13 @@ class EtcdBackend:
         if self._opening is not None:
             raise StoreUnusable(f"the store at {self._address} is already open: an EtcdBackend cannot be entered twice")
         self._opening = _session(
-            self._address, self._tls, self._counts, self._max_changes, self._max_age, self._max_txn_ops
+            self._address,
+            self._tls,
+            self._counts,
+            self._max_changes,
+            self._max_age,
+            self._max_bytes,
+            self._max_txn_ops,
         )
         try:
             self._session = await self._opening.__aenter__()
@@ -267,12 +277,13 @@ async def _session(
     counts: Counter[str],
     max_changes: int,
     max_age: float,
+    max_bytes: int,
     max_txn_ops: int,
 ) -> AsyncIterator[Session]:
     layout = Layout(address.prefix)
     try:
         async with open_client(address, tls) as client, trio.open_nursery() as nursery:
-            follower = Follower(client, layout, counts, max_changes=max_changes, max_age=max_age)
+            follower = Follower(client, layout, counts, max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
             await begin_session(client, layout)
             mirror, revision = await follower.begin()
             session = Session(nursery, client, layout, mirror, counts, follower.suspect, max_txn_ops)

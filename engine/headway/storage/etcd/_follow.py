@@ -57,13 +57,21 @@ class Follower:
     """The task that makes mirrors of a store and keeps them up to date."""
 
     def __init__(
-        self, client: EtcdClient, layout: Layout, counts: Counter[str], *, max_changes: int, max_age: float
+        self,
+        client: EtcdClient,
+        layout: Layout,
+        counts: Counter[str],
+        *,
+        max_changes: int,
+        max_age: float,
+        max_bytes: int,
     ) -> None:
         self._client = client
         self._layout = layout
         self._counts = counts
         self._max_changes = max_changes
         self._max_age = max_age
+        self._max_bytes = max_bytes
         self._stream = trio.CancelScope()
         self._suspicion = ""
         self._wait = _FIRST_WAIT
@@ -78,6 +86,7 @@ class Follower:
             revision=revision,
             max_changes=self._max_changes,
             max_age=self._max_age,
+            max_bytes=self._max_bytes,
         )
 
     async def begin(self) -> tuple[Mirror, int]:

@@ -105,6 +105,7 @@ async def load_mirror(
     revision: int = 0,
     max_changes: int,
     max_age: float,
+    max_bytes: int,
 ) -> tuple[Mirror, int]:
     """Read a mirror of the store, as it is now or was at a revision. Return it with the etcd revision of the read.
 
@@ -123,6 +124,7 @@ async def load_mirror(
         counts,
         max_changes=max_changes,
         max_age=max_age,
+        max_bytes=max_bytes,
     )
     for segment in (FENCE, LEASE, QUOTA, RESOURCE):
         take = functools.partial(mirror.load, former=former)

@@ -20,7 +20,7 @@ from headway.storage._abilities import ChecksItself, CountsKinds, FiltersMetadat
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
-from headway.storage._log import CommitLog
+from headway.storage._log import MAX_BYTES, CommitLog
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._quotas import QuotaUse
 from headway.storage._resuming import check_resumable, resume
@@ -69,6 +69,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             ``<path>.lock``.
         max_changes: the number of changes kept as history for watchers that resume, also after a restart.
         max_age: the number of seconds for which they are kept.
+        max_bytes: the number of their bytes that are kept, about as they are encoded.
 
     Raises InvalidArgument for invalid bounds. Opening raises StoreUnusable if the file is held by a process (which is
     named), is not a store, is a backup, is damaged, is newer than this program or cannot be accessed; the file is then
@@ -77,11 +78,19 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
 
     reads_copies = True
 
-    def __init__(self, path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
-        check_history(max_changes, max_age)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_changes: int = 100_000,
+        max_age: float = 3600.0,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        check_history(max_changes, max_age, max_bytes)
         self._path = path
         self._max_changes = max_changes
         self._max_age = max_age
+        self._max_bytes = max_bytes
         # Set while the store is open.
         self._opened: _Opened | None = None
 
@@ -106,6 +115,7 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
                     file.formers_floor,
                     self._max_changes,
                     self._max_age,
+                    self._max_bytes,
                     (now, time.time()),
                 )
                 leases = read_leases(file.writer)
@@ -357,8 +367,12 @@ def _closed(path: str) -> Callable[[], HeadwayError]:
 
 @asynccontextmanager
 async def open_sqlite(
-    path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0
+    path: str | os.PathLike[str],
+    *,
+    max_changes: int = 100_000,
+    max_age: float = 3600.0,
+    max_bytes: int = MAX_BYTES,
 ) -> AsyncIterator[SqliteBackend]:
     """Open the store in the SQLite file at ``path`` for the duration of the block; see `SqliteBackend`."""
-    async with SqliteBackend(path, max_changes=max_changes, max_age=max_age) as backend:
+    async with SqliteBackend(path, max_changes=max_changes, max_age=max_age, max_bytes=max_bytes) as backend:
         yield backend

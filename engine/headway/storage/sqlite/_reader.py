@@ -351,6 +351,7 @@ def read_log(
     formers_floor: int,
     max_changes: int,
     max_age: float,
+    max_bytes: int,
     clock: tuple[float, float],
 ) -> CommitLog:
     """Return the commit log from the file's history. ``clock`` is now by the log's clock and by the wall clock."""
@@ -373,7 +374,7 @@ def read_log(
             # Drop a damaged commit and everything before it, as if it were too old: a watcher from before it takes a
             # new snapshot, and misses nothing.
             commits, floor = [], revision
-    log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
+    log = CommitLog(floor, max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
     log.formers_after = max(floor, formers_floor)
     for revision, changes, at in commits:
         log.append(revision, changes, at, formers.get(revision, NO_FORMERS))

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from headway.errors import InvalidArgument
+from headway.storage._log import MAX_BYTES
 
 
 class SqliteUrl(NamedTuple):
@@ -14,11 +15,13 @@ class SqliteUrl(NamedTuple):
     Attributes:
         max_changes: the maximum number of changes kept as history.
         max_age: their maximum age in seconds.
+        max_bytes: the maximum number of their bytes.
     """
 
     path: str
     max_changes: int = 100_000
     max_age: float = 3600.0
+    max_bytes: int = MAX_BYTES
 
 
 def parse_url(url: str) -> SqliteUrl | None:
@@ -39,7 +42,7 @@ def parse_url(url: str) -> SqliteUrl | None:
         if name not in _NUMBERS or name in given:
             raise InvalidArgument(
                 f"{url!r}: {'duplicate' if name in given else 'unknown'} option {name!r}; known are "
-                "max_changes and max_age, as in sqlite:staff.db?max_changes=50000&max_age=7200"
+                "max_changes, max_age and max_bytes, as in sqlite:staff.db?max_changes=50000&max_age=7200"
             )
         given.add(name)
         try:
@@ -47,16 +50,18 @@ def parse_url(url: str) -> SqliteUrl | None:
         except ValueError:
             value = text  # `check_history` raises the error.
         parsed = parsed._replace(**{name: value})
-    check_history(parsed.max_changes, parsed.max_age)
+    check_history(parsed.max_changes, parsed.max_age, parsed.max_bytes)
     return parsed
 
 
-_NUMBERS = {"max_changes": int, "max_age": float}
+_NUMBERS = {"max_changes": int, "max_age": float, "max_bytes": int}
 
 
-def check_history(max_changes: object, max_age: object) -> None:
+def check_history(max_changes: object, max_age: object, max_bytes: object) -> None:
     """Raise InvalidArgument for invalid bounds of history."""
     if isinstance(max_changes, bool) or not isinstance(max_changes, int) or max_changes < 1:
         raise InvalidArgument(f"max_changes={max_changes!r} must be a whole number of changes, 1 or more")
     if isinstance(max_age, bool) or not isinstance(max_age, int | float) or not 0 < max_age < math.inf:
         raise InvalidArgument(f"max_age={max_age!r} must be a number of seconds above 0")
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        raise InvalidArgument(f"max_bytes={max_bytes!r} must be a whole number of bytes, 1 or more")

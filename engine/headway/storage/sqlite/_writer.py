@@ -37,6 +37,9 @@ MOST_IN_A_BATCH = 256
 TRIM_STEP = 1000
 """The number of revisions of history that the file may keep beyond the log: deleting slows down a transaction."""
 
+TRIM_BYTES = 4 * 2**20
+"""The number of bytes of history that the file may keep beyond the log."""
+
 _GATHERING_TURNS = 10
 """The maximum number of loop turns for which a leader waits for as many writers as the last batch had."""
 
@@ -95,6 +98,8 @@ class GroupWriter:
         self._before_all = before_all
         self._head = log.head
         self._floor = file.floor
+        # The bytes that the log had dropped when the file had last dropped as much.
+        self._dropped_bytes = 0
         self._pending: deque[_Pending] = deque()
         self._last_size = 1
         self._leading = False
@@ -160,6 +165,8 @@ class GroupWriter:
                 raise
         else:
             self._floor = self._floor if floor is None else floor
+            if self._floor == self._log.floor:
+                self._dropped_bytes = self._log.dropped_bytes
             self.failing = False
             self._publish(requests, head)
         finally:
@@ -167,7 +174,7 @@ class GroupWriter:
 
     def _floor_to_be(self) -> int | None:
         """Return the new beginning of the file's history after this batch, or None to leave it."""
-        if self._log.floor - self._floor < TRIM_STEP:
+        if self._log.floor - self._floor < TRIM_STEP and self._log.dropped_bytes - self._dropped_bytes < TRIM_BYTES:
             return None
         # If much has become too old at once, trim it over several batches.
         return min(self._log.floor, self._floor + 4 * TRIM_STEP)

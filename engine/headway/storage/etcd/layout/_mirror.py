@@ -21,7 +21,7 @@ from itertools import islice
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Kind, Position, decode_resource, pb, resource_key
 from headway.storage._leases import check_borne, lease_of
-from headway.storage._log import CommitLog, LogChange
+from headway.storage._log import MAX_BYTES, CommitLog, LogChange
 from headway.storage._operations import Fence
 from headway.storage._tables import Effect, ResourceTables, changes_of
 from headway.storage._traces import CommitTraces
@@ -82,6 +82,7 @@ class Mirror:
         counts: the number of rejected answers by reason, for diagnosis. It outlives the mirror.
         max_changes: the number of changes of history to keep.
         max_age: the maximum age of the kept history in seconds.
+        max_bytes: the number of bytes of history to keep, about as they are encoded.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Mirror:
         *,
         max_changes: int,
         max_age: float,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self.store_id = store_id
         self.timeline = timeline
@@ -103,7 +105,7 @@ class Mirror:
         self.traces = CommitTraces()
         # etcd's revision of the last put of each key of quotas.
         self.quota_puts: dict[bytes, int] = {}
-        self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age)
+        self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
         # True if the watch must first repeat the transaction at the head, to prove that this is the same history.
         self.rejoining = False
         # The number of changes to the mirror.
