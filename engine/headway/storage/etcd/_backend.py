@@ -97,10 +97,10 @@ class EtcdBackend:
             self._address,
             self._tls,
             self._counts,
-            self._max_changes,
-            self._max_age,
-            self._max_bytes,
-            self._max_txn_ops,
+            max_changes=self._max_changes,
+            max_age=self._max_age,
+            max_bytes=self._max_bytes,
+            max_txn_ops=self._max_txn_ops,
         )
         try:
             self._session = await self._opening.__aenter__()
@@ -275,6 +275,7 @@ async def _session(
     address: EtcdAddress,
     tls: ssl.SSLContext | None,
     counts: Counter[str],
+    *,
     max_changes: int,
     max_age: float,
     max_bytes: int,
