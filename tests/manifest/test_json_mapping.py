@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from fractions import Fraction
 
 import pytest
 from google.protobuf.json_format import Parse, ParseError
@@ -73,9 +74,12 @@ def test_form_is_read_as_by_protobuf_or_refused_by_both(name: str) -> None:
 
 @given(st.integers(-(1 << 53), 1 << 53), st.integers(0, 6), st.sampled_from(sorted(RANGES)))
 def test_whole_number_is_read_in_every_form_of_a_number(number: int, zeros: int, name: str) -> None:
+    """Exactly: protobuf's own library takes 1073741824.0000001 for the float beside it, which is whole."""
     for form in (f"{number}", f"{number}.{'0' * zeros}1", f"{number}.0{'0' * zeros}", f"{number}e-{zeros}"):
+        exact = Fraction(form)
+        expected = theirs(f'{{"{name}": {exact}}}') if exact.denominator == 1 else None
         for text in (f'{{"{name}": {form}}}', f'{{"{name}": "{form}"}}'):
-            assert ours(text) == theirs(text), text
+            assert ours(text) == expected, text
 
 
 @given(st.binary(max_size=20))

@@ -230,7 +230,7 @@ class WorldMachine(simulation.Machine):
             return
         life, controllers = process.life, process.engine.controllers
         before = {name: each.run for name, each in controllers.items()}
-        assert before["accounts"] is not None
+        assert before["staff/accounts"] is not None
         struck = len(self.world.struck)
         alarm.set()
         self.run_until_blocked()
@@ -239,7 +239,7 @@ class WorldMachine(simulation.Machine):
             return
         assert process.life == life, "C10: a controller's crash has ended its process"
         after = {name: each.run for name, each in controllers.items()}
-        assert after.pop("accounts") is not before.pop("accounts"), "C10: a controller goes on after its crash"
+        assert after.pop("staff/accounts") is not before.pop("staff/accounts"), "C10: a controller goes on after its crash"
         assert after == before, "C10: a controller's crash has ended the run of another"
         STEPS["C10"] += 1
 
