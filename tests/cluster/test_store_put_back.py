@@ -35,8 +35,8 @@ class Program:
 
     def errors(self) -> list[type[BaseException]]:
         """Return the errors that ended runs of the controller."""
-        ended = (event for event in self.events if isinstance(event, events.RunEnded) and event.controller == "copier")
-        return [type(event.error) for event in ended if event.error is not None]
+        ended = (event for event in self.events if isinstance(event, events.RunEnded))
+        return [type(each.error) for each in ended if each.controller == "staff/copier" and each.error is not None]
 
     async def copies(self, engine: headway.Engine) -> dict[str, str]:
         return {each.name: each.data.text for each in await engine.client.list(self.copy)}
