@@ -239,7 +239,9 @@ class WorldMachine(simulation.Machine):
             return
         assert process.life == life, "C10: a controller's crash has ended its process"
         after = {name: each.run for name, each in controllers.items()}
-        assert after.pop("staff/accounts") is not before.pop("staff/accounts"), "C10: a controller goes on after its crash"
+        assert after.pop("staff/accounts") is not before.pop("staff/accounts"), (
+            "C10: a controller goes on after its crash"
+        )
         assert after == before, "C10: a controller's crash has ended the run of another"
         STEPS["C10"] += 1
 
