@@ -102,12 +102,13 @@ async def find(
     while examined < step:
         most = min(at_once, step - examined)
         page, _ = await backend.list(kind, within, after=after, limit=most)
-        for index, resource in enumerate(page, 1):
-            # The name decides first, because that is the cheapest.
-            if text in resource.id.name and wanted(resource):  # type: ignore[union-attr]  # stored ids are whole
+        # The name decides first, because that is the cheapest.
+        named = [at for at, each in enumerate(page) if text in each.id.name]  # type: ignore[union-attr]  # ids are whole
+        for at in named:
+            if wanted(resource := page[at]):
                 found.append(resource)
                 if len(found) == rows:
-                    return Found(found, examined + index, resource_key(resource))
+                    return Found(found, examined + at + 1, resource_key(resource))
         examined += len(page)
         if len(page) < most:
             return Found(found, examined, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from headway.resource import Key, Kind, Within, pb
@@ -148,7 +149,7 @@ class ResourceTables:
     ) -> tuple[list[pb.Resource], Key | None]:
         """Look for matching resources behind ``after``, in order of key.
 
-        At most ``most`` resources are looked at and at most ``limit`` are returned.
+        At most ``most`` resources are looked at and at most ``limit`` are returned; 0 is no limit.
 
         Returns:
             The resources, and the key to continue after, or None at the end or at the limit.
@@ -159,6 +160,11 @@ class ResourceTables:
             return found, None
         first, inclusive = within.begin(after)
         every_key, resources = within.every_key, table.resources
+        if every_key and not within.metadata:
+            # Most of all lists. It takes a third of the time.
+            keys = list(islice(table.since(first, inclusive=inclusive), min(limit or most, most)))
+            goes_on = len(keys) == most and most != limit
+            return list(map(resources.__getitem__, keys)), keys[-1] if goes_on else None
         for looked_at, key in enumerate(table.since(first, inclusive=inclusive), 1):
             if every_key or within.matches(key):
                 resource = resources[key]
