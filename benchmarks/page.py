@@ -33,7 +33,7 @@ from headway.resource import pb, resource_key
 from headway.rpc import TOKEN_HEADER, Budget, Services
 from headway.storage import MemoryBackend, Within
 
-BOUND = 6.0
+BOUND = 8.0
 """The ratio depends on the processor. Where all names fit into its cache, the plain loop takes 46 ns a resource, and
 the search 250 ns; where they don't, they take 380 and 1,000 ns.
 """
