@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import trio
 
 from headway._gen.headway.peering import v1 as wire
+from headway.errors import Closed
 from headway.peering.stream import Bucket, Copying
 from headway.resource import Resource
 
@@ -99,7 +101,9 @@ class Entry:
 
     def note(self) -> None:
         """Wake the task that writes the conditions."""
-        self._enqueue()
+        # A stream may end after the run of the controller. The next run reconciles every peering.
+        with suppress(Closed):
+            self._enqueue()
 
     async def begin(self, end: Callable[[StreamEnded], None], tell: Callable[[], None]) -> None:
         """Take the place of the peering's only stream. An earlier stream ends first.
