@@ -227,6 +227,18 @@ def test_history_is_bounded_by_bytes(part: str, changes: int, former: bool) -> N
     assert least <= len(_revisions(log.take(log.cursor(A, log.floor)))) / changes <= 50
 
 
+def test_history_may_have_exactly_as_many_bytes_as_its_bound() -> None:
+    """One more byte, or one more change, drops the oldest commit."""
+    size = 2 * _log._FIXED_SIZE
+    for max_bytes, kept in ((size, [1, 2]), (size - 1, [2])):
+        log = CommitLog(max_bytes=max_bytes)
+        for revision in (1, 2):
+            log.append(revision, [(A, pb.Resource(), False)], 1.0)
+        assert _revisions(log.take(log.cursor(A, log.floor))) == kept
+    log.append(3, [(A, pb.Resource(), False)], 1.0)
+    assert log.floor == 2
+
+
 def test_commit_above_the_bound_of_bytes_is_kept_while_it_is_the_newest() -> None:
     """A watcher at the head takes it, and one from before the commit before it is too far back."""
     log = CommitLog(max_bytes=1)
@@ -293,7 +305,7 @@ class LogMachine(RuleBasedStateMachine):
         head=st.integers(0, 3),
         max_changes=st.integers(1, 8),
         max_age=st.sampled_from([3.0, 1e9]),
-        max_bytes=st.sampled_from([1, 1000, 2000, 10**9]),
+        max_bytes=st.sampled_from([1, 1024, 2000, 10**9]),
         compact_after=st.sampled_from([0, 2, _log.COMPACT_AFTER]),
     )
     def begin(self, head: int, max_changes: int, max_age: float, max_bytes: int, compact_after: int) -> None:
