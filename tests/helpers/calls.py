@@ -129,8 +129,8 @@ class Calls:
         request = lease_pb.RaiseRequest(controller=controller, member=member, term=term, number=number)
         return await self.channel.unary(f"{LEASES}Raise", request, lease_pb.RaiseResponse)
 
-    async def record_checkpoint(self, fence: pb.Fence | None, revision: int) -> None:
-        request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
+    async def record_checkpoint(self, fence: pb.Fence | None, revision: int, known: pb.Position | None = None) -> None:
+        request = lease_pb.RecordSettledRequest(fence=fence, revision=revision, known=known)
         await self.channel.unary(f"{LEASES}RecordSettled", request, lease_pb.RecordSettledResponse)
 
     async def make_room(self, *places: tuple[str, str]) -> None:

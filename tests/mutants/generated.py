@@ -39,6 +39,7 @@ _QUEUE = (
     "queue/test_reporting_back.py",
     "queue/test_backoff.py",
     "queue/test_find.py",
+    "queue/test_min_interval.py",
     "stateful/test_queue.py",
 )
 

@@ -84,6 +84,14 @@ RUN_MUTANTS = (
         MACHINE,
         "lost_history",
     ),
+    Mutant(
+        "a checkpoint of a lost history is recorded in the restored store",
+        "service/_lease.py",
+        '            await check_known(self._backend, ("", ""), position(message.known))\n',
+        "",
+        MACHINE,
+        "records_no_checkpoint",
+    ),
     # --- the cache ---
     Mutant(
         "a reply that a false bookmark has overtaken is not applied",

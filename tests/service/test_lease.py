@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -91,6 +92,19 @@ async def test_next_run_gets_the_checkpoint(calls: Calls) -> None:
     call = calls.record_checkpoint(first.fence, 9)
     await refused(call, Status.FAILED_PRECONDITION, "the fence of painter", reason=Reason.FENCED)
     assert (await calls.raise_fence()).settled_revision == 7
+
+
+async def test_checkpoint_of_a_history_that_the_store_never_had_is_refused(calls: Calls) -> None:
+    """The deletions below it, in the present history, were not seen (C6)."""
+    first = await calls.raise_fence()
+    at = first.position
+    assert at is not None
+    await calls.write(a_note())
+    for other in (dataclasses.replace(at, store_id="another"), dataclasses.replace(at, incarnation="another")):
+        call = calls.record_checkpoint(first.fence, at.revision, other)
+        await refused(call, Status.DATA_LOSS, "position")
+    await calls.record_checkpoint(first.fence, calls.revision, at)
+    assert (await calls.raise_fence()).settled_revision == at.revision + 1
 
 
 async def test_request_without_a_name_is_refused(in_memory: Calls) -> None:

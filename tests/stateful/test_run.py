@@ -10,6 +10,7 @@ from hypothesis import settings
 from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import DeletionsUnknown, RunEnded, WatchAdded
 from headway.testing import Fault
+from tests.helpers.restorable import Backup
 from tests.helpers.run_machine import RunMachine, RunOverNetworkMachine
 from tests.helpers.stream_beginnings import Behind, Beyond, Compacted, Unreachable
 
@@ -91,6 +92,35 @@ def test_change_of_a_lost_history_is_mapped_in_the_present_one(new_id: bool) -> 
     machine.nothing_is_broken()
     machine.teardown()
     assert machine.witness.mapped_lost
+
+
+@pytest.mark.parametrize("new_id", [False, True])
+def test_run_that_goes_on_records_no_checkpoint_in_the_restored_store(
+    new_id: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last checkpoint is above a deletion that the restored store has had since (seed 31337)."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.change([("pool", "c", "")], on=True)
+    machine.pass_time(2.0)
+    machine.back_up()
+    # None is recorded before the restore, so that the end of the run has one to record.
+    machine.channel.records(*[Fault.FAILED] * 99)
+    put_back = machine.store.restore
+
+    def restore(backup: Backup, *, new_id: bool) -> None:
+        put_back(backup, new_id=new_id)
+        machine.channel.heal()
+
+    monkeypatch.setattr(machine.store, "restore", restore)
+    machine.change([("pool", "b", "")] * 9, on=True)
+    machine.pass_time(0.5)
+    lost = machine.store.position.revision
+    more = [("pool", "b", "")] * 12
+    machine.restore(new_id=new_id, changes=[("no pool", "c", ""), *more], away=7, ends=False)
+    assert machine.store.position.revision > lost
+    machine.nothing_is_broken()
+    machine.teardown()
 
 
 def test_deletion_that_a_restored_history_does_not_reach_may_be_missed() -> None:

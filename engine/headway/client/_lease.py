@@ -167,13 +167,19 @@ class LeaseClient:
             raise Unavailable("the reply to Raise has no fence or no position")
         return RunFence(reply.fence, raised_at, reply.settled_revision)
 
-    async def record_checkpoint(self, fence: pb.Fence, revision: int) -> None:
-        """Store with the fence that its controller has no pending work up to ``revision``."""
+    async def record_checkpoint(self, fence: pb.Fence, revision: int, known: Position | None = None) -> None:
+        """Store with the fence that its controller has no pending work up to ``revision``.
+
+        ``known`` is the newest position that the controller has seen. StoreChanged is raised if the store never had it:
+        it was restored since, and the revision belongs to a history that is lost.
+        """
         given: object = fence
         if not isinstance(given, pb.Fence):
             raise InvalidArgument(f"fence must be the `fence` of raise_fence()'s answer, not {repr_text(given)}")
         check_whole("revision", revision, example="event.revision")
-        request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
+        request = lease_pb.RecordSettledRequest(
+            fence=fence, revision=revision, known=None if known is None else known.message()
+        )
         await self._call("RecordSettled", request, lease_pb.RecordSettledResponse, self._timeout)
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], timeout: float) -> Reply:

@@ -155,5 +155,5 @@ class EveryKey(Ownership):
         if run.lease is not None and not run.lease.held:
             return
         if checkpoint > self._recorded and run.writes.fence is not None:
-            await run.leases.record_checkpoint(run.writes.fence, checkpoint)
+            await run.leases.record_checkpoint(run.writes.fence, checkpoint, run.caches.known)
             self._recorded = checkpoint

@@ -121,6 +121,12 @@ class RunCaches:
         """True if the data of a type is being verified, because its store may have been rolled back."""
         return any(each.distrusted for each in self.primed)
 
+    @property
+    def known(self) -> Position | None:
+        """The newest position that the data of any type depends on. A store that never had it has lost data."""
+        known = [each.store.known for each in self.subscriptions.values()]
+        return max((each for each in known if each is not None), default=None, key=lambda each: each.revision)
+
     def frontiers(self) -> dict[TypeName, int]:
         """Return the revision up to which each type is complete."""
         return {name: subscription.store.frontier for name, subscription in self.subscriptions.items()}

@@ -33,7 +33,7 @@ from typing_extensions import override
 from headway.base import leaves, only_error
 from headway.client import HeldLease, Writes, hold_lease
 from headway.controller import Definition, Reconciler, Sharded
-from headway.errors import Fenced, LeaseLost, StoreChanged, Unavailable
+from headway.errors import Fenced, LeaseLost, RemoteError, StoreChanged, Unavailable
 from headway.events import CallDelayed
 from headway.queue import BACKLOG, WorkQueue
 from headway.reconcile import Reason, Request, Result, Runtime
@@ -224,8 +224,8 @@ class _Shard:
             return
         # If recording fails, the next holder does more than necessary, but nothing is lost. Fenced ends the shard.
         try:
-            await self._run.leases.record_checkpoint(self._writes.fence, checkpoint)
-        except Unavailable as error:
+            await self._run.leases.record_checkpoint(self._writes.fence, checkpoint, self._run.caches.known)
+        except RemoteError as error:
             self._run.report(CallDelayed(self._run.definition.full_name, "RecordSettled", error, RECORD_INTERVAL))
         else:
             self._recorded = checkpoint

@@ -19,7 +19,7 @@ from typing import Protocol
 import trio
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway.resource import pb, quoted
+from headway.resource import pb, position, quoted
 from headway.service._access import ask
 from headway.service._fences import (
     MAX_NUMBER,
@@ -36,7 +36,7 @@ from headway.service._fences import (
     fence_of,
 )
 from headway.service._handlers import Handlers, unary_handlers
-from headway.service._position import current_position
+from headway.service._position import check_known, check_position, current_position
 from headway.service._refusals import denied, invalid, store_errors_refused
 from headway.storage import Acquired, Backend, CurrentLease, Fence, lease_of
 
@@ -221,7 +221,9 @@ class LeaseService:
         if fence is None:
             raise invalid("fence is required")
         self._check_take(lease_of(fence.controller, fence.member))
+        check_position(message.known, "known")
         with store_errors_refused():
+            await check_known(self._backend, ("", ""), position(message.known))
             await self._check_reached(fence, message.revision)
             await check_granted(self._backend, fence.controller, fence.member, fence.term)
             await self._backend.record_checkpoint(fence, message.revision)

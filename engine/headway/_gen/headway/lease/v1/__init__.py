@@ -212,6 +212,13 @@ class RecordSettledRequest(betterproto2.Message):
     At most the revision of the store's last commit.
     """
 
+    known: "__resource__v1__.Position | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The newest position that the controller has seen. DATA_LOSS if the store
+    never had it, as after a restore: the revision is then one of a history that
+    is lost, and says nothing of the changes since.
+    """
+
 
 default_message_pool.register_message("headway.lease.v1", "RecordSettledRequest", RecordSettledRequest)
 
