@@ -37,6 +37,16 @@ EQUIVALENT: dict[Equivalent, str] = {
     Equivalent(
         "queue/_machine.py", "WorkQueue.failed", "if following.due < due:", "if following.due <= due:"
     ): _NOTHING_TO_DO,
+    Equivalent("queue/_machine.py", "WorkQueue.failed", "if begin > due:", "if begin >= due:"): _NOTHING_TO_DO,
+    Equivalent(
+        "queue/_machine.py",
+        "WorkQueue.dequeue",
+        "if self.min_interval and entry is not None:",
+        "if self.min_interval or entry is not None:",
+    ): _SPEED,
+    Equivalent("queue/_machine.py", "WorkQueue._add_known", "if begin <= now:", "if begin < now:"): (
+        "A key that is delayed until now is made ready at once, as it is without a delay."
+    ),
     Equivalent("queue/_machine.py", "WorkQueue.add", "later = due > now", "later = due >= now"): (
         "A key that is delayed until now is made ready at once, as it is without a delay."
     ),

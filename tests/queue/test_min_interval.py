@@ -144,3 +144,33 @@ async def test_worker_wakes_at_the_end_of_the_interval(autojump_clock: MockClock
         await let_pass(autojump_clock, 40)
         assert workers.dequeued[2:] == [("later", 50.0)]
         queue.close()
+
+
+def test_only_the_wait_for_an_interval_moves_the_time_since_when_a_key_is_pending() -> None:
+    """A key that is delayed for another reason, or has failed, has been pending since it was added."""
+    queue = paced()
+    queue.add("delayed", "status", 0.0, due=3.0)
+    queue.add("failed", "change", 0.0)
+    dequeue(queue, 0.0)
+    assert queue.failed("failed", "error", 0.0) == 10.0
+    queue.promote(12.0)
+    assert sorted(queue.oldest(20.0)) == [(0.0, "delayed"), (0.0, "failed")]
+
+
+def test_key_that_was_not_worked_on_begins_no_interval() -> None:
+    queue = paced()
+    queue.add("a", "first", 0.0)
+    dequeue(queue, 0.0)
+    queue.back_off("a", 5.0, 0.0)
+    queue.add("a", "change", 1.0)
+    assert dequeue(queue, 1.0).key == "a"
+
+
+def test_interval_is_forgotten_once_it_has_ended() -> None:
+    """The queue remembers no key that it was ever asked for."""
+    queue = paced()
+    for name, now in (("a", 0.0), ("b", 10.0)):
+        queue.add(name, "change", now)
+        dequeue(queue, now)
+        queue.succeeded(name, now)
+    assert list(queue._not_before) == ["b"]
