@@ -169,3 +169,20 @@ async def test_requests_of_a_client_that_has_left_are_not_answered() -> None:
             may_answer.set()
             await wait_all_tasks_blocked()
             assert begun == 1
+
+
+async def test_silent_connection_does_not_delay_the_end_of_the_server() -> None:
+    """Its request has not begun, so nothing is lost."""
+
+    async def app(_: Message, __: Receive, ___: Send) -> None:
+        pytest.fail("nobody has asked")
+
+    bound, ending = listener("127.0.0.1:0"), trio.Event()
+    accepting = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(HttpServer(app, Bounds(5, 5, 1000.0)).serve, accepting, ending, 1000.0)
+            async with from_host(listening_at(bound), 2) as silent:
+                await wait_all_tasks_blocked()
+                ending.set()
+                await until_closed(silent)

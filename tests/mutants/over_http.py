@@ -298,7 +298,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: an offer to upgrade to HTTP/2 is taken",
         "http/_http1.py",
-        "made.protocol = _Http1(*of, made.ssl, made.client, made.server, made.send)",
+        "made.protocol = _Http1(*of, made.ssl, made.client, made.server, made.send, turn=self._turn)",
         "pass",
         _LIMITS,
         "http2",

@@ -9,6 +9,7 @@ protocol of Hypercorn before the first byte is read.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import h11
@@ -17,6 +18,8 @@ from hypercorn.events import Closed, Event
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from typing_extensions import override
+
+Turn = Callable[[], Awaitable[None]]
 
 _VERSION_NOT_SUPPORTED = 505
 
@@ -34,7 +37,15 @@ class Http1Server(TCPServer):
 
     A client that offers to upgrade to HTTP/2 is answered over HTTP/1.1, as if it had not (RFC 9110, section 7.8). One
     that begins with HTTP/2 gets 505 (HTTP Version Not Supported).
+
+    Args:
+        turn: waits for the turn of the connection. It is called for each request that arrived together with the one
+            before; the stream does so for each piece of its input.
     """
+
+    def __init__(self, *of: Any, turn: Turn) -> None:
+        super().__init__(*of)
+        self._turn = turn
 
     @override
     async def _read_data(self) -> None:
@@ -43,7 +54,7 @@ class Http1Server(TCPServer):
             # The TLS context has agreed on HTTP/2.
             raise NotHttp1
         of = (made.app, made.config, made.context, made.task_group, made.state)
-        made.protocol = _Http1(*of, made.ssl, made.client, made.server, made.send)
+        made.protocol = _Http1(*of, made.ssl, made.client, made.server, made.send, turn=self._turn)
         await super()._read_data()
 
 
@@ -65,20 +76,27 @@ class _Lines(ReceiveBuffer):
 
 
 class _Http1(H11Protocol):
-    def __init__(self, *of: Any) -> None:
+    def __init__(self, *of: Any, turn: Turn) -> None:
         super().__init__(*of)
         self.connection._receive_buffer = _Lines()  # type: ignore[union-attr]  # not a WebSocket yet
         self._gone = False
+        self._turn = turn
+        # True if the connection has just had a turn, for the input that has the next request.
+        self._has_turn = False
 
     @override
     async def handle(self, event: Event) -> None:
         if isinstance(event, Closed):
             # An answer could not be sent.
             self._gone = True
+        self._has_turn = True
         await super().handle(event)
 
     @override
     async def _check_protocol(self, event: h11.Request) -> None:
+        if not self._has_turn:
+            await self._turn()
+        self._has_turn = False
         if self._gone:
             # Megabytes of requests may still wait in the socket, and Hypercorn would answer each.
             raise _Gone

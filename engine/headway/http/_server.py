@@ -26,9 +26,10 @@ from hypercorn.utils import wrap_app
 from headway.base import silence_in_forked_child
 from headway.http._address import host_and_port
 from headway.http._bounds import Bounds
-from headway.http._handshake import handshaken
-from headway.http._http1 import Http1Server
+from headway.http._handshake import Input, handshaken
+from headway.http._http1 import Http1Server, Turn
 from headway.http._request_line import with_target
+from headway.http._turns import InputTurns
 from headway.rpc import peer_of
 
 Message = MutableMapping[str, Any]
@@ -71,6 +72,7 @@ class HttpServer:
         self._bounds = bounds
         self._tls = tls
         self._open: dict[_Connection, None] = {}
+        self._turns = InputTurns()
         self._context = WorkerContext(None)
         self._config = Config()
         self._config.errorlog = None
@@ -98,6 +100,9 @@ class HttpServer:
             await ending.wait()
             # Hypercorn then closes the idle ones.
             await self._context.terminated.set()
+            for connection in [*self._open]:
+                if not connection.read:
+                    self._close(connection)
             await trio.sleep(grace)
         finally:
             for connection in [*self._open]:
@@ -151,23 +156,33 @@ class HttpServer:
         return chosen is not new
 
     async def _run(self, connection: _Connection) -> None:
-        app = wrap_app(connection, self._config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type]  # its own types of ASGI's messages
+        async def turn() -> None:
+            await self._turns.take((connection.host, connection.begun), first=not connection.begun)
+
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._close_late, connection)
-                with connection.scope:
-                    stream: Any = connection.stream
-                    if self._tls is not None:
-                        # Hypercorn finds it finished.
-                        stream = await handshaken(connection.stream, self._tls(), self._bounds)
-                        connection.handshaking = False
-                    await Http1Server(app, self._config, self._context, ConnectionState({}), stream)
-                nursery.cancel_scope.cancel()
+            with connection.scope:
+                with trio.fail_after(self._bounds.patience if self._tls is None else self._bounds.handshake):
+                    await trio.lowlevel.wait_readable(connection.stream.socket)
+                await turn()
+                await self._served(connection, turn)
         except* Exception:  # noqa: BLE001
             # Some bytes make Hypercorn raise, such as a request in a WebSocket. This must only end their connection.
             pass
         finally:
             self._close(connection)
+
+    async def _served(self, connection: _Connection, turn: Turn) -> None:
+        app = wrap_app(connection, self._config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type]  # its own types of ASGI's messages
+        connection.read = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._close_late, connection)
+            stream: Any = Input(connection.stream, turn)
+            if self._tls is not None:
+                # Hypercorn finds it finished.
+                stream = await handshaken(stream, self._tls(), self._bounds)
+                connection.handshaking = False
+            await Http1Server(app, self._config, self._context, ConnectionState({}), stream, turn=turn)
+            nursery.cancel_scope.cancel()
 
     async def _close_late(self, connection: _Connection) -> None:
         """Close the connection when its time is over."""
@@ -188,6 +203,8 @@ class _Connection:
     Attributes:
         host: the peer, as limits count it.
         handshaking: True until its TLS handshake is finished.
+        read: True once its input is read.
+        begun: True once the head of a request has arrived.
         answering_until: the time until which it is protected from a newer one. It is in the past while no request, or
             only a part of one, has arrived.
         sending_since: the time since which the client has not read what is being sent to it; infinity if nothing is.
@@ -198,6 +215,8 @@ class _Connection:
         silence_in_forked_child(stream.socket)
         self.host = _host(stream)
         self.handshaking = False
+        self.read = False
+        self.begun = False
         self.scope = trio.CancelScope()
         self.time = trio.CancelScope(deadline=trio.current_time() + bounds.patience)
         self.answering_until = -math.inf
@@ -228,6 +247,7 @@ class _Connection:
             self.time.deadline = self._answers_end = now + self._bounds.answer
             self._answers_began = now
         self._answers += 1
+        self.begun = True
         if not _has_body(scope):
             self._protect()
         try:
