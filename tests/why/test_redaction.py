@@ -13,6 +13,7 @@ from headway.resource import ResourceId
 from headway.rpc import InProcessChannel
 from headway.service import Decision
 from headway.why import (
+    Cause,
     ControllerWhy,
     LeaseNow,
     ObserveHost,
@@ -23,6 +24,8 @@ from headway.why import (
     Standby,
     StuckList,
     Touched,
+    TurnedAwayChange,
+    UnmappedChange,
     Why,
     redacted,
 )
@@ -70,6 +73,34 @@ def test_resource_that_the_caller_may_not_observe_has_no_version() -> None:
     assert told.endswith("Read: Account, Team core at version 8. Wrote: Account written.")
     whole = redacted(why, May(TEAM, PAYROLL), ())  # type: ignore[arg-type]  # see above
     assert whole == why
+
+
+def test_change_that_the_caller_may_not_observe_has_no_revision_and_no_writer() -> None:
+    """Whether it was a reason to reconcile, could not be mapped, or was turned away."""
+    cause = Cause("changed", PAYROLL, 9, "owner", "token ada")
+    part = ControllerWhy(
+        "staff/teams",
+        "web-1",
+        "manages",
+        "queued",
+        causes=(cause,),
+        unmapped=(UnmappedChange(PAYROLL, 9, "owner", "KeyError: 'x'", "Traceback", 1, NOW - 9, NOW),),
+        turned_away=(TurnedAwayChange(NOW - 9, PAYROLL, 9, "when"),),
+        reconciles=(PastReconcile(NOW, "done", causes=(cause,)),),
+    )
+    why = Why(NOW, TEAM, controllers=(part,))
+    seen = redacted(why, May(TEAM), ())  # type: ignore[arg-type]  # what is asked of them
+    hidden = Cause("changed", ACCOUNTS, through="owner")
+    [shown] = seen.controllers
+    assert shown.causes == shown.reconciles[0].causes == (hidden,)
+    assert shown.unmapped[0].revision == shown.turned_away[0].revision == 0
+    told = "\n".join(seen.sentences())
+    assert "revision" not in told
+    assert "ada" not in told
+    assert "Predicate when turned away the change of a Account, at" in told
+    whole = redacted(why, May(TEAM, PAYROLL), ())  # type: ignore[arg-type]  # see above
+    assert whole == why
+    assert "\n".join(whole.sentences()).count("at revision 9") == 4
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,8 @@ _UNKNOWN = "(you may not observe that resource)"
 def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[str]) -> Why:
     """Return an answer without the names of other resources that the caller may not observe. Their types remain.
 
+    The revision and the writer of a change belong to the resource: they would tell when it is written, and by whom.
+
     A controller on standby remains as well, without the state of a lease that the caller may not read. The events are
     left out for a caller who may not read them as resources.
 
@@ -233,7 +235,10 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
         return Ref(it.type)
 
     def causes(them: tuple[Cause, ...]) -> tuple[Cause, ...]:
-        return tuple(replace(each, resource=ref(each.resource)) for each in them)
+        known = [(each, ref(each.resource)) for each in them]
+        return tuple(
+            each if it == each.resource else replace(each, resource=it, revision=0, writer="") for each, it in known
+        )
 
     def touch(it: Touched) -> Touched:
         known = ref(it.resource)
@@ -270,10 +275,13 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
             unmapped=tuple(
                 each
                 if (known := ref(each.resource)) == each.resource
-                else replace(each, resource=known, error=_UNKNOWN, traceback="")
+                else replace(each, resource=known, revision=0, error=_UNKNOWN, traceback="")
                 for each in it.unmapped
             ),
-            turned_away=tuple(replace(each, resource=ref(each.resource)) for each in it.turned_away),
+            turned_away=tuple(
+                each if (known := ref(each.resource)) == each.resource else replace(each, resource=known, revision=0)
+                for each in it.turned_away
+            ),
             reconciles=tuple(map(reconcile, it.reconciles)),
         )
 

@@ -42,7 +42,9 @@ def _cause(cause: Cause) -> str:
         return _CAUSES.get(cause.what, cause.what)
     through = f", through {cause.through}" if cause.through else ""
     writer = f", which {cause.writer} wrote" if cause.writer else ""
-    return f"{cause.resource} {cause.what} at revision {cause.revision}{writer}{through}"
+    # A resource that the caller may not observe has no name and no revision here.
+    at = f" at revision {cause.revision}" if cause.revision else ""
+    return f"{cause.resource} {cause.what}{at}{writer}{through}"
 
 
 def reconcile_sentences(reconciles: Sequence[PastReconcile], now: float) -> Iterator[str]:
@@ -86,6 +88,5 @@ def attempts_text(it: PastReconcile) -> str:
 def reconcile_texts(it: PastReconcile) -> tuple[str, str, str]:
     """Return why a reconcile ran, what it read, and what it wrote."""
     reads = ", ".join(map(str, it.reads)) or "nothing"
-    # A resource that the caller may not observe has no revision here.
     writes = [f"{each.resource} {each.how}{f' at {each.revision}' if each.revision else ''}" for each in it.writes]
     return "; ".join(causes_text(it.causes)) or "unknown", reads, ", ".join(writes) or "nothing"

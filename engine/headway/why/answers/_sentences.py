@@ -308,7 +308,7 @@ def _frames(traceback: str) -> Iterator[str]:
 
 
 def _unmapped(change: UnmappedChange, role: str, now: float, other: Ref | None) -> Iterator[str]:
-    # A resource that existed before the run has no revision here.
+    # A resource that existed before the run, or that the caller may not observe, has no revision here.
     at = f", at revision {change.revision}" if change.revision else ""
     when = when_text(change.since, now)
     often = f"once, at {when}" if change.failures == 1 else f"{change.failures} times since {when}"
@@ -345,9 +345,10 @@ def _named(resource: Ref | None) -> str:
 
 
 def _turned_away(turned: TurnedAwayChange, now: float) -> str:
+    at = f" at revision {turned.revision}" if turned.revision else ""
     return (
-        f"Predicate {turned.predicate} turned away the change of {_named(turned.resource)} at revision "
-        f"{turned.revision}, at {when_text(turned.at, now)}, so nothing was queued for it."
+        f"Predicate {turned.predicate} turned away the change of {_named(turned.resource)}{at}, at "
+        f"{when_text(turned.at, now)}, so nothing was queued for it."
     )
 
 
