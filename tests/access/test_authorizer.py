@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import MultiDict
 
 from headway.access import ANONYMOUS, REFUSED, VERBS, Access, Authorizer, Identity, Policy, Rule, new_token
 from headway.errors import InvalidArgument, PermissionDenied
@@ -58,7 +59,9 @@ def allowed(identity: Identity) -> set[str]:
         {"authorization": f"Bearer  {TEXT} "},
         {"x-consul-token": "", "authorization": f"Bearer {TEXT}"},
         {"x-consul-token": TEXT, "authorization": "Basic YTpi"},
+        {"x-consul-token": TEXT, "authorization": f"Bearer {TEXT}"},
         {"x-consul-token": TEXT, "user-agent": "grpc"},
+        MultiDict({"x-consul-token": TEXT}),
     ],
 )
 def test_token_is_accepted_under_either_key(authorizer: Authorizer, metadata: dict[str, str]) -> None:
@@ -121,6 +124,25 @@ def test_other_credentials_are_denied_like_a_wrong_token(authorizer: Authorizer,
     """An unknown scheme authenticates no caller."""
     with pytest.raises(PermissionDenied, match=REFUSED):
         authorizer.identify({"authorization": credentials})
+
+
+@pytest.mark.parametrize("other", ["x", BOTH_TEXT, ""], ids=["invalid", "valid", "empty"])
+def test_two_tokens_are_denied(authorizer: Authorizer, other: str) -> None:
+    """One of them could be that of a proxy, or the one by which it has let the request pass."""
+    for first, second in ((TEXT, other), (other or "x", TEXT)):
+        metadata = {"x-consul-token": first, "authorization": f"Bearer {second}"}
+        with pytest.raises(PermissionDenied, match="x-consul-token and authorization have different tokens: send one"):
+            authorizer.identify(metadata)
+        assert "different tokens" in authorizer.refusal(metadata).why
+
+
+@pytest.mark.parametrize("key", ["x-consul-token", "authorization"])
+def test_token_that_is_sent_twice_is_denied(authorizer: Authorizer, key: str) -> None:
+    """The metadata of gRPC may have a key more than once. The first value alone must not count."""
+    prefix = "Bearer " if key == "authorization" else ""
+    for other in ("x", TEXT):
+        with pytest.raises(PermissionDenied, match=REFUSED):
+            authorizer.identify(MultiDict([(key, prefix + TEXT), (key, prefix + other)]))
 
 
 def test_expired_token_is_denied_and_its_identities_end(authorizer: Authorizer, clock: Clock) -> None:

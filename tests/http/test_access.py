@@ -111,6 +111,8 @@ async def test_two_tokens_are_joined_to_an_invalid_one() -> None:
     async with serving(access) as api:
         for headers in (both, both[::-1]):
             assert (await api.http.get(TEAMS, headers=headers)).status_code == 401
+        answer = await api.http.get(TEAMS, headers={**bearing(texts["first"]), "x-consul-token": texts["second"]})
+        assert (answer.status_code, "different tokens" in answer.json()["message"]) == (401, True)
 
 
 @pytest.mark.parametrize("suffix", ["", "/key", "?watch"])

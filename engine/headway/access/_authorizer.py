@@ -29,6 +29,7 @@ TOPIC = TypeName("internal", "v1", "Topic")
 """The type that stands for topics in rules. Its names are ``topic/subject``, and it has no tenancy."""
 
 AUTHORIZATION_KEY = "authorization"
+TWO_TOKENS = f"{TOKEN_HEADER} and {AUTHORIZATION_KEY} have different tokens: send one of them"
 
 Clock = Callable[[], float]
 
@@ -148,8 +149,8 @@ class Authorizer:
     def identify(self, metadata: Mapping[str, str]) -> Identity:
         """Return the identity of the sender of a request with this metadata, anonymous if it has no token.
 
-        Raises PermissionDenied if the token is not valid. Such a caller is not anonymous: it would get incomplete
-        results without an error.
+        Raises PermissionDenied if the token is not valid, or if two headers have different ones. Such a caller is not
+        anonymous: it would get incomplete results without an error.
         """
         text = _presented(metadata)
         token: Token | Login | None = None
@@ -166,8 +167,9 @@ class Authorizer:
         """Return why `identify` has refused a token. For the operator only."""
         try:
             text = _presented(metadata) or ""
-        except PermissionDenied:
-            return Refusal(None, "the authorization header is not a bearer token")
+        except PermissionDenied as error:
+            why = str(error)
+            return Refusal(None, "the authorization header is not a bearer token" if why == REFUSED else why)
         if self._is_login(text):
             refused = self.logins.refusal(text, self._clock())
             why = f"{refused.issuer}: {refused.why}" if refused.issuer else refused.why
@@ -328,13 +330,23 @@ def _deny(verb: str, type: TypeName, partition: str, namespace: str, name: str) 
 
 def _presented(metadata: Mapping[str, str]) -> str | None:
     """Return the text of the token that a request carries. Consul's clients send an empty one instead of none."""
-    text = metadata.get(TOKEN_HEADER)
-    if text:
-        return text
-    credentials = metadata.get(AUTHORIZATION_KEY)
+    text, credentials = _sent(metadata, TOKEN_HEADER), _sent(metadata, AUTHORIZATION_KEY)
     if not credentials:
-        return None
-    scheme, _, text = credentials.partition(" ")
+        return text or None
+    scheme, _, bearer = credentials.partition(" ")
+    bearer = bearer.strip()
     if scheme.lower() != "bearer":
-        raise PermissionDenied(REFUSED)
-    return text.strip()
+        if not text:
+            raise PermissionDenied(REFUSED)
+    elif not text:
+        return bearer
+    elif text != bearer:
+        # A proxy may decide by the other one, and the caller would not know which of them has the rights.
+        raise PermissionDenied(TWO_TOKENS)
+    return text
+
+
+def _sent(metadata: Mapping[str, str], key: str) -> str | None:
+    """Return the value of a key. If it is sent twice, it is ambiguous, and joined to an invalid token, as over HTTP."""
+    everything = getattr(metadata, "getall", None)
+    return metadata.get(key) if everything is None else ",".join(everything(key, ()))
