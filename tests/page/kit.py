@@ -127,8 +127,9 @@ class Shop:
     @asynccontextmanager
     async def visitor(self, token: str = "") -> AsyncIterator[Visitor]:
         """Open a browser, and sign in with the token of this name."""
+        base = f"http://{self.address}"
         async with httpx.AsyncClient(
-            base_url=f"http://{self.address}", verify=NO_CERTIFICATES, timeout=PATIENCE
+            base_url=base, headers={"origin": base}, verify=NO_CERTIFICATES, timeout=PATIENCE
         ) as http:
             visitor = Visitor(http, self.address)
             if token:

@@ -237,6 +237,24 @@ async def test_changes_come_from_the_page_itself_only(controlled: bool) -> None:
         assert running.engine.controllers["billing"].status().paused is None
 
 
+async def test_change_with_a_session_needs_the_headers_of_a_browser() -> None:
+    """Each browser sends one of them with a change. One that is missing was removed, and would have told the site."""
+    rules = {"all": [EVERYTHING]}
+    pause = ("POST", "/page/pause", {"controller": "shop/billing"})
+    async with open_shop(writes=True, rules=rules) as running, running.visitor("all") as visitor:
+        del visitor.http.headers["origin"]
+        refused = [await visitor.change(*pause), await visitor.http.delete("/page/session")]
+        refused.append(await visitor.http.post("/page/session", json={"token": running.tokens["all"]}))
+        for answer in refused:
+            assert (answer.status_code, "neither Origin nor" in answer.text) == (403, True), answer.text
+        assert running.engine.controllers["billing"].status().paused is None
+        assert (await visitor.change(*pause, **{"sec-fetch-site": "same-origin"})).status_code == 204
+        # Another program has no cookie, and signs in with a token.
+        visitor.http.cookies.clear()
+        answer = await visitor.http.post("/page/session", json={"token": running.tokens["all"]})
+        assert answer.status_code == 204
+
+
 @pytest.mark.parametrize("host", ["staff.example", "staff.example:443", "Staff.example:8443"])
 async def test_page_works_behind_a_proxy_that_ends_tls(host: str) -> None:
     """The browser's origin has https then, and the server's own address http."""

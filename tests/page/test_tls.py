@@ -19,6 +19,7 @@ async def test_cookie_of_an_encrypted_page_is_for_its_host_alone(pair: Pair) -> 
         open_shop(writes=True, rules={"all": [EVERYTHING]}, tls=tls) as running,
         httpx.AsyncClient(base_url=f"https://{running.address}", verify=trusting, timeout=PATIENCE) as http,
     ):
+        http.headers["origin"] = f"https://{running.address}"
         visitor, port = Visitor(http, running.address), running.address.rpartition(":")[2]
         answer = await visitor.sign_in(running.tokens["all"])
         assert answer.status_code == 204

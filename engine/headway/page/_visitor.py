@@ -100,9 +100,18 @@ class Visits:
 def check_origin(request: Request) -> None:
     """Refuse a request that another site makes a browser send. Raises HttpRefusal.
 
-    A browser names the site in these headers, which no script can set. Other programs send no cookies by themselves.
+    A browser names the site in these headers, which no script can set. So a request for a change that has a session,
+    but none of them, comes from a browser whose headers a proxy has removed, or from another program that has the
+    cookie. Other programs send no cookies by themselves.
     """
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    if origin is site is None and cookie_name(request) in request.cookies:
+        raise HttpRefusal(
+            403,
+            Status.PERMISSION_DENIED.name,
+            "the request has a session, but neither Origin nor Sec-Fetch-Site: every browser sends one of them with a "
+            "change, and a proxy must pass it on",
+        )
     schemes = [request.url.scheme]
     if site == "same-origin":
         # The browser has compared its own address, with the scheme. Behind a proxy that ends TLS, it is another one
