@@ -19,6 +19,10 @@ from headway.http import HttpRefusal, RequestLimits
 from headway.http._document import Body, object_of
 from headway.manifest import read_payload
 from tests.http.kit import ALL_TEAMS, CORE, TEAM, Team, allowing, bearing, serving
+from tests.http.test_limits import until_end
+from tests.rpc.raw_kit import tcp
+
+VIEW = Rule(verbs=["view"], type="staff.v1.Team", partition="*", namespace="*")
 
 
 def steps(text: str, most: int) -> int:
@@ -166,3 +170,29 @@ def test_problem_beyond_those_that_are_listed_costs_no_search_for_a_similar_name
     assert finished(read_payload(Team, root, problems)) is None  # type: ignore[arg-type]  # an object is a map
     assert len(problems) == 300
     assert problems.full
+
+
+async def test_client_that_waits_is_told_to_send_its_body_once_it_may_write() -> None:
+    """Otherwise it is refused, and the body is never sent (``Expect: 100-continue``)."""
+    access, texts, _ = allowing(caller=[ALL_TEAMS], viewer=[VIEW])
+    body = b'{"data": {"note": "x"}}'
+    async with serving(access) as api:
+        for name, wanted in (("caller", b"100"), ("viewer", b"403"), ("", b"403")):
+            token = f"authorization: Bearer {texts[name]}\r\n" if name else ""
+            head = (
+                f"PUT {CORE} HTTP/1.1\r\nhost: a\r\n{token}expect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"
+            )
+            with trio.fail_after(30):
+                async with tcp(api.address) as stream:
+                    await stream.send_all(head.encode())
+                    first = await stream.receive_some()
+                    assert first.split()[1] == wanted, first
+                    if wanted == b"100":
+                        assert first.endswith(b"\r\n\r\n")
+                        await stream.send_all(body)
+                        assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
+                        continue
+                    rest = await until_end(stream)
+                    assert b"HTTP/1.1" not in rest
+                    assert b"connection: close" in first + rest
+                    assert b"PERMISSION_DENIED" in first + rest

@@ -17,10 +17,12 @@ from h11._receivebuffer import ReceiveBuffer
 from hypercorn.events import Closed, Event
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.typing import H11SendableEvent
 from typing_extensions import override
 
 Turn = Callable[[], Awaitable[None]]
 
+_CONTINUE = 100
 _VERSION_NOT_SUPPORTED = 505
 
 
@@ -46,6 +48,11 @@ class Http1Server(TCPServer):
     def __init__(self, *of: Any, turn: Turn) -> None:
         super().__init__(*of)
         self._turn = turn
+
+    async def ask_for_content(self) -> None:
+        """Tell a client that waits for that (``Expect: 100-continue``) to send the content of its request."""
+        if isinstance(self.protocol.protocol, _Http1):
+            await self.protocol.protocol.ask_for_content()
 
     @override
     async def _read_data(self) -> None:
@@ -83,6 +90,19 @@ class _Http1(H11Protocol):
         self._turn = turn
         # True if the connection has just had a turn, for the input that has the next request.
         self._has_turn = False
+        self._asks = False
+
+    async def ask_for_content(self) -> None:
+        if self.connection.they_are_waiting_for_100_continue:
+            self._asks = True
+            await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
+            self._asks = False
+
+    @override
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        # Hypercorn asks for the content as soon as it has the head. The application may refuse the request.
+        if not isinstance(event, h11.InformationalResponse) or event.status_code != _CONTINUE or self._asks:
+            await super()._send_h11_event(event)
 
     @override
     async def handle(self, event: Event) -> None:

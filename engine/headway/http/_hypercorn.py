@@ -17,6 +17,7 @@ HYPERCORN = PrivateNames(
             "self app config context task_group connection_state ssl client server send"
         ),
         "hypercorn.protocol.h11:H11Protocol._check_protocol": "self event",
+        "hypercorn.protocol.h11:H11Protocol._send_h11_event": "self event",
         "hypercorn.protocol.h11:H11Protocol._send_error_response": "self status_code",
         "hypercorn.protocol.h11:H11Protocol.handle": "self event",
         "hypercorn.trio.tcp_server:TCPServer.__init__": "self app config context state stream",
@@ -24,6 +25,7 @@ HYPERCORN = PrivateNames(
         "hypercorn.trio.tcp_server:TCPServer._read_data": "self",
         "hypercorn.trio.worker_context:WorkerContext.__init__": "self max_requests",
         "hypercorn.typing:ConnectionState": None,
+        "hypercorn.typing:H11SendableEvent": None,
         "hypercorn.utils:wrap_app": "app wsgi_max_body_size mode",
     },
 )

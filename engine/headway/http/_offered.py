@@ -75,6 +75,8 @@ class Exchange:
         self.reply = HeldReply(shares.replies)
         # True if the rest of the body did not arrive in time, or will not arrive at all.
         self._given_up = False
+        # True once the body is being received.
+        self._begun = False
         if metadata is None:
             headers = request.headers
             # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
@@ -227,7 +229,8 @@ class Exchange:
 
         Closing a connection with unread data resets it, and the client would not get the answer.
         """
-        if self._given_up:
+        if self._given_up or (not self._begun and "expect" in self.request.headers):
+            # The client waits until it is told to send the body, and is refused.
             return
         left = _DRAINED
         with trio.move_on_after(_DRAIN_TIME), contextlib.suppress(ClientDisconnect, RuntimeError):
@@ -246,6 +249,7 @@ class Exchange:
         size = int(announced) if announced.isdecimal() and len(announced) < 20 else most
         if announced and size > most:
             raise too_large
+        self._begun = True
         pieces: list[bytes] = []
         received = 0
         try:

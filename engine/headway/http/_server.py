@@ -181,7 +181,9 @@ class HttpServer:
                 # Hypercorn finds it finished.
                 stream = await handshaken(stream, self._tls(), self._bounds)
                 connection.handshaking = False
-            await Http1Server(app, self._config, self._context, ConnectionState({}), stream, turn=turn)
+            server = Http1Server(app, self._config, self._context, ConnectionState({}), stream, turn=turn)
+            connection.ask_for_content = server.ask_for_content
+            await server
             nursery.cancel_scope.cancel()
 
     async def _close_late(self, connection: _Connection) -> None:
@@ -207,6 +209,7 @@ class _Connection:
         begun: True once the head of a request has arrived.
         answering_until: the time until which it is protected from a newer one. It is in the past while no request, or
             only a part of one, has arrived.
+        ask_for_content: tells a client that waits for that to send the content of its request.
         sending_since: the time since which the client has not read what is being sent to it; infinity if nothing is.
     """
 
@@ -217,6 +220,7 @@ class _Connection:
         self.handshaking = False
         self.read = False
         self.begun = False
+        self.ask_for_content = trio.lowlevel.checkpoint
         self.scope = trio.CancelScope()
         self.time = trio.CancelScope(deadline=trio.current_time() + bounds.patience)
         self.answering_until = -math.inf
@@ -231,13 +235,22 @@ class _Connection:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI application."""
 
+        waits = _waits(scope)
+
         async def receive_all() -> Message:
+            nonlocal waits
+            if waits:
+                waits = False
+                await self.ask_for_content()
             message = await receive()
             if not message.get("more_body"):
                 self._protect()
             return message
 
         async def send_in_time(message: Message) -> None:
+            if waits and message["type"] == "http.response.start":
+                # The content does not come, so no other request can follow.
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             with self._sending():
                 await send(message)
 
@@ -297,6 +310,11 @@ def _has_body(scope: Message) -> bool:
         name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
         for name, value in scope.get("headers", ())
     )
+
+
+def _waits(scope: Message) -> bool:
+    """Return True if the client sends the content of its request when it is told to."""
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope.get("headers", ()))
 
 
 def _oldest_of_most(among: Sequence[_Connection]) -> _Connection | None:
