@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,41 @@ def test_error_that_keeps_repeating_is_logged_again_and_verbose_leaves_nothing_o
         _attempts(report, *((attempt, "no desk", 0.0) for attempt in range(1, 304)))
     assert [fields["attempt"] for _, _, fields in lines.lines] == [1, 102, 203]
     assert len(all_lines.lines) == 303
+
+
+def test_failures_of_many_keys_have_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those left out are announced at once, and counted in the next line. Other warnings and controllers go on."""
+    lines, now = Lines(), 0.0
+    report = log_report(lines)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    error = ValueError("no desk")
+    every = [ID._replace(name=f"team-{number}") for number in range(2_000)]
+    for id in every:
+        report(events.Reconciled("teams", id, "failed", 0.1, error, 60.0, (), attempt=1))
+        report(events.ReconcileSlow("teams", id, 9.0))
+    for name in ("ReconcileFailed", "ReconcileSlow"):
+        told = [fields for _, event, fields in lines.lines if event == name]
+        assert [fields["key"] for fields in told] == [f"default/default/team-{number}" for number in range(100)]
+    announced = [fields for _, event, fields in lines.lines if event == "LinesLeftOut"]
+    assert [fields.pop("of") for fields in announced] == ["ReconcileFailed", "ReconcileSlow"]
+    assert announced == [{"controller": "teams", "most": 100, "seconds": 10.0}] * 2
+    del lines.lines[:]
+    report(events.Reconciled("others", ID, "failed", 0.1, error, 60.0, ()))
+    report(events.StoreFailed("unusable", OSError("full")))
+    now = 10.0
+    for id in every[:2]:
+        report(events.Reconciled("teams", id, "failed", 0.1, error, 60.0, (), attempt=2))
+    assert [(event, fields.get("left_out")) for _, event, fields in lines.lines] == [
+        ("ReconcileFailed", None),
+        ("StoreFailed", None),
+        ("ReconcileFailed", 1_900),
+        ("ReconcileFailed", None),
+    ]
+    del lines.lines[:]
+    verbose = log_report(lines, verbose=True)
+    for id in every:
+        verbose(events.Reconciled("teams", id, "failed", 0.1, error, 60.0, (), attempt=1))
+    assert len(lines.lines) == 2_000
 
 
 def test_place_of_an_error_is_never_in_a_library() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Any
 
 from headway import events
@@ -94,6 +97,29 @@ class _Repeats:
         return None if left_out else 0 if first else count
 
 
+_WINDOW = 10.0
+"""The seconds in which at most `_MOST_LINES` lines of one kind are logged."""
+_MOST_LINES = 100
+
+
+class _Bounded:
+    """The lines of each kind in its present window, and how many were left out of it."""
+
+    def __init__(self) -> None:
+        self._windows: dict[Hashable, tuple[float, int, int]] = {}
+
+    def before(self, kind: Hashable, now: float) -> tuple[bool, int]:
+        """Return whether a line is logged, and the number of those left out: before it, or with it in its window."""
+        since, lines, left_out = self._windows.get(kind, (-math.inf, 0, 0))
+        if now >= since + _WINDOW:
+            self._windows[kind] = now, 1, 0
+            return True, left_out
+        logged = lines < _MOST_LINES
+        left_out += not logged
+        self._windows[kind] = since, lines + logged, left_out
+        return logged, left_out
+
+
 def _where(error: BaseException) -> str:
     return ", ".join(filter(None, map(where_of, first_leaves(error))))
 
@@ -109,6 +135,9 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     A retry that soon fails with the same error at the same place is not logged. The next line of its resource counts
     these in ``repeated``.
 
+    Of each kind of warnings of a controller, at most 100 are logged in 10 seconds. The line ``LinesLeftOut`` says that
+    there are more, and the next line of the kind has their number in ``left_out``.
+
     A line about a reconcile has ``controller``, ``key`` and ``attempt``, and ``trace_id`` if the reconcile is traced.
 
     ``logger`` is a structlog logger, by default the one named ``headway``. With ``verbose``, everything else is logged
@@ -118,7 +147,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     import structlog  # here, because it takes longer to import than all of Headway
 
     log = logger or structlog.get_logger("headway")
-    repeats = _Repeats()
+    repeats, bounded = _Repeats(), _Bounded()
 
     def report(event: object) -> None:
         failed = isinstance(event, _MAY_FAIL) and event.error is not None
@@ -127,7 +156,17 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
         repeated = repeats.before(event) if failed and not verbose else 0
         if repeated is None:
             return
-        fields = {name: _plain(value) for name, value in vars(event).items()}
+        name = _FAILED.get(type(event), type(event).__name__) if failed else type(event).__name__
+        controller, left_out = getattr(event, "controller", None), 0
+        if not verbose:
+            logged, left_out = bounded.before((name, controller), time.monotonic())
+            if not logged:
+                if left_out == 1:
+                    log.warning("LinesLeftOut", of=name, controller=controller, most=_MOST_LINES, seconds=_WINDOW)
+                return
+        fields = {field: _plain(value) for field, value in vars(event).items()}
+        if left_out:
+            fields["left_out"] = left_out
         if repeated:
             fields["repeated"] = repeated
         error = getattr(event, "error", None)
@@ -145,10 +184,9 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
             fields["key"] = key_path(event.id.key)
         if isinstance(event, events.SelfTriggered) and not event.writes:
             fields["writes"] = "none: it only returns requeue_now(). To wait, return requeue_after(seconds)"
-        for name in ("attempt", "trace_id"):
-            if not fields.get(name, True):
-                del fields[name]
-        name = _FAILED.get(type(event), type(event).__name__) if failed else type(event).__name__
+        for empty in ("attempt", "trace_id"):
+            if not fields.get(empty, True):
+                del fields[empty]
         if failed or isinstance(event, _WARNINGS):
             log.warning(name, **fields)
         elif isinstance(event, _INFOS):
