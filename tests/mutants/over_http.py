@@ -146,7 +146,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a body is read before the right to write is checked",
         "access/_guard.py",
-        "            admit_announced(AccessChecks(self._caller, self._registry), announced)\n",
+        "        admit_announced(AccessChecks(self._caller, self._registry), announced)\n",
         "",
         _BODIES,
         "right_is_checked",

@@ -21,7 +21,7 @@ from headway.base import function_text, repr_text
 from headway.errors import PayloadError, PermissionDenied
 from headway.events import ignore
 from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName, redact_error
-from headway.service import AccessChecks, Decision, admit_announced, authorizer_failed, failed, limited
+from headway.service import AccessChecks, Decision, admit_announced, announced_in, authorizer_failed, failed, limited
 
 # A service checks only that the caller may write or list. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -340,13 +340,22 @@ class _Stream:
     async def recv_message(self) -> Any:
         announced = getattr(self._stream, "announced", None)
         if announced is not None:
-            # An invalid request must count, too, because it takes time to read. So does one that is refused anyway.
-            self._count_once(announced)
-            admit_announced(AccessChecks(self._caller, self._registry), announced)
+            self._admit(announced)
+        elif hasattr(self._stream, "before_decoding"):
+            self._stream.before_decoding = self._admit_undecoded
         request = await self._stream.recv_message()
         self._count_once(request)
         self._caller.name_prefix = getattr(request, "name_prefix", "")
         return request
+
+    def _admit_undecoded(self, cls: type[Any], body: bytes) -> None:
+        if (announced := announced_in(cls, body)) is not None:
+            self._admit(announced)
+
+    def _admit(self, announced: Any) -> None:
+        # An invalid request must count, too, because it takes time to read. So does one that is refused anyway.
+        self._count_once(announced)
+        admit_announced(AccessChecks(self._caller, self._registry), announced)
 
     def _count_once(self, request: Any) -> None:
         if self._count is not None:

@@ -46,6 +46,7 @@ from headway.protobuf._secrets import secret_fields as secret_fields
 from headway.protobuf._secrets import secret_values as secret_values
 from headway.protobuf._secrets import without_secrets as without_secrets
 from headway.protobuf._sharing import sharing_decoder_of as sharing_decoder_of
+from headway.protobuf._wire import read_varint as read_varint
 from headway.protobuf._wire import varint as varint
 
 if TYPE_CHECKING:

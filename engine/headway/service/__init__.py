@@ -11,6 +11,7 @@ from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
 from headway.service._admission import admit_announced as admit_announced
 from headway.service._admission import admit_id as admit_id
+from headway.service._admission import announced_in as announced_in
 from headway.service._admission import resolve as resolve
 from headway.service._bounds import MAX_PAGE as MAX_PAGE
 from headway.service._bounds import MAX_SUBJECTS as MAX_SUBJECTS

@@ -70,9 +70,12 @@ class ServerStream(Stream[Any, Any]):
 
     Attributes:
         encodes: True, because messages are encoded. The stream of an in-process channel passes them as they are.
+        before_decoding: called with the class and the bytes of the next request if that is large, before it is decoded.
+            It may refuse the request.
     """
 
     encodes = True
+    before_decoding: Callable[[type[Any], bytes], None] | None = None
 
     def __init__(
         self,
@@ -172,6 +175,8 @@ class ServerStream(Stream[Any, Any]):
             GRPCError: the request is invalid, too large, or did not arrive in time.
         """
         inbox, streaming = self._inbox.buffer, self._cardinality.client_streaming
+        # It refers to this stream: a cycle until the garbage collector runs.
+        refuse, self.before_decoding = self.before_decoding, None
         # Usually the request has arrived with the headers.
         while not self._bodies and inbox.ready:
             if not await self._take_some():
@@ -191,6 +196,11 @@ class ServerStream(Stream[Any, Any]):
         if len(body) < _LARGE:
             message = self._decoded(body)
         else:
+            if refuse is not None:
+                # A refusal is the handler's own.
+                self.begun = True
+                refuse(self._recv_type, body)
+                self.begun = False
             # Decode at most one large request per turn of the loop, even if many connections send them.
             async with self._turn:
                 for _ in range(min(_APART, len(body) // _PER_TURN)):
