@@ -235,3 +235,27 @@ async def test_at_most_one_long_call_continues_in_each_turn(calls: Calls, reques
     # Several calls meet in a turn when they begin, end, or send at the same time, in about a tenth of the turns. With a
     # plain checkpoint between slices, they meet in about half of the turns.
     assert crowded.crowded < crowded.turns / 4
+
+
+class Steps(trio.abc.Instrument):
+    """The number of steps of one task so far."""
+
+    def __init__(self, of: trio.lowlevel.Task) -> None:
+        self.taken = 0
+        self._of = of
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.taken += task is self._of
+
+
+@pytest.mark.parametrize("method", ["write", "mutate_and_validate"])
+async def test_fields_of_a_large_payload_are_counted_in_slices(method: str) -> None:
+    """Counting 90,000 of them takes as long as decoding them."""
+    calls, resource = Calls(MemoryBackend(), registry()), a_note()
+    assert resource.data is not None
+    resource.data.value = encode(NOTE.payload(lines=["x"] * 90_000))
+    steps = Steps(trio.lowlevel.current_task())
+    trio.lowlevel.add_instrument(steps)
+    await getattr(calls, method)(resource)
+    trio.lowlevel.remove_instrument(steps)
+    assert steps.taken > 90_000 / 4_000

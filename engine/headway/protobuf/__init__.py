@@ -22,6 +22,7 @@ from headway.protobuf._declared import named_if_declared as named_if_declared
 from headway.protobuf._description import Description as Description
 from headway.protobuf._description import rebuild_messages as rebuild_messages
 from headway.protobuf._field_count import check_field_count as check_field_count
+from headway.protobuf._field_count import counting_fields as counting_fields
 from headway.protobuf._merge import different_fields as different_fields
 from headway.protobuf._merge import keep_unknown_fields as keep_unknown_fields
 from headway.protobuf._merge import merges as merges

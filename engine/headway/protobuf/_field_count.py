@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, cast
 
+from headway.base import Steps, finished
 from headway.errors import PayloadError
 from headway.protobuf._plan import UnsupportedClassError, plan_class
 from headway.protobuf._wire import (
@@ -26,12 +27,22 @@ _Contents = dict[int, Any]
 _NOT_LAST = bytes(range(0x80, 0x100))
 
 
+# The number of fields that a step counts.
+_AT_ONCE = 16
+
+
 def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
+    """Raise PayloadError if an encoded message has more than ``most`` fields. See `counting_fields`."""
+    finished(counting_fields(cls, data, most))
+
+
+def counting_fields(cls: type[Any], data: bytes, most: int) -> Steps[None]:
     """Raise PayloadError if an encoded message has more than ``most`` fields, including fields of nested messages.
 
     Malformed bytes pass. Decoding them reports the error, and reads no more fields than were counted here.
     """
-    count = 0
+    # Those of packed values count, but take no time.
+    count = fields = 0
     # Cast, because mypy does not consider a class hashable.
     waiting: list[tuple[_Contents, int, int]] = [(_contents(cast("Any", cls)), 0, len(data))]
     try:
@@ -39,6 +50,9 @@ def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
             contents, at, end = waiting.pop()
             while at < end:
                 count += 1
+                fields += 1
+                if not fields % _AT_ONCE:
+                    yield
                 if count > most:
                     raise _too_many(cls, most)
                 tag, at = read_varint(data, at)

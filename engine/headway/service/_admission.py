@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from grpclib import GRPCError
 
-from headway.base import error_text
+from headway.base import Steps, error_text
 from headway.errors import HeadwayError, PayloadError
 from headway.protobuf import Payload, decode, read_varint
 from headway.resource import (
@@ -171,7 +171,9 @@ def _first(data: memoryview) -> memoryview:
     return data[begin : begin + size]
 
 
-def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None = None) -> Admitted:
+def admit_resource(
+    access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None = None
+) -> Steps[Admitted]:
     """Check everything that Write checks before it looks at the store.
 
     The caller's rights are checked before the hooks, which are the program's own code, and before all fields other than
@@ -207,7 +209,7 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
             # The prefix of a type URL means nothing. It is normalized so that equal payloads compare equal.
             data.type_url = type.type_url
         if data is not None:
-            check_payload(type, data.value)
+            yield from check_payload(type, data.value)
             try:
                 decoded = decode(type.payload, data.value)
             except PayloadError as error:

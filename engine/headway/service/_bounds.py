@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headway.base import Steps
 from headway.errors import PayloadError
-from headway.protobuf import check_field_count
+from headway.protobuf import counting_fields
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -86,13 +87,13 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         raise invalid(f"metadata.{FINALIZERS} has {count} names: it must have at most {MAX_FINALIZERS}")
 
 
-def check_payload(type: ResourceType[Any], data: bytes) -> None:
+def check_payload(type: ResourceType[Any], data: bytes) -> Steps[None]:
     """Refuse a payload with more fields than its type allows."""
     # A field takes at least one byte, so most payloads need not be counted.
     if len(data) <= type.max_fields:
         return
     try:
-        check_field_count(type.payload, data, type.max_fields)
+        yield from counting_fields(type.payload, data, type.max_fields)
     except PayloadError as error:
         most = f"it must have at most {type.max_fields} in all, the max_fields of the type"
         raise invalid(f"resource.data is {error}: {most}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grpclib import GRPCError
 
+from headway.base import in_slices
 from headway.resource import is_marked, is_unconverted, pb, resource_id
 from headway.service._admission import admit_resource
 from headway.service._deletion import check_mark
@@ -17,7 +18,7 @@ from headway.service._writing import check_staying, check_units
 async def mutate_and_validate(context: Context, request: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
     """Return the resource as its hooks leave it, or as given to a caller who may not read the result."""
     backend, access = context.backend, context.access
-    admitted = admit_resource(access, request.resource)
+    admitted = await in_slices(admit_resource(access, request.resource))
     if admitted.undecodable is not None:
         raise invalid(admitted.undecodable)
     type, key, resource = admitted.type, admitted.key, admitted.resource

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from grpclib import GRPCError
 
-from headway.base import error_text
+from headway.base import error_text, finished
 from headway.protobuf import payload_problem
 from headway.resource import Registry, check_answer, pb, redact_error, resource_id
 from headway.rpc import HandlerFault
@@ -43,7 +43,7 @@ def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:
                 if name not in (type.type_url.rpartition("/")[2], type.former_name):
                     return f"its payload is {name or '(no type)'}, not {type.type_url.rpartition('/')[2]}"
                 data.type_url = type.type_url
-                check_payload(type, data.value)
+                finished(check_payload(type, data.value))
                 if (problem := payload_problem(type.payload, data.value)) is not None:
                     return f"its payload does not decode here: {problem}"
             if type.hooks.validate is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from grpclib import GRPCError
 
+from headway.base import in_slices
 from headway.resource import (
     DELETION_TIMESTAMP,
     EVENT,
@@ -22,7 +23,7 @@ from headway.resource import (
     resource_id,
     same_owner,
 )
-from headway.service._admission import admit_resource
+from headway.service._admission import Admitted, admit_resource
 from headway.service._create import check_created, creation, determined_ending
 from headway.service._deletion import check_frozen, check_marking, removal_after
 from headway.service._fences import check_fence
@@ -50,7 +51,9 @@ ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position]]
 
 async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and return it as stored, with its new version and generation."""
-    admitted = _Write(context, request)
+    admitted = _Write(
+        context, request, await in_slices(admit_resource(context.access, request.resource, request.fence))
+    )
     optimistic = getattr(context.backend, "read_optimistic", None)
     if optimistic is not None:
         try:
@@ -69,11 +72,10 @@ async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
 class _Write:
     """A Write request that has passed every check that needs no store."""
 
-    def __init__(self, context: Context, request: pb.WriteRequest) -> None:
+    def __init__(self, context: Context, request: pb.WriteRequest, admitted: Admitted) -> None:
         access = context.access
         self.context, self.request = context, request
         self.read_nowait: ReadNowait | None = getattr(context.backend, "read_nowait", None)
-        admitted = admit_resource(access, request.resource, request.fence)
         self.type, self.key, self.resource, self.given, self.fence, self.payload_name, self.undecodable = admitted
         assert self.resource.id is not None
         self.id = self.resource.id
