@@ -1,66 +1,34 @@
 // What controllers have recorded of resources for their users: the newest events of all of them.
 
 import { h } from "./dom.js";
-import { ask, denied } from "./api.js";
 import { live } from "./live.js";
+import { Polled } from "./polled.js";
 import { controllerLink, count, kind, moment, named, resourceLink } from "./text.js";
 import { sortHead, sortList, sorted } from "./sorting.js";
 
-const AGAIN = 5000;
 const SHOWN = 1000;
 const BY = { Last: (each) => each.last, Count: (each) => each.count, Resource: (each) => `${each.resource.type} ${named(each.resource)}`, Reason: (each) => each.reason, Text: (each) => each.text, Controller: (each) => each.controller };
 
 /** A view of the events. */
-export class Events {
+export class Events extends Polled {
   constructor(redraw) {
-    this.redraw = redraw;
-    this.query = { q: "", partition: "", namespace: "", warnings: "" };
-    this.found = null;
-    this.error = "";
-    this.look();
+    super(redraw, "/page/events", 5000, { q: "", partition: "", namespace: "", warnings: "" });
   }
 
-  close() {
-    clearTimeout(this.timer);
-    clearTimeout(this.typing);
-    this.aborter?.abort();
-  }
-
-  /** Ask for the newest ones, or go on with `cursor`. */
-  async look(cursor = "") {
-    clearTimeout(this.timer);
-    this.aborter?.abort();
-    const mine = this.aborter = new AbortController();
-    const began = performance.now();
-    try {
-      const found = await ask("/page/events", { ...this.query, cursor }, mine.signal);
-      const before = cursor ? this.found : { events: [], dropped: 0 };
-      const events = [...before.events, ...found.events].sort((a, b) => b.last - a.last);
-      Object.assign(this, { found: { events: events.slice(0, SHOWN), dropped: before.dropped + found.dropped + events.slice(SHOWN).length, cursor: found.cursor }, error: "" });
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      Object.assign(this, { found: null, error: error.message });
-      if (denied(error)) return this.redraw();
-    }
-    this.redraw();
-    // Many are not examined again and again, and what takes long is asked for seldom.
-    if (!cursor && !this.found?.cursor) this.timer = setTimeout(() => this.look(), Math.max(AGAIN, 20 * (performance.now() - began)));
-  }
-
-  set(name, value) {
-    this.query = { ...this.query, [name]: value.trim() };
-    clearTimeout(this.typing);
-    this.typing = setTimeout(() => this.look(), 200);
+  joined(found, cursor) {
+    const before = cursor ? this.found : { events: [], dropped: 0 };
+    const events = [...before.events, ...found.events].sort((a, b) => b.last - a.last);
+    return { events: events.slice(0, SHOWN), dropped: before.dropped + found.dropped + events.slice(SHOWN).length, cursor: found.cursor };
   }
 
   content() {
     const field = (label, name, empty, id = null) => h("label", { key: name, class: id && "text" }, label, h("input", { id, name, type: id ? "search" : "text", placeholder: empty, autocomplete: "off", spellcheck: "false", oninput: (event) => this.set(name, event.target.value) }));
     return [
       h("h1", null, "Events"),
-      h("form", { class: "search events-search", role: "search", onsubmit: (event) => { event.preventDefault(); this.look(); } },
+      this.form("events-search",
         field("Kind or name contains", "q", "", "search"), field("Partition", "partition", "any"), field("Namespace", "namespace", "any"),
         h("label", { class: "check" }, h("input", { type: "checkbox", name: "warnings", checked: this.query.warnings !== "", onchange: (event) => this.set("warnings", event.target.checked ? "yes" : "") }), "Warnings only")),
-      this.error ? h("p", { class: "problem", role: "alert" }, this.error) : this.found ? this.list() : h("p", { class: "empty" }, "Asking…"),
+      this.body(),
     ];
   }
 

@@ -1,62 +1,28 @@
 // The leases that are held: by which process, since when, and until when.
 
 import { h } from "./dom.js";
-import { ask, denied } from "./api.js";
 import { live } from "./live.js";
+import { Polled } from "./polled.js";
 import { controllerLink, count, moment, seconds } from "./text.js";
 
-const AGAIN = 2000;
-
 /** A view of the leases. */
-export class Leases {
+export class Leases extends Polled {
   constructor(redraw) {
-    this.redraw = redraw;
-    this.prefix = "";
-    this.found = null;
-    this.error = "";
-    this.look();
-  }
-
-  close() {
-    clearTimeout(this.timer);
-    clearTimeout(this.typing);
-    this.aborter?.abort();
-  }
-
-  async look() {
-    clearTimeout(this.timer);
-    this.aborter?.abort();
-    const mine = this.aborter = new AbortController();
-    try {
-      const found = await ask("/page/leases", { prefix: this.prefix }, mine.signal);
-      Object.assign(this, { found, error: "" });
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      Object.assign(this, { found: null, error: error.message });
-      if (denied(error)) return this.redraw();
-    }
-    this.redraw();
-    this.timer = setTimeout(() => this.look(), AGAIN);
-  }
-
-  set(value) {
-    this.prefix = value.trim();
-    clearTimeout(this.typing);
-    this.typing = setTimeout(() => this.look(), 200);
+    super(redraw, "/page/leases", 2000, { prefix: "" });
   }
 
   content() {
     return [
       h("h1", null, "Leases"),
-      h("form", { class: "search leases-search", role: "search", onsubmit: (event) => { event.preventDefault(); this.look(); } },
-        h("label", { class: "text" }, "Name begins with", h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "any, such as staff/", oninput: (event) => this.set(event.target.value) }))),
-      this.error ? h("p", { class: "problem", role: "alert" }, this.error) : this.found ? this.list() : h("p", { class: "empty" }, "Asking…"),
+      this.form("leases-search",
+        h("label", { class: "text" }, "Name begins with", h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "any, such as staff/", oninput: (event) => this.set("prefix", event.target.value) }))),
+      this.body(),
     ];
   }
 
   list() {
     const { leases, more } = this.found;
-    if (!leases.length) return h("p", { class: "empty" }, this.prefix ? "No lease is held whose name begins so." : "No lease is held.");
+    if (!leases.length) return h("p", { class: "empty" }, this.query.prefix ? "No lease is held whose name begins so." : "No lease is held.");
     return h("section", { "aria-label": "Leases that are held" },
       h("p", { class: "meta", role: "status" }, `${count(leases.length + more)} held${more ? `, of which the first ${count(leases.length)} are shown` : ""}`),
       h("table", { class: "found leases" },

@@ -1,12 +1,11 @@
 // The quotas, with their use: those that are nearest to their limit first.
 
 import { h } from "./dom.js";
-import { ask, denied } from "./api.js";
 import { rounded } from "./exact.js";
+import { Polled } from "./polled.js";
 import { bytes, count, resourceLink } from "./text.js";
 import { sortHead, sortList, sorted } from "./sorting.js";
 
-const AGAIN = 5000;
 const BY = { Quota: (each) => each.name, "Limits": place, Resources: (each) => each.resources, Bytes: (each) => each.bytes, Used: (each) => each.used, Refused: (each) => each.refused };
 
 function place(each) {
@@ -14,34 +13,13 @@ function place(each) {
 }
 
 /** A view of the quotas. */
-export class Quotas {
+export class Quotas extends Polled {
   constructor(redraw) {
-    this.redraw = redraw;
-    this.found = null;
-    this.error = "";
-    this.look();
-  }
-
-  close() {
-    clearTimeout(this.timer);
-    this.aborter?.abort();
-  }
-
-  async look() {
-    const mine = this.aborter = new AbortController();
-    try {
-      Object.assign(this, { found: await ask("/page/quotas", {}, mine.signal), error: "" });
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      Object.assign(this, { found: null, error: error.message });
-      if (denied(error)) return this.redraw();
-    }
-    this.redraw();
-    this.timer = setTimeout(() => this.look(), AGAIN);
+    super(redraw, "/page/quotas", 5000);
   }
 
   content() {
-    return [h("h1", null, "Quotas"), this.error ? h("p", { class: "problem", role: "alert" }, this.error) : this.found ? this.list() : h("p", { class: "empty" }, "Asking…")];
+    return [h("h1", null, "Quotas"), this.body()];
   }
 
   list() {
