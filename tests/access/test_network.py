@@ -28,6 +28,7 @@ ID = pb.Id(type=TEAM.name.message(), name="core")
 MANY = {str(number): "x" for number in range(13_000)}
 LARGE: dict[str, Any] = {
     "Write": pb.WriteRequest(resource=pb.Resource(id=ID, metadata=MANY)),
+    "MutateAndValidate": pb.MutateAndValidateRequest(resource=pb.Resource(id=ID, metadata=MANY)),
     "WriteStatus": pb.WriteStatusRequest(id=ID, status=pb.Status(conditions=[pb.Condition(type="x")] * 13_000)),
 }
 

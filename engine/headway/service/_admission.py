@@ -36,6 +36,7 @@ from headway.service._refusals import failed, invalid
 from headway.service._status_bounds import check_statuses
 from headway.storage import Fence
 
+_OF_A_RESOURCE = (pb.WriteRequest, pb.MutateAndValidateRequest)
 # The tag of a message in field 1.
 _FIELD_1 = 0x0A
 # The bytes of an id that is decoded before its request.
@@ -128,7 +129,7 @@ def admit_announced(access: AccessChecks, request: Any) -> None:
 
     The errors are those of the method itself, which checks both again. Other requests than those for one resource pass.
     """
-    if isinstance(request, pb.WriteRequest):
+    if isinstance(request, _OF_A_RESOURCE):
         id, field = None if request.resource is None else request.resource.id, "resource.id"
     elif isinstance(request, (pb.ReadRequest, pb.WriteStatusRequest)):
         id, field = request.id, "id"
@@ -148,7 +149,7 @@ def announced_in(cls: type[Any], body: bytes) -> Any:
     Every encoder begins with it, because fields are written in the order of their numbers.
     """
     try:
-        if cls is pb.WriteRequest:
+        if cls in _OF_A_RESOURCE:
             found = _first(_first(memoryview(body)))
         elif cls in (pb.ReadRequest, pb.WriteStatusRequest):
             found = _first(memoryview(body))
@@ -160,7 +161,7 @@ def announced_in(cls: type[Any], body: bytes) -> Any:
         id = decode(pb.Id, bytes(found))
     except (IndexError, PayloadError):
         return None
-    return cls(resource=pb.Resource(id=id)) if cls is pb.WriteRequest else cls(id=id)
+    return cls(resource=pb.Resource(id=id)) if cls in _OF_A_RESOURCE else cls(id=id)
 
 
 def _first(data: memoryview) -> memoryview:
