@@ -10,6 +10,7 @@ _LIMITS = "http/test_limits.py"
 _WATCH = "http/test_watch.py"
 _MERGE = "http/test_merge.py"
 _BODIES = "http/test_bodies.py"
+_TURNS = "http/test_turns.py"
 _AT_ONCE = "http/test_merges_at_once.py"
 _EXAMPLES = "http/test_openapi.py"
 
@@ -150,6 +151,36 @@ HTTP_MUTANTS = (
         "",
         _BODIES,
         "right_is_checked",
+    ),
+    Mutant(
+        "http: a body is asked for before the right to write is checked",
+        "http/_http1.py",
+        "event.status_code != _CONTINUE or self._asks:",
+        "event.status_code != _CONTINUE or True:",
+        _BODIES,
+        "told_to_send",
+    ),
+    Mutant(
+        "http: connections take no turns",
+        "http/_turns.py",
+        "        if not self._taken:\n            self._taken = True\n",
+        "        if True:\n            return\n",
+        _TURNS,
+    ),
+    Mutant(
+        "http: hosts take no turns",
+        "http/_server.py",
+        "self._turns.take((connection.host, connection.begun)",
+        "self._turns.take(True",
+        _TURNS,
+    ),
+    Mutant(
+        "two different tokens are accepted",
+        "access/_authorizer.py",
+        "        raise PermissionDenied(TWO_TOKENS)\n",
+        "        pass\n",
+        _ACCESS,
+        "joined",
     ),
     Mutant(
         "http: a head of any size is accepted",
