@@ -23,7 +23,7 @@ TEAM = broken_app()[1]
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often, and miss a controller at once."""
-    monkeypatch.setattr(_absent, "GRACE", 0.0)
+    monkeypatch.setattr(_absent, "GRACE", 0)
     monkeypatch.setattr(_absent, "LOOK", 0.02)
 
 

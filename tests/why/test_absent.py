@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, NoReturn
 
 import pytest
 import trio
-from trio.testing import MockClock
+from grpclib import GRPCError
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
+from headway._gen.headway.internal.v1 import ControllerRecord
 from headway.base._clock import WALL
-from headway.resource import CONTROLLER_RECORD, Kind
-from headway.why import Absences, _absent
+from headway.resource import CONTROLLER_RECORD, Kind, TypeName
+from headway.why import Absences, ObserveHost, _absent, _host
 from tests.helpers.why_programs import broken_app
 from tests.why.test_workers import ATTEND, attend, channel_to, types_only
 
@@ -20,31 +23,62 @@ TEAMS = "staff/teams"
 TEAM = broken_app()[1]
 
 
-class Staged:
-    """Absences of a host whose clock and stored kinds a test chooses."""
+class Server:
+    """One server of a store, which looks when a test says so."""
 
-    def __init__(self, engine: headway.Engine, *, shared: bool = False) -> None:
-        self.engine = engine
-        self.host = engine._asked()
-        self.kinds: set[Kind] = set()
-        self.wall = 1_000_000.0
-        self.shared = shared
-        self.restart()
+    def __init__(self, stage: Staged, host: ObserveHost) -> None:
+        self.stage = stage
+        self.host = host
+        self.begin()
 
-    def restart(self) -> None:
+    def begin(self) -> None:
         """Begin as a server does that knows only the records."""
 
         async def kinds() -> set[Kind]:
-            return self.kinds
+            return self.stage.kinds
 
+        engine = self.stage.engine
         self.host._gone.clear()
-        self.absences = Absences(self.host, self.engine.client, self.engine._registry, kinds, shared=self.shared)
+        self.host._left.clear()
+        self.listening = trio.Event()
+        self.listening.set()
+        about = (self.host, engine.client, engine._registry, kinds)
+        self.absences = Absences(*about, shared=self.stage.shared, ready=self.listening)
 
-    async def found(self, after: float) -> list[str]:
-        """Return what is absent after so many more seconds."""
-        self.wall += after
-        await self.absences._look()
+    def attended(self, process: str, *controllers: str) -> AbstractAsyncContextManager[Any]:
+        return channel_to(self.host).stream(ATTEND, attend(process, *controllers))
+
+    @property
+    def absent(self) -> list[str]:
         return [each.controller for each in self.host.absent]
+
+
+class Staged:
+    """Two servers of one store, whose clock and stored kinds a test chooses."""
+
+    def __init__(self, engine: headway.Engine, *, shared: bool = False) -> None:
+        self.engine = engine
+        self.kinds: set[Kind] = set()
+        self.wall = 1_000_000.0
+        self.shared = shared
+        asked = engine._asked()
+        self.servers = [Server(self, ObserveHost(asked.read, None, asked._read_leases)) for _ in range(2)]
+
+    async def look(self, *servers: Server, looks: int = 1) -> list[str]:
+        """Let these servers look, in turn, so many times. Return what the first one misses."""
+        for _ in range(looks):
+            self.wall += _absent.LOOK
+            for each in servers:
+                await each.absences._look()
+        return servers[0].absent
+
+    async def record(self) -> ControllerRecord:
+        [found] = await self.engine.client.list(CONTROLLER_RECORD)
+        return found.data
+
+    async def version(self) -> str:
+        [found] = await self.engine.client.list(CONTROLLER_RECORD)
+        return found.version
 
 
 @asynccontextmanager
@@ -54,6 +88,8 @@ async def staged(*, shared: bool = False) -> AsyncIterator[Staged]:
     token = WALL.set(clock)
     try:
         async with headway.open_engine("memory:", types_only()) as engine:
+            # The engine's own look finds no records, and is the last one, because nobody attends at its host.
+            await wait_all_tasks_blocked()
             stage.append(Staged(engine, shared=shared))
             yield stage[0]
     finally:
@@ -64,15 +100,17 @@ async def test_controller_is_wanted_for_a_day_and_as_long_as_its_type_has_resour
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     async with staged() as stage:
-        async with channel_to(stage.host).stream(ATTEND, attend("web-1", TEAMS)) as questions:
+        server = stage.servers[0]
+        async with server.attended("web-1", TEAMS) as questions:
             await anext(questions)
-            assert await stage.found(0) == []
+            assert await stage.look(server) == []
         # Workers that restart are back within the grace.
-        assert await stage.found(_absent.GRACE / 2) == []
-        assert await stage.found(_absent.GRACE) == [TEAMS]
-        assert await stage.found(_absent.DAY) == []
+        assert await stage.look(server, looks=_absent.GRACE) == []
+        assert await stage.look(server) == [TEAMS]
+        stage.wall += _absent.DAY
+        assert await stage.look(server) == []
         stage.kinds.add(TEAM.kind)
-        assert await stage.found(0) == [TEAMS]
+        assert await stage.look(server) == [TEAMS]
 
 
 async def test_restart_of_the_server_does_not_begin_another_day(
@@ -80,14 +118,39 @@ async def test_restart_of_the_server_does_not_begin_another_day(
 ) -> None:
     """A controller that was removed from a program would be missed for a day after each restart."""
     async with staged() as stage:
-        async with channel_to(stage.host).stream(ATTEND, attend("web-1", TEAMS)) as questions:
+        server = stage.servers[0]
+        async with server.attended("web-1", TEAMS) as questions:
             await anext(questions)
-            await stage.found(0)
+            await stage.look(server)
         stage.wall += _absent.DAY
-        stage.restart()
-        assert await stage.found(60) == []
+        server.begin()
+        assert await stage.look(server, looks=10) == []
         stage.kinds.add(TEAM.kind)
-        assert await stage.found(0) == [TEAMS]
+        assert await stage.look(server, looks=_absent.GRACE + 1) == [TEAMS]
+
+
+async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_controller_is_missed(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    async with staged() as stage:
+        server = stage.servers[0]
+        async with server.attended("web-1", TEAMS) as questions:
+            await anext(questions)
+            await stage.look(server)
+            stopped = stage.wall
+        await stage.look(server, looks=100)
+        server.begin()
+        # It still starts, for example because its store is large.
+        server.listening = server.absences._ready = trio.Event()
+        assert await stage.look(server, looks=100) == []
+        server.listening.set()
+        assert await stage.look(server, looks=_absent.GRACE) == []
+        assert await stage.look(server) == [TEAMS]
+        assert server.host.absent[0].since == stopped
+        async with server.attended("web-1", TEAMS) as questions:
+            await anext(questions)
+            assert await stage.look(server) == []
+            assert (await stage.record()).missed is None
 
 
 async def test_absence_begins_when_the_last_process_has_stopped_running_the_controller(
@@ -95,49 +158,187 @@ async def test_absence_begins_when_the_last_process_has_stopped_running_the_cont
 ) -> None:
     """A process keeps its name through an upgrade that renames its controller."""
     async with staged() as stage:
+        server = stage.servers[0]
         for process in ("web-1", "web-2"):
-            async with channel_to(stage.host).stream(ATTEND, attend(process, TEAMS)) as questions:
+            async with server.attended(process, TEAMS) as questions:
                 await anext(questions)
-                await stage.found(100)
+                await stage.look(server)
         stopped = stage.wall
-        async with channel_to(stage.host).stream(ATTEND, attend("web-2", "staff/groups")) as questions:
+        async with server.attended("web-2", "staff/groups") as questions:
             await anext(questions)
-            assert await stage.found(_absent.GRACE / 2) == []
-            assert await stage.found(_absent.GRACE) == [TEAMS]
-            [absent] = stage.host.absent
+            assert await stage.look(server, looks=_absent.GRACE) == []
+            assert await stage.look(server) == [TEAMS]
+            [absent] = server.host.absent
             assert (absent.process, absent.since) == ("web-2", stopped)
 
 
 async def test_controller_whose_lease_is_held_runs_somewhere(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Its worker may be connected to another server of the store. A lease of another controller says nothing."""
+    """A lease of another controller says nothing."""
     async with staged() as stage:
-        async with channel_to(stage.host).stream(ATTEND, attend("web-1", TEAMS)) as questions:
+        server = stage.servers[0]
+        async with server.attended("web-1", TEAMS) as questions:
             await anext(questions)
-            await stage.found(0)
+            await stage.look(server)
         leases = stage.engine.client.leases
         await leases.acquire(f"{TEAMS}-of-others", "web-2", ttl=3600)
-        assert await stage.found(60) == [TEAMS]
+        assert await stage.look(server, looks=_absent.GRACE + 1) == [TEAMS]
         await leases.acquire(f"{TEAMS}#3", "web-2", ttl=3600)
-        assert await stage.found(1) == []
+        assert await stage.look(server) == []
 
 
-async def test_record_is_refreshed_rarely_and_another_server_believes_it(
+@pytest.mark.parametrize("ahead", [-50_000.0, 0.0, 50_000.0], ids=["behind", "equal", "ahead"])
+async def test_worker_that_moves_to_another_server_is_never_missed(
+    ahead: float,
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """The record of the first server is new, so the second one would not write it for ten minutes. Nor do the clocks of
+    the two agree.
+    """
+    async with staged(shared=True) as stage:
+        first, second = stage.servers
+
+        async def look_at_both() -> list[str]:
+            missed = await stage.look(first)
+            stage.wall += ahead
+            missed += await stage.look(second)
+            stage.wall -= ahead
+            return missed
+
+        for here in (first, second, first):
+            async with here.attended("web-1", TEAMS) as questions:
+                await anext(questions)
+                for _ in range(2 * _absent.SHARED_GRACE):
+                    assert await look_at_both() == []
+        # It ends at the first one.
+        for _ in range(_absent.SHARED_GRACE):
+            assert await look_at_both() == []
+        assert await look_at_both() == [TEAMS, TEAMS]
+        versions = set()
+        for _ in range(20):
+            assert await look_at_both() == [TEAMS, TEAMS]
+            versions.add(await stage.version())
+        assert len(versions) == 1
+
+
+async def test_controller_in_another_server_itself_is_not_missed(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     async with staged(shared=True) as stage:
-        async with channel_to(stage.host).stream(ATTEND, attend("web-1", TEAMS)) as questions:
+        first, second = stage.servers
+        async with first.attended("web-1", TEAMS) as questions:
             await anext(questions)
+            await stage.look(first, second)
+        async with headway.open_engine("memory:", broken_app()[0]) as engine:
+            second.host.supervisors = engine._asked().supervisors
+            assert await stage.look(first, second, looks=2 * _absent.BELIEVED) == []
+            # A slow server is heard as well, as long as it looks within the grace.
+            for _ in range(2 * _absent.BELIEVED // _absent.SHARED_GRACE):
+                assert await stage.look(first, looks=_absent.SHARED_GRACE - 1) == []
+                await stage.look(second)
+        second.host.supervisors = ()
+        assert await stage.look(first, second, looks=_absent.BELIEVED + _absent.SHARED_GRACE + 2) == [TEAMS]
+
+
+async def test_new_server_asks_the_others_before_it_misses_a_controller(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    async with staged(shared=True) as stage:
+        first, second = stage.servers
+        async with second.attended("web-1", TEAMS) as questions:
+            await anext(questions)
+            await stage.look(second)
+            # For example, after a failed disk or a pause of its machine.
+            stage.wall += _absent.DAY / 2
+            first.begin()
+            assert await stage.look(first, second, looks=_absent.BELIEVED) == []
+        # Now nobody answers.
+        assert await stage.look(first, looks=_absent.BELIEVED + _absent.SHARED_GRACE) == [TEAMS]
+
+
+async def test_worker_that_is_turned_away_because_too_many_attend_runs_its_controllers(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with staged() as stage:
+        server = stage.servers[0]
+        async with server.attended("web-1", TEAMS) as questions:
+            await anext(questions)
+            await stage.look(server)
+        monkeypatch.setattr(_host, "MOST_ATTENDING", 0)
+        for _ in range(10):
+            with pytest.raises(GRPCError, match="too many processes attend"):
+                async with server.attended("web-1", TEAMS) as questions:
+                    await anext(questions)
+            await trio.sleep(_absent.LOOK)
+            assert await stage.look(server) == []
+        await trio.sleep(60)
+        assert await stage.look(server, looks=_absent.GRACE + 1) == [TEAMS]
+    del autojump_clock
+
+
+async def test_controller_that_is_back_is_not_missed_while_the_store_refuses_every_call(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with staged() as stage:
+        server = stage.servers[0]
+        async with server.attended("web-1", TEAMS) as questions:
+            await anext(questions)
+            await stage.look(server)
+        await stage.look(server, looks=_absent.GRACE + 1)
+        assert server.absent == [TEAMS]
+        missed = server.host.absent
+
+        async def refused(*_: object) -> NoReturn:
+            raise headway.errors.Unavailable("the disk is full")
+
+        for name, call in (("apply_over", "writes"), ("list", "reads")):
+            monkeypatch.setattr(stage.engine.client, name, refused)
+            server.host.absent = missed
+            async with server.attended("web-1", TEAMS) as questions, trio.open_nursery() as nursery:
+                await anext(questions)
+                nursery.start_soon(server.absences.follow)
+                await trio.sleep(2 * _absent.LOOK)
+                assert server.absent == [], call
+                nursery.cancel_scope.cancel()
+    del autojump_clock
+
+
+async def test_record_is_refreshed_rarely(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    async with staged(shared=True) as stage:
+        first, second = stage.servers
+        async with first.attended("web-1", TEAMS) as one, second.attended("web-2", TEAMS) as two:
+            await anext(one)
+            await anext(two)
             versions = set()
             for _ in range(20):
-                await stage.found(_absent.REFRESH / 10)
-                versions.add((await stage.engine.client.list(CONTROLLER_RECORD))[0].version)
+                await stage.look(first, second, looks=_absent.REFRESH // 10)
+                versions.add(await stage.version())
             assert len(versions) == 2
-        stage.host._left.clear()
-        # Now it looks as if the worker attends at another server.
-        assert await stage.found(_absent.REFRESH) == []
-        assert await stage.found(_absent.REFRESH * 2) == [TEAMS]
+
+
+async def test_old_record_is_deleted_unless_its_type_has_resources(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    async with staged() as stage:
+        server = stage.servers[0]
+        async with server.attended("web-1", TEAMS, "staff/groups") as questions:
+            await anext(questions)
+            await stage.look(server)
+            # This server's program does not have the type any more.
+            unknown = ControllerRecord(controller="old/rooms", manages="old.v1.Room")
+            await stage.engine.client.apply(CONTROLLER_RECORD.new("old", unknown))
+        async with server.attended("web-1", TEAMS) as questions:
+            await anext(questions)
+            stage.kinds |= {TEAM.kind, TypeName("old", "v1", "Room").unversioned}
+            stage.wall += _absent.FORGET
+            await stage.look(server)
+            assert len(await stage.engine.client.list(CONTROLLER_RECORD)) == 3
+            stage.kinds.clear()
+            await stage.look(server)
+            assert (await stage.record()).controller == TEAMS
 
 
 async def test_number_of_records_is_bounded(
@@ -148,10 +349,10 @@ async def test_number_of_records_is_bounded(
     monkeypatch.setattr(_absent, "MOST_RECORDS", 2)
     async with staged() as stage, AsyncExitStack() as stack:
         names = [f"staff/{number}" for number in range(5)]
-        request = attend("web-1", *names)
-        questions = await stack.enter_async_context(channel_to(stage.host).stream(ATTEND, request))
+        server = stage.servers[0]
+        questions = await stack.enter_async_context(server.attended("web-1", *names))
         await anext(questions)
-        await stage.found(0)
+        await stage.look(server)
         assert len(await stage.engine.client.list(CONTROLLER_RECORD)) == 2
 
 

@@ -156,7 +156,8 @@ class EngineServices:
         from headway.why import Absences
 
         backend = self._backend
-        return Absences(self.observe, client, self._registry, backend.kinds, shared=is_shared(backend))
+        about = (self.observe, client, self._registry, backend.kinds)
+        return Absences(*about, shared=is_shared(backend), ready=self.peerings.listening)
 
     def link_peers(self, links: PeerLinks) -> None:
         """Connect the engine with its peers by these links, in place of the network."""

@@ -7,7 +7,7 @@ a process that hangs delays an answer, but never prevents it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -35,6 +35,8 @@ MOST_ATTENDING = 1000
 _GONE_SECONDS = 3600.0
 _MOST_GONE = 200
 _MOST_LEFT = 1000
+_TURNED_AWAY_SECONDS = 30.0
+"""The time for which a process that was turned away counts as running. It asks again within five seconds."""
 _SIBLINGS = "the server itself"
 """The caller of the other processes of this server. No caller can have this name."""
 _MOST_MORE = 2**64 - 1
@@ -78,6 +80,7 @@ class ObserveHost:
         self._gone: OrderedDict[tuple[str, str], tuple[float, dict[str, Kind]]] = OrderedDict()
         # By controller. A process may come back under its name and run other controllers.
         self._left: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._turned_away: OrderedDict[str, tuple[float, str, Kind]] = OrderedDict()
         self._followers: list[Callable[[Attending], None]] = []
         self._ended = False
         self.absent: Sequence[Absent] = ()
@@ -227,6 +230,7 @@ class ObserveHost:
         if earlier is not None:
             earlier.end()
         elif self._are_too_many(caller):
+            self._note_turned_away(controllers, process)
             raise Busy
         attending = self._attending[name] = Attending(process, controllers, caller, sort, rights, self.number)
         self._gone.pop(name, None)
@@ -254,6 +258,13 @@ class ObserveHost:
             self._left.move_to_end(each)
         while len(self._left) > _MOST_LEFT:
             self._left.popitem(last=False)
+
+    def _note_turned_away(self, controllers: Mapping[str, Kind], process: str) -> None:
+        for name, kind in controllers.items():
+            self._turned_away[name] = (trio.current_time(), process, kind)
+            self._turned_away.move_to_end(name)
+        while len(self._turned_away) > _MOST_LEFT:
+            self._turned_away.popitem(last=False)
 
     def _siblings(self) -> list[Attending]:
         return [each for each in self._attending.values() if each.sort is Sort.SIBLING]
@@ -287,9 +298,14 @@ class ObserveHost:
         return sorted(name for name, kind in known.items() if kinds is None or kind in kinds)
 
     def running(self) -> dict[str, tuple[str, Kind]]:
-        """Return the controllers of the workers that attend: one process of each, and the kind that it manages."""
+        """Return the controllers that workers run: one process of each, and the kind that it manages.
+
+        A worker that may not attend because too many do, and asks again and again, runs its controllers as well.
+        """
+        since = trio.current_time() - _TURNED_AWAY_SECONDS
+        asking = {name: (process, kind) for name, (at, process, kind) in self._turned_away.items() if at > since}
         workers = (each for each in self._attending.values() if each.sort is not Sort.SIBLING)
-        return {name: (each.process, kind) for each in workers for name, kind in each.controllers.items()}
+        return asking | {name: (each.process, kind) for each in workers for name, kind in each.controllers.items()}
 
     def runs_here(self, controller: str) -> bool:
         """Return True if this server has the controller itself."""

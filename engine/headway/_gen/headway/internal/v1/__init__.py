@@ -44,6 +44,13 @@ class ControllerRecord(betterproto2.Message):
     When a process was last known to run it, to ten minutes.
     """
 
+    missed: "datetime.datetime | None" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, unwrap=lambda: ___google__protobuf__.Timestamp, optional=True
+    )
+    """
+    Since when a server knows no process that runs it. A server that knows one clears it.
+    """
+
 
 default_message_pool.register_message("headway.internal.v1", "ControllerRecord", ControllerRecord)
 
