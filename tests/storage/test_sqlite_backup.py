@@ -128,7 +128,7 @@ async def test_existing_file_is_replaced_only_on_request(tmp_path: Path) -> None
     good = (tmp_path / "b").read_bytes()
     with opened_plainly(tmp_path / "a.db") as plain:
         plain.execute("UPDATE resources SET body = x'00' WHERE name = 'n3'")
-    with pytest.raises(StoreUnusable, match=r"is damaged, and was not backed up: .*n3.*headway store check"):
+    with pytest.raises(StoreUnusable, match=r"is damaged, and was not copied: .*n3.*headway store check"):
         await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b", replace=True)
     assert (tmp_path / "b").read_bytes() == good
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
@@ -189,3 +189,28 @@ class _Endless(sqlite3.Connection):
     def close(self) -> None:
         self._inner.close()
         super().close()
+
+
+async def test_backup_of_a_damaged_store_says_so_and_names_the_check(tmp_path: Path) -> None:
+    """SQLite calls some damage a full disk or a failed write: that of a length is a row that does not fit anywhere."""
+    store, backup = tmp_path / "a.db", tmp_path / "a.backup"
+    async with open_sqlite(store) as backend:
+        for index in range(20):
+            await put(backend, thing(f"n{index}", "x" * 1000))
+    whole, said = store.read_bytes(), list[str]()
+    # The number of cells of each leaf of an index, and the format in the header.
+    leaves = [page for page in range(4096, len(whole), 4096) if whole[page] == 10]
+    for at in (*(page + 4 for page in leaves), 60):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x80
+        store.write_bytes(damaged)
+        try:
+            await backup_store(f"sqlite:{store}", backup, replace=True)
+        except StoreUnusable as error:
+            said.append(str(error))
+    assert len(said) >= 3
+    for each in said:
+        assert "damaged" in each
+        assert "`headway store check` finds" in each
+        assert "could not be" not in each
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock"]

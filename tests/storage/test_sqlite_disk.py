@@ -25,6 +25,7 @@ LIMITED = """
 import resource, sys, trio
 from headway.errors import WriteRejected
 from headway.storage import check_store, open_sqlite
+from headway.storage._open import find_problem
 from headway.testing.conformance import names, put, thing
 
 async def main():
@@ -38,8 +39,10 @@ async def main():
                 written += 1
         except WriteRejected as error:
             print(error)
+        print(await find_problem(backend))
         assert len(await names(backend)) == written == backend.position.revision
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert await find_problem(backend) is None
         at = await put(backend, thing("again", "x" * 5000))
         assert at.revision == written + 1
     async with open_sqlite(sys.argv[1]) as backend:
@@ -165,7 +168,6 @@ async def test_client_gets_a_rejection_for_a_write_without_space(small_disk: Pat
         await remote.write(account.new("grace", Account(login="grace")))
 
 
-@pytest.mark.wide
 async def test_file_size_limit_acts_like_a_full_disk(tmp_path: Path) -> None:
     """A limit on file sizes, like a quota, is another error of the system. The commit is rejected in the same way."""
     done = await trio.run_process(
@@ -174,9 +176,11 @@ async def test_file_size_limit_acts_like_a_full_disk(tmp_path: Path) -> None:
         stderr=subprocess.STDOUT,
         check=False,
     )
-    said, written = done.stdout.decode().splitlines()[-2:]
+    said, problem, written = done.stdout.decode().splitlines()[-3:]
     assert "its disk refused the write: a quota, a limit on the size of files, or the disk itself" in said, said
     assert said.endswith("Nothing was written")
+    assert "StoreProblem.AWAY" in problem
+    assert "this process may write files of at most 200000: raise its limit on the size of files" in problem
     assert 0 < int(written) < 100
 
 

@@ -12,15 +12,15 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from headway.base import OWNER_ONLY, create_private
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
 from headway.storage.sqlite import _schema as sql
-from headway.storage.sqlite._check import check_file
-from headway.storage.sqlite._connect import connect, explained
+from headway.storage.sqlite._check import Finding, check_file
+from headway.storage.sqlite._connect import code_of, connect, explained
 from headway.storage.sqlite._file import move_durably, remove_file
 from headway.storage.sqlite._inspect import UNFINISHED, has_bytes, is_new, open_to_read, refuse_unfinished
 from headway.storage.sqlite._lock import FileLock
@@ -96,19 +96,18 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold, wrote: OnBy
         raise FailedPrecondition(f"{file} already exists; give another path, or replace it (--replace)")
     with _building(target) as building:
         _copy(source, building, hold, wrote)
-        with _changing(building, hold) as connection:
-            connection.execute(f"PRAGMA application_id = {sql.BACKUP_ID}")
-            connection.execute(sql.REPLACE_META, ("backup_at", time.time()))
-            meta = sql.read_meta(connection)
+        try:
+            with _changing(building, hold) as connection:
+                connection.execute(f"PRAGMA application_id = {sql.BACKUP_ID}")
+                connection.execute(sql.REPLACE_META, ("backup_at", time.time()))
+                meta = sql.read_meta(connection)
+        except sqlite3.Error as error:
+            raise _damage(source, error) or error from error
         if wrote is not None:
             wrote("checking the backup", 0, None)
         found = check_file(building).findings
         if found:
-            raise StoreUnusable(
-                f"{store} is damaged, and was not backed up: {found[0]}"
-                f"{f', and {len(found) - 1} more' if len(found) > 1 else ''}. "
-                "`headway store check` finds all of the damage, and `headway restore` restores an earlier backup"
-            )
+            raise _damaged(store, found)
         size = _prepare(building, source, OWNER_ONLY)
         move_durably(building, target)
     return BackedUp(meta["store_id"], meta["head"], size)
@@ -181,7 +180,32 @@ def _copy(source: str, building: str, hold: Hold, wrote: OnBytes | None = None) 
                 size = os.path.getsize(building)
                 wrote("copying", size, size)
     except sqlite3.DatabaseError as error:
-        raise StoreUnusable(f"{source} could not be copied: {explained(error)}") from error
+        raise _damage(source, error) or StoreUnusable(f"{source} could not be copied: {explained(error)}") from error
+
+
+_NO_DAMAGE = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM)
+
+
+def _damage(source: str, error: sqlite3.Error) -> StoreUnusable | None:
+    """Return the error for a source that is damaged, or None if it is whole, or cannot be checked.
+
+    Damage may look like a full disk: a damaged length is that of a row which does not fit anywhere. It may also show
+    only in the copy.
+    """
+    found: Sequence[Finding] = ()
+    # A store of an older format cannot be checked.
+    with contextlib.suppress(StoreUnusable):
+        if code_of(error) & 0xFF not in _NO_DAMAGE:
+            found = check_file(source).findings
+    return _damaged(source, found) if found else None
+
+
+def _damaged(store: str, found: Sequence[Finding]) -> StoreUnusable:
+    return StoreUnusable(
+        f"{store} is damaged, and was not copied: {found[0]}"
+        f"{f', and {len(found) - 1} more' if len(found) > 1 else ''}. "
+        "`headway store check` finds all of the damage, and `headway restore` restores an earlier backup"
+    )
 
 
 def _report_bytes(connection: sqlite3.Connection, building: str, wrote: OnBytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
 from urllib.parse import quote
 
@@ -76,7 +77,10 @@ def inode_of(path: str) -> tuple[int, int] | None:
 
 
 def check_room(path: str) -> None:
-    """Raise WriteRejected if a disk has no room for a few writes, and StoreUnusable if it does not say."""
+    """Raise WriteRejected if a store has no room for a few writes, and StoreUnusable if its disk does not say.
+
+    The limit on the size of this process's files leaves no room either. It is not one of the disk.
+    """
     try:
         disk = os.statvfs(path)
     except OSError as error:
@@ -87,6 +91,20 @@ def check_room(path: str) -> None:
     room = disk.f_bavail * disk.f_frsize
     if room < _ROOM:
         raise WriteRejected(f"{path} has {room} bytes of free space on its disk: free at least {_ROOM}")
+    most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for each in (path, f"{path}-wal"):
+        if most != resource.RLIM_INFINITY and (size := _size_of(each)) + _ROOM > most:
+            raise WriteRejected(
+                f"{each} has {size} bytes, and this process may write files of at most {most}: "
+                "raise its limit on the size of files (`prlimit --fsize`, or LimitFSIZE of systemd)"
+            )
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 LONGEST_LOG = 64 * 2**20

@@ -152,7 +152,16 @@ def _refuse_another_programs(path: str, application: int) -> None:
         )
 
 
+_NO_FORMAT = 2**16
+"""No format of a Headway to come is as high."""
+
+
 def _refuse_newer(path: str, found: int) -> None:
+    if not 1 <= found < _NO_FORMAT:
+        raise StoreUnusable(
+            f"{path} is damaged: its header has format {found}. `headway store check` finds the damage, and "
+            f"`headway restore` restores a backup. {NOTHING_TOUCHED}"
+        )
     if found > sql.FORMAT:
         raise StoreUnusable(
             f"{path} has format {found}; this program knows formats up to {sql.FORMAT}: "
@@ -241,7 +250,10 @@ def refuse_unrecognized(path: str, connection: sqlite3.Connection) -> None:
         _refuse_newer(path, sql.format_of(connection))
     except sqlite3.Error as error:
         if code_of(error) == sqlite3.SQLITE_NOTADB:
-            raise StoreUnusable(f"{path} is not a Headway store, or its first page is damaged: {error}") from error
+            raise StoreUnusable(
+                f"{path} is not a Headway store, or its first page is damaged: {error}. If it is one, "
+                "`headway restore` restores a backup"
+            ) from error
         raise
 
 
