@@ -282,6 +282,12 @@ class StoreRolledBack(RemoteError):
     No controller runs until `Engine.accept_store` is called or the store has another id.
     """
 
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}. If the store is as it should be, restart this process, or call accept_store() of "
+            "its engine"
+        )
+
 
 class PrimingStalled(RemoteError):
     """Priming a type made no progress for too long. The controller's run is restarted."""

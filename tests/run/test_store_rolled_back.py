@@ -36,6 +36,10 @@ class RolledBack:
     def ended_by(self) -> list[type[BaseException] | type[None]]:
         return [type(event.error) for event in self.reported if isinstance(event, events.RunEnded)]
 
+    @property
+    def errors(self) -> list[BaseException]:
+        return [each.error for each in self.reported if isinstance(each, events.RunEnded) and each.error is not None]
+
 
 def _give_id(store: MemoryBackend, id: str) -> None:
     store._store_id = id
@@ -103,6 +107,8 @@ async def test_no_run_begins_when_a_rolled_back_store_grows_past_its_previous_re
         await trio.sleep(3600)
         assert len(it.seen) == reconciled
         assert set(it.ended_by) == {StoreRolledBack}
+        # For a worker, there is no engine in a program of the operator.
+        assert all("restart this process, or call accept_store() of its engine" in str(each) for each in it.errors)
         assert it.copy.position.revision == stands_at
 
 
