@@ -1,6 +1,8 @@
 """The command line over TLS."""
 
+import re
 import signal
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -112,18 +114,31 @@ async def test_invalid_tls_options_are_wrong_usage(terminal: Terminal, tmp_path:
 @pytest.mark.usefixtures("certificates")
 def test_sighup_reloads_the_certificate(start: Started, tmp_path: Path) -> None:
     """A renewed certificate is used. An invalid one is reported, and the previous one stays in use."""
-    process = start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--tls-certificate", "server.pem")
+    options = ("--listen", "127.0.0.1:0", "--tls-certificate", "server.pem", "--metrics", "127.0.0.1:0")
+    process = start("serve", "tests.cli.served:app", *options)
     server = address_of(process)
     assert process.stderr is not None
+    assert process.stdout is not None
+    metrics = process.stdout.readline().split()[4].rstrip(",")
+
+    def is_refused() -> bool:
+        with urllib.request.urlopen(metrics) as page:
+            [found] = re.findall(
+                r'^headway_certificate_refused{certificate="server.pem"} (\S+)$', page.read().decode(), re.M
+            )
+        return bool(float(found))
+
     renewed = trustme.CA()
     renewed.cert_pem.write_to_path(str(tmp_path / "renewed.pem"))
     renewed.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
     process.send_signal(signal.SIGHUP)
     assert process.stderr.readline() == "server.pem: reloaded\n"
+    assert not is_refused()
 
     (tmp_path / "server.pem").write_text("no certificate")
     process.send_signal(signal.SIGHUP)
     lines = [process.stderr.readline(), process.stderr.readline()]
     assert "PEM" in lines[0]
     assert lines[1] == "server.pem: not reloaded; the previous content stays in effect\n"
+    assert is_refused()
     assert run_command("--server", server, "--tls-authority", str(tmp_path / "renewed.pem"), "types")[0] == 0

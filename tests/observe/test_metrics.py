@@ -387,3 +387,29 @@ def test_several_reports_each_get_every_event() -> None:
     both(event)
     assert heard == [event]
     assert not events.receives_successes(reports(log_report(), log_report()))
+
+
+async def test_two_engines_on_one_page_give_each_series_once(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """Both have Headway's own controllers. Prometheus refuses a page that has a series twice."""
+    metrics = Metrics()
+    async with headway.open_engine("memory:") as one, headway.open_engine("memory:") as two:
+        for engine in (one, two):
+            await engine.wait_idle()
+            metrics.watch(engine.status)
+        series = [line.rpartition(" ")[0] for line in metrics.text().decode().splitlines() if not line.startswith("#")]
+        assert len(series) == len(set(series))
+        # The one that is not ready is the one to know of.
+        name = one.status()[0].name
+        ill = [replace(each, phase="ended", error="it is ill") for each in two.status() if each.name == name]
+        metrics.watch(lambda: ill)
+        assert value(metrics, "headway_controller_ready", {"controller": name}) == 0
+
+
+def test_certificate_that_cannot_be_used_is_shown_until_one_can() -> None:
+    metrics, labels = Metrics(), {"certificate": "server.pem"}
+    metrics(events.CertificateRefused("server.pem", OSError("no certificate")))
+    assert value(metrics, "headway_certificate_refused", labels) == 1
+    metrics(events.CertificateRenewed("server.pem"))
+    assert value(metrics, "headway_certificate_refused", labels) == 0

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from headway.cli._log import tell
+from headway.events import CertificateRefused, CertificateRenewed, Report, ignore
 from headway.rpc import ServerTls
 
 _STDIN = 0
@@ -19,13 +20,18 @@ Files = dict[str, Callable[[], str | None]]
 """Functions that reload files, by the paths of the files. Each returns what the user should know about the content."""
 
 
-def files_of(tls: ServerTls | None) -> Files:
-    """Return the files of a server's TLS context."""
+def files_of(tls: ServerTls | None, report: Report = ignore) -> Files:
+    """Return the files of a server's TLS context. ``report`` gets what became of them, which the log has anyway."""
     if tls is None:
         return {}
 
     def renew() -> str | None:
-        tls.renew()
+        try:
+            tls.renew()
+        except OSError as error:
+            report(CertificateRefused(tls.certificate, error))
+            raise
+        report(CertificateRenewed(tls.certificate))
         return tls.problem
 
     return {tls.certificate: renew}

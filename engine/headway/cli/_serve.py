@@ -23,6 +23,7 @@ from headway.cli._sibling import Sibling, sibling_of
 from headway.controller import App
 from headway.engine import open_engine
 from headway.errors import DeclarationError, InvalidArgument, ManifestError
+from headway.events import ignore
 from headway.http import check_http_address
 from headway.observe import log_report
 from headway.rpc import (
@@ -213,7 +214,7 @@ async def _serve(
             trio.open_nursery() as nursery,
             options.open_pages(engine, metrics, sibling) as pages,
         ):
-            files = files_of(tls)
+            files = files_of(tls, metrics or ignore)
             if authorizer is not None and access is not None:
                 files[access] = partial(_reload_access, authorizer, access)
             nursery.start_soon(reload_at_hangups, signals, files, options.log)

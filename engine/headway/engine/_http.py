@@ -11,7 +11,7 @@ from ssl import SSLContext
 from headway.access import Authorizer
 from headway.base import BoundedReport, block_nursery
 from headway.errors import DeclarationError
-from headway.events import CertificateRefused, HandlerFailed, Report
+from headway.events import CertificateRefused, CertificateRenewed, HandlerFailed, Report
 from headway.http import Bounds, RequestLimits, check_hypercorn
 from headway.resource import Registry
 from headway.rpc import Budget, Limits, MemoryReturn, ServerTls, Services, free_descriptors
@@ -114,7 +114,8 @@ def _for_http(tls: SSLContext) -> ServerTls:
 def _current(tls: ServerTls, report: Report) -> SSLContext:
     """Return the context for a new connection, with the files as they are now."""
     try:
-        tls.follow()
+        if tls.follow():
+            report(CertificateRenewed(tls.certificate))
     except OSError as error:
         report(CertificateRefused(tls.certificate, error))
     return tls.current

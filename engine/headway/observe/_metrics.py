@@ -68,6 +68,12 @@ class Metrics:
         self._issuer_keys = prometheus_client.Gauge(
             "headway_issuer_keys", "Keys of an issuer of logins that can be used.", ["issuer"], registry=None
         )
+        self._certificate = prometheus_client.Gauge(
+            "headway_certificate_refused",
+            "1 while the certificate on disk cannot be used, so that the one read before is.",
+            ["certificate"],
+            registry=None,
+        )
         self.registry.register(self)
 
     def watch(self, status: Status) -> None:
@@ -103,6 +109,9 @@ class Metrics:
             elif isinstance(event, events.IssuerKeysChanged) and not event.keys:
                 # All of them were dropped.
                 self._issuer_keys.labels(event.issuer).set(0)
+            elif isinstance(event, events.CertificateRefused | events.CertificateRenewed):
+                refused = isinstance(event, events.CertificateRefused)
+                self._certificate.labels(event.certificate).set(refused)
 
     def _reconciled(self, event: events.Reconciled) -> None:
         name = event.controller
@@ -114,9 +123,10 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. This makes the object a `prometheus_client.registry.Collector`."""
-        statuses = [status for source in self._status for status in source()]
+        statuses = _one_of_each_name(status for source in self._status for status in source())
         self._begin_at_zero(statuses)
-        counted = [*self._counters.values(), *self._times.values(), self._primed, self._issuer_keys]
+        kept = (self._primed, self._issuer_keys, self._certificate)
+        counted = [*self._counters.values(), *self._times.values(), *kept]
         ours = [metric for each in counted for metric in each.collect()]
         for metric in ours:
             # The creation times of counters would be a third of the page, and are not used.
@@ -142,6 +152,19 @@ class Metrics:
             for name, (_, labels) in _COUNTERS.items():
                 for values in first.get(tuple(labels), ()):
                     self._counters[name].labels(*values)
+
+
+def _one_of_each_name(statuses: Iterable[ControllerStatus]) -> list[ControllerStatus]:
+    """Return one status of each controller: Prometheus refuses a page that has a series twice.
+
+    Two engines of a program both have Headway's own controllers. One that is not ready is shown before one that is.
+    """
+    found: dict[str, ControllerStatus] = {}
+    for each in statuses:
+        known = found.setdefault(each.name, each)
+        if each.problem and not known.problem:
+            found[each.name] = each
+    return list(found.values())
 
 
 def reports(*several: events.Report) -> events.Report:
