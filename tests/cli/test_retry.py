@@ -59,6 +59,44 @@ async def test_worker_is_asked_by_its_server(terminal: Terminal) -> None:
             await told(engine, core.id, "waiting", also=lambda it: it.attempt > before)
 
 
+async def test_everything_that_fails_is_retried_at_once(terminal: Terminal) -> None:
+    """Also at several workers. A key that only waits for a worker is left alone."""
+    app, team = broken_app()
+
+    @app.controller(manages=team)
+    async def audit(_: headway_package.Runtime, request: headway_package.Request[Team]) -> None:
+        if request.id.name == "core":
+            raise headway_package.PermanentFailure("no such office")
+
+    async with open_server(types_only()) as engine:
+        [server] = engine.addresses
+        ids = [(await engine.client.apply(team.new(name, Team()))).id for name in ("core", "edge")]
+        workers = headway_package.open_workers(
+            engine.addresses, app, process="web-1", insecure=True, report=headway_package.events.ignore
+        )
+        async with workers:
+            for each in ids:
+                await told(engine, each, "waiting", also=lambda it: it.attempt == 2)
+            await told(engine, ids[0], "given up", "staff/audit")
+            # They have not failed for a minute.
+            done = await terminal("retry", "--stuck", server=server)
+            assert (done.returncode, done.stdout) == (0, "")
+            assert done.stderr == "nothing to retry: no reconcile has been failing for longer than 60 s\n"
+            for select, retried in (
+                ((), "staff/audit reconciles 1 resource now\nstaff/teams reconciles 2 resources now\n"),
+                (("--controller", "staff/audit"), "staff/audit reconciles 1 resource now\n"),
+                (("event",), ""),
+                (("team", "-n", "other"), ""),
+            ):
+                done = await terminal("retry", "--stuck", "--longer-than", "0", *select, server=server)
+                assert (done.returncode, done.stdout) == (0, retried), done.stderr
+                for each in ids:
+                    await told(engine, each, "waiting", also=lambda it: it.attempt == 3)
+                await told(engine, ids[0], "given up", "staff/audit")
+            wrong = await terminal("retry", "--stuck", "team", "core", server=server)
+            assert "core and --stuck exclude each other" in wrong.stderr
+
+
 async def test_controller_has_to_be_named_if_several_manage_the_type(terminal: Terminal) -> None:
     app, team = broken_app()
 

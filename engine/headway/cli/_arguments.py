@@ -46,6 +46,22 @@ def complete_name(*asked: Any) -> list[CompletionItem]:
     return complete_name(*asked)
 
 
+one_or_stuck = combined(
+    click.argument("type", required=False, shell_complete=complete_type),
+    click.argument("name", required=False, shell_complete=complete_name),
+    click.option("--partition", default="", help="The partition, if it is not the default one."),
+    click.option("--namespace", "-n", default="", help="The namespace, if it is not the default one."),
+)
+
+longer_than = click.option(
+    "--longer-than",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --stuck: how long the work has been pending.",
+)
+
 one_of_a_name = combined(
     click.argument("type", shell_complete=complete_type),
     click.argument("name", shell_complete=complete_name),

@@ -13,7 +13,7 @@ from grpclib.const import Status
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import plain
-from headway.cli._arguments import combined, complete_name, complete_type
+from headway.cli import _arguments
 from headway.cli._connection import Connection, connected
 from headway.cli._missing import note_missing_unit
 from headway.cli._names import find_named
@@ -26,25 +26,11 @@ from headway.why import OBSERVE_SERVICE, StuckList, Why, from_message
 INTERVAL = 1.0
 """The seconds between two questions of `--watch`."""
 
-_arguments = combined(
-    click.argument("type", required=False, shell_complete=complete_type),
-    click.argument("name", required=False, shell_complete=complete_name),
-    click.option("--partition", default="", help="The partition, if it is not the default one."),
-    click.option("--namespace", "-n", default="", help="The namespace, if it is not the default one."),
-)
-
 
 @click.command("why")
-@_arguments
+@_arguments.one_or_stuck
 @click.option("--stuck", is_flag=True, help="Show all work that has been pending for long, instead of one resource.")
-@click.option(
-    "--longer-than",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --stuck: how long the work has been pending.",
-)
+@_arguments.longer_than
 @click.option("--watch", is_flag=True, help="Show the answer again whenever it has changed, until interrupted.")
 @details_option
 @connected
@@ -74,7 +60,7 @@ async def why(
     if stuck and watch:
         raise Usage("--watch follows one resource: leave it out, or give a TYPE and a NAME instead of --stuck")
     if stuck:
-        found = await _stuck(connection, longer_than)
+        found = await ask_stuck(connection, longer_than)
         _show(found, output, nothing=f"no work has been pending for longer than {longer_than:g} s")
         if found.items or found.more or found.unreachable:
             sys.exit(Exit.DIFFERENT)
@@ -108,7 +94,8 @@ async def ask_why(connection: Connection, id: ResourceId, *, events: bool = True
     return why if events else replace(why, events=())
 
 
-async def _stuck(connection: Connection, longer_than: float) -> StuckList:
+async def ask_stuck(connection: Connection, longer_than: float) -> StuckList:
+    """Return the work that has been pending for longer than this many seconds."""
     request = observe_pb.StuckRequest(longer_than=longer_than)
     reply = await ask(connection, "Stuck", request, observe_pb.StuckResponse)
     return from_message(StuckList, reply.stuck)
