@@ -14,6 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 import headway
 from headway._gen.headway.internal.v1 import ControllerRecord
 from headway.base._clock import WALL
+from headway.events import ControllersClash
 from headway.resource import CONTROLLER_RECORD, Kind, TypeName
 from headway.why import Absences, ObserveHost, _absent, _host
 from tests.helpers.why_programs import broken_app
@@ -38,15 +39,19 @@ class Server:
             return self.stage.kinds
 
         engine = self.stage.engine
+        self.reported: list[object] = []
         self.host._gone.clear()
         self.host._left.clear()
         self.listening = trio.Event()
         self.listening.set()
         about = (self.host, engine.client, engine._registry, kinds)
-        self.absences = Absences(*about, shared=self.stage.shared, ready=self.listening)
+        self.absences = Absences(*about, shared=self.stage.shared, ready=self.listening, report=self.reported.append)
 
-    def attended(self, process: str, *controllers: str) -> AbstractAsyncContextManager[Any]:
-        return channel_to(self.host).stream(ATTEND, attend(process, *controllers))
+    def attended(self, process: str, *controllers: str, scoped: bool = False) -> AbstractAsyncContextManager[Any]:
+        request = attend(process, *controllers)
+        for each in request.controllers:
+            each.scoped = scoped
+        return channel_to(self.host).stream(ATTEND, request)
 
     @property
     def absent(self) -> list[str]:
@@ -371,3 +376,35 @@ async def test_server_without_workers_does_not_look(
     async with headway.open_engine("memory:", types_only()):
         await trio.sleep(1000)
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+async def test_controllers_of_one_name_in_two_processes_are_reported(
+    servers: int,
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """They share a finalizer: one of them may not clean up. In one process they are refused."""
+    async with staged(shared=servers == 2) as stage:
+        first, second = stage.servers[0], stage.servers[servers - 1]
+
+        async def clashes() -> list[str]:
+            await stage.look(first, second, looks=3)
+            return [each.error for each in (await first.host.stuck(0)).items if each.state == "clashing"]
+
+        async with first.attended("web-1", TEAMS) as one:
+            await anext(one)
+            async with second.attended("web-2", "hr/teams", scoped=True) as two:
+                await anext(two)
+                assert await clashes() == []
+        async with first.attended("web-1", TEAMS) as one, second.attended("web-2", "staff/rooms") as two:
+            await anext(one)
+            await anext(two)
+            assert await clashes() == []
+            async with second.attended("web-3", "hr/teams") as three:
+                await anext(three)
+                [text] = await clashes()
+                assert "hr/teams and staff/teams share the finalizer and the status 'teams' of a staff.v1.Team" in text
+                await clashes()
+            assert await clashes() == []
+        [reported] = first.reported
+        assert reported == ControllersClash(TEAM.name, "teams", ("hr/teams", "staff/teams"))

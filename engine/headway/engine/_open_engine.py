@@ -238,7 +238,7 @@ async def open_engine(
 
                 late = LateControllers(all_informers[-1], Client(privileged, registry), PEERING, begin_peerings)
                 nursery.start_soon(late.watch, name="the first peering")
-                absences = services.absences(Client(privileged, registry))
+                absences = services.absences(Client(privileged, registry), report)
                 nursery.start_soon(absences.follow, name="controllers that run nowhere")
                 health = StoreHealth(backend, all_informers, report)
                 nursery.start_soon(health.watch, name="the health of the store")

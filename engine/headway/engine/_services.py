@@ -151,13 +151,13 @@ class EngineServices:
         service = partial(PageService, page, self._registry)
         return Services(service() if access is None else Guarded(service, access, self._registry, audit))
 
-    def absences(self, client: Client) -> Absences:
+    def absences(self, client: Client, report: Report) -> Absences:
         """Return what finds the controllers that run nowhere."""
         from headway.why import Absences
 
         backend = self._backend
         about = (self.observe, client, self._registry, backend.kinds)
-        return Absences(*about, shared=is_shared(backend), ready=self.peerings.listening)
+        return Absences(*about, shared=is_shared(backend), report=report, ready=self.peerings.listening)
 
     def link_peers(self, links: PeerLinks) -> None:
         """Connect the engine with its peers by these links, in place of the network."""

@@ -104,6 +104,17 @@ class RunEnded(Record):
     delay: float | None
 
 
+class ControllersClash(Record):
+    """Several controllers that run, of different apps, manage resources of a type under one ``name``.
+
+    They share a finalizer and a status, so that one of them may not clean up. Give one of them another name.
+    """
+
+    type: Any
+    name: str
+    controllers: tuple[str, ...]
+
+
 class DeletionsUnknown(Record):
     """Resources that were deleted after revision ``settled``, while no run was active, are unknown.
 

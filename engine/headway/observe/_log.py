@@ -25,6 +25,7 @@ _WARNINGS = (
     events.ConnectionEnded,
     events.ConnectionRefused,
     events.ConversionFailed,
+    events.ControllersClash,
     events.DeletionsUnknown,
     events.EventNotStored,
     events.HandlerFailed,

@@ -21,9 +21,11 @@ from headway._gen.headway.internal.v1 import ControllerRecord
 from headway.base import bounded, wall_time
 from headway.client import Client
 from headway.errors import Conflict, HeadwayError
+from headway.events import ControllersClash, Report, ignore
 from headway.resource import CONTROLLER_RECORD, Kind, Registry, Resource, TypeName, pause_name
 from headway.why._elsewhere import Absent
 from headway.why._host import ObserveHost
+from headway.why.answers import Ref, StuckItem
 
 LOOK = 5.0
 """The time between two looks, in seconds. A server without workers, on a store of its own without records, does not
@@ -71,6 +73,7 @@ class Absences:
         client: reads and writes the records.
         kinds: returns the kinds that have stored resources.
         shared: True if other servers may have the same store open, with workers of their own.
+        report: is told of controllers that share a finalizer and a status.
         ready: set once workers can connect; None if they can already.
     """
 
@@ -82,6 +85,7 @@ class Absences:
         kinds: Callable[[], Awaitable[Collection[Kind]]],
         *,
         shared: bool = False,
+        report: Report = ignore,
         ready: trio.Event | None = None,
     ) -> None:
         self._host = host
@@ -90,6 +94,7 @@ class Absences:
         self._kinds = kinds
         self._shared = shared
         self._ready = ready
+        self._report = report
         # Before it began, this process cannot know what ran.
         self._began = wall_time()
         self._looks = 0
@@ -144,6 +149,7 @@ class Absences:
                 process = bounded(record.data.process, 100)
                 absent.append(Absent(name, type.name, process, record.data.missed.timestamp()))
         self._host.absent = sorted(absent)
+        self._find_clashes(records)
         # After what could be read is known: a store may refuse every write for a while.
         writes += self._refreshed(running, records)
         for each in writes:
@@ -152,6 +158,38 @@ class Absences:
             with suppress(Conflict):
                 await self._client.delete(record, version=record.version)
         return bool(records or writes)
+
+    def _find_clashes(self, records: Mapping[str, Resource[ControllerRecord]]) -> None:
+        """Find controllers of one kind and name in several apps, in whichever processes they run.
+
+        An engine and `open_workers` refuse them in one process. Several processes may run them for a moment, while an
+        app gets another name. So they are reported, and not refused.
+        """
+        scoped, kinds = self._host.scoped(), self._host.kinds()
+        for name, record in records.items():
+            if name not in kinds and self._is_believed(name, record) and (kind := _kind(record)) is not None:
+                kinds[name] = kind
+                scoped |= {name} if record.data.scoped else set()
+        named: dict[tuple[Kind, str], list[str]] = {}
+        for name in sorted(kinds.keys() - scoped):
+            named.setdefault((kinds[name], name.rpartition("/")[2]), []).append(name)
+        known, found = {each.controller: each for each in self._host.clashes}, list[StuckItem]()
+        for (kind, short), names in named.items():
+            type = self._types.get(kind)
+            if len(names) == 1 or type is None:
+                continue
+            text = (
+                f"{' and '.join(names)} share the finalizer and the status {short!r} of a {type.name}, so that one may "
+                "not clean up: give one of them another name, such as @app.controller(..., name='other')"
+            )
+            before = known.get(names[0])
+            if before is None or before.error != text:
+                before = StuckItem(
+                    names[0], "several processes", Ref(str(type.name)), "clashing", wall_time(), error=text
+                )
+                self._report(ControllersClash(type.name, short, tuple(names)))
+            found.append(before)
+        self._host.clashes = found
 
     def _hear(self, records: Mapping[str, Resource[ControllerRecord]]) -> None:
         """Note which records have changed since the last look."""
@@ -184,14 +222,19 @@ class Absences:
         ran = min(ran, now)
         since = max(ran, self._began)
         return ControllerRecord(
-            controller=name, manages=record.manages, process=process, seen=_time(ran), missed=_time(since)
+            controller=name,
+            manages=record.manages,
+            process=process,
+            seen=_time(ran),
+            missed=_time(since),
+            scoped=record.scoped,
         )
 
     def _refreshed(
         self, running: Mapping[str, tuple[str, Kind]], records: Mapping[str, Resource[ControllerRecord]]
     ) -> Iterable[_Write]:
         """Yield a new record of each controller that runs, unless the one in the store says so and is new enough."""
-        now, room = _time(wall_time()), MOST_RECORDS - len(records)
+        now, room, scoped = _time(wall_time()), MOST_RECORDS - len(records), self._host.scoped()
         for name, (process, kind) in running.items():
             known, type = records.get(name), self._types.get(kind)
             if type is None or (known is None and room <= 0):
@@ -199,7 +242,12 @@ class Absences:
             room -= known is None
             manages = str(type.name)
             if known is None or not self._is_fresh(name, known.data, manages):
-                yield _Write(known, ControllerRecord(controller=name, manages=manages, process=process, seen=now))
+                yield _Write(
+                    known,
+                    ControllerRecord(
+                        controller=name, manages=manages, process=process, seen=now, scoped=name in scoped
+                    ),
+                )
 
     def _is_fresh(self, name: str, record: ControllerRecord, manages: str) -> bool:
         heard = self._heard[name]

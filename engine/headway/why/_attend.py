@@ -14,7 +14,7 @@ from headway.base import retry_delay
 from headway.client import client_error
 from headway.errors import PayloadError
 from headway.events import CallDelayed, Report, ignore
-from headway.resource import TypeName, resource_id
+from headway.resource import ScopedType, TypeName, resource_id
 from headway.rpc import Channel
 from headway.run import Supervisor
 from headway.why._attending import Attending
@@ -61,7 +61,7 @@ async def attend(
 async def relay(channel: Channel, attending: Attending) -> None:
     """Let a worker of this process attend at another process of the same server too, until its stream here ends."""
     controllers = [
-        observe_pb.Attended(name=name, manages=TypeName(group, "v1", kind).message())
+        observe_pb.Attended(name=name, manages=TypeName(group, "v1", kind).message(), scoped=name in attending.scoped)
         for name, (group, kind) in attending.controllers.items()
     ]
     request = observe_pb.AttendRequest(process=attending.process, controllers=controllers, caller=attending.caller)
@@ -117,7 +117,11 @@ async def _stay(
 
 def _request(process: str, supervisors: Sequence[Supervisor]) -> observe_pb.AttendRequest:
     controllers = [
-        observe_pb.Attended(name=each.fence_name, manages=each.definition.manages.name.message())
+        observe_pb.Attended(
+            name=each.fence_name,
+            manages=each.definition.manages.name.message(),
+            scoped=isinstance(each.definition.manages, ScopedType),
+        )
         for each in supervisors
         if each.definition is not None
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from enum import Enum
 
 import trio
@@ -47,6 +48,7 @@ class Attending:
 
     Attributes:
         controllers: the kinds that its controllers manage, by the names of the controllers.
+        scoped: those of its controllers that manage a part of their kind only.
         caller: the caller whose process it is.
         sort: what kind of process it is.
         rights: what it may be asked about; None for everything.
@@ -62,8 +64,10 @@ class Attending:
         sort: Sort = Sort.WORKER,
         rights: AttendingRights | None = None,
         asker: int = 0,
+        scoped: Collection[str] = (),
     ) -> None:
         self.process = process
+        self.scoped = scoped
         self.controllers = controllers
         self.caller = caller
         self.sort = sort

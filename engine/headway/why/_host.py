@@ -19,7 +19,7 @@ from headway.base import by_turns, wall_time
 from headway.builtin import NAME as BUILTIN_APP
 from headway.errors import NotFound
 from headway.journal import Journal, Written
-from headway.resource import Kind, ResourceId, TypeName, event_id, resource_id
+from headway.resource import Kind, ResourceId, ScopedType, TypeName, event_id, resource_id
 from headway.run import Supervisor
 from headway.why import answers
 from headway.why._attending import Attending, Busy, Sort
@@ -28,7 +28,7 @@ from headway.why._known import events_answer, id_without_uid, past_causes, store
 from headway.why._leases import Leases, ReadLeases
 from headway.why._local import controllers_why, retry_here, stuck_here, to_wall
 from headway.why._rights import AttendingRights, ReadStored
-from headway.why.answers import ControllerNow, ControllerWhy, StuckList, from_message, joined, said_by
+from headway.why.answers import ControllerNow, ControllerWhy, StuckItem, StuckList, from_message, joined, said_by
 
 MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
@@ -63,6 +63,7 @@ class ObserveHost:
         pass_on: passes an answer on to the process of this server that has asked, and returns False if that process no
             longer waits for it. A worker has several connections, which may reach different processes.
         absent: the controllers that are wanted and run nowhere.
+        clashes: the controllers that share a finalizer and a status, as stuck work.
         attended_next: set when the next process attends.
     """
 
@@ -84,6 +85,7 @@ class ObserveHost:
         self._followers: list[Callable[[Attending], None]] = []
         self._ended = False
         self.absent: Sequence[Absent] = ()
+        self.clashes: Sequence[StuckItem] = ()
         self.attended_next = trio.Event()
 
     async def why(self, id: ResourceId) -> answers.Why:
@@ -136,7 +138,13 @@ class ObserveHost:
         """Return the work of these types, or of all, that has been pending for longer than this, the oldest first."""
         before = wall_time() - longer_than
         missed = [each for each in self.absent if each.since < before and (types is None or str(each.manages) in types)]
-        lists = [stuck_here(self.supervisors, longer_than, types), StuckList(items=tuple(map(Absent.item, missed)))]
+        clashes = [
+            each
+            for each in self.clashes
+            if each.since < before and each.resource and (types is None or each.resource.type in types)
+        ]
+        known = StuckList(items=(*map(Absent.item, missed), *clashes))
+        lists = [stuck_here(self.supervisors, longer_than, types), known]
         unreachable = self._away()
         asked = [] if types is None else sorted(types)
         for attending, answer in await self._ask_all(lambda: observe_pb.Question(longer_than=longer_than, types=asked)):
@@ -216,6 +224,7 @@ class ObserveHost:
         caller: str = "",
         sort: Sort = Sort.WORKER,
         rights: AttendingRights | None = None,
+        scoped: Collection[str] = (),
     ) -> AsyncIterator[Attending]:
         """Let a process of a caller attend during the block. This ends the stream of an earlier process with its name.
 
@@ -232,7 +241,7 @@ class ObserveHost:
         elif self._are_too_many(caller):
             self._note_turned_away(controllers, process)
             raise Busy
-        attending = self._attending[name] = Attending(process, controllers, caller, sort, rights, self.number)
+        attending = self._attending[name] = Attending(process, controllers, caller, sort, rights, self.number, scoped)
         self._gone.pop(name, None)
         self.attended_next.set()
         self.attended_next = trio.Event()
@@ -290,10 +299,7 @@ class ObserveHost:
 
     def names(self, types: Collection[str] | None = None) -> list[str]:
         """Return the names of the controllers of these types, or of all, that the server knows."""
-        known = {each.fence_name: each.definition.manages.kind for each in self.supervisors if each.definition}
-        for attending in self._attending.values():
-            known |= attending.controllers
-        known |= {each.controller: each.manages.unversioned for each in self.absent}
+        known = self.kinds() | {each.controller: each.manages.unversioned for each in self.absent}
         kinds = None if types is None else {TypeName(*each.split(".")).unversioned for each in types}
         return sorted(name for name, kind in known.items() if kinds is None or kind in kinds)
 
@@ -306,6 +312,20 @@ class ObserveHost:
         asking = {name: (process, kind) for name, (at, process, kind) in self._turned_away.items() if at > since}
         workers = (each for each in self._attending.values() if each.sort is not Sort.SIBLING)
         return asking | {name: (each.process, kind) for each in workers for name, kind in each.controllers.items()}
+
+    def scoped(self) -> set[str]:
+        """Return the controllers that manage a part of their kind only."""
+        own = {
+            each.fence_name
+            for each in self.supervisors
+            if each.definition is not None and isinstance(each.definition.manages, ScopedType)
+        }
+        return own.union(*(each.scoped for each in self._attending.values()))
+
+    def kinds(self) -> dict[str, Kind]:
+        """Return the controllers of this server and of the workers that attend, with the kinds that they manage."""
+        own = {each.fence_name: each.definition.manages.kind for each in self.supervisors if each.definition}
+        return own | {name: kind for each in self._attending.values() for name, kind in each.controllers.items()}
 
     def runs_here(self, controller: str) -> bool:
         """Return True if this server has the controller itself."""

@@ -157,7 +157,7 @@ class ObserveService:
             raise invalid("process is required: the name of the process that attends, such as 'web-1'")
         if not 1 <= len(message.controllers) <= MOST_CONTROLLERS:
             raise invalid(f"controllers must have 1 to {MOST_CONTROLLERS} entries, not {len(message.controllers)}")
-        controllers = {}
+        controllers, scoped = {}, {each.name for each in message.controllers if each.scoped}
         for each in message.controllers:
             check_text("controllers.name", each.name)
             if self._permissions is not None and not self._permissions.may_take_lease(each.name):
@@ -172,7 +172,8 @@ class ObserveService:
                 rights = AttendingRights(self._permissions, self._access.registry, self._host.read)
             if self._between:
                 caller, sort = message.caller or "", Sort.SIBLING if message.caller is None else Sort.RELAYED
-            async with self._host.attended(message.process, controllers, caller, sort, rights) as attending:
+            about = (controllers, caller, sort, rights, scoped)
+            async with self._host.attended(message.process, *about) as attending:
                 await stream.send_message(observe_pb.Question())
                 async for question in attending.questions:
                     await stream.send_message(question)

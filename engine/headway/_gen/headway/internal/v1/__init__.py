@@ -51,6 +51,11 @@ class ControllerRecord(betterproto2.Message):
     Since when a server knows no process that runs it. A server that knows one clears it.
     """
 
+    scoped: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    Whether it manages a part of the type only.
+    """
+
 
 default_message_pool.register_message("headway.internal.v1", "ControllerRecord", ControllerRecord)
 

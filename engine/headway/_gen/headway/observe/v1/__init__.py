@@ -95,6 +95,11 @@ class Attended(betterproto2.Message):
 
     manages: "__resource__v1__.Type | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
 
+    scoped: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    Whether it manages a part of the type only.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "Attended", Attended)
 
