@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,6 +13,8 @@ from trio.testing import MockClock
 from headway.errors import HistoryCompacted, InvalidArgument
 from headway.resource import Position
 from headway.storage import Backend, SqliteBackend, StoreMismatch, check_store, open_sqlite, open_store
+from headway.storage.sqlite import _reader
+from headway.storage.sqlite._rows import resource_from
 from headway.storage.sqlite._writer import TRIM_BYTES
 from headway.testing.conformance import EVERYTHING, KIND, put, reading, thing
 from tests.storage.sqlite_kit import opened_plainly, set_limit
@@ -95,6 +98,32 @@ async def _resumable(backend: Backend, after: Position) -> None:
 async def _gone(backend: Backend, after: Position) -> None:
     with pytest.raises(HistoryCompacted):
         await backend.watch(KIND, EVERYTHING, after)
+
+
+@pytest.mark.parametrize("bounds", [{"max_bytes": 45_000}, {"max_age": 100.0}], ids=["bytes", "age"])
+async def test_opening_reads_no_history_beyond_the_bounds(
+    bounds: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier program kept up to 100,000 changes of any size: their bodies would fill the memory."""
+    path, positions = tmp_path / "a.db", list[Position]()
+    async with open_sqlite(path) as backend:
+        for _ in range(40):
+            version = str(positions[-1].revision) if positions else ""
+            positions.append(await put(backend, thing("a", "x" * 10_000, uid="u"), version))
+    with opened_plainly(path) as plain:
+        plain.execute("UPDATE history SET time = time - 1000 WHERE revision <= ?", (positions[-5].revision,))
+    decoded: list[int] = []
+
+    def counted(version: int, *row: Any) -> Any:
+        decoded.append(version)
+        return resource_from(version, *row)
+
+    monkeypatch.setattr(_reader, "resource_from", counted)
+    async with open_sqlite(path, **bounds) as backend:
+        assert decoded == [each.revision for each in positions[-4:]]
+        await _gone(backend, positions[-6])
+        await _resumable(backend, positions[-5])
+    assert await check_store(f"sqlite:{path}") == []
 
 
 async def test_file_does_not_grow_with_bytes_of_one_resource(tmp_path: Path) -> None:

@@ -359,6 +359,7 @@ def read_log(
     if newest_not_kept is not None:
         floor = max(floor, newest_not_kept[0])
     now, wall = clock
+    floor = _floor_of(connection, floor, wall - max_age, max_bytes)
     commits: list[tuple[int, list[LogChange], float]] = []
     formers: dict[int, dict[int, pb.Resource]] = {}
     for revision, seq, *row in connection.execute(sql.READ_FORMERS, (floor,)):
@@ -383,6 +384,22 @@ def read_log(
         # The last revisions may belong to fences, which have no changes and no rows.
         log.append(head, (), now)
     return log
+
+
+def _floor_of(connection: sqlite3.Connection, floor: int, oldest: float, max_bytes: int) -> int:
+    """Return the revision up to which the history is too old or too large to keep. It reads no body.
+
+    An earlier program may have kept more, and a store may have been closed for long.
+    """
+    newest, size = None, 0
+    for revision, time, length in connection.execute(sql.SIZES_OF_HISTORY, (floor,)):
+        newest = newest or revision
+        # A damaged row may have no body. It is found when it is read.
+        size += length or 0
+        # As while the store is open, the newest commit is always kept.
+        if revision != newest and (size > max_bytes or time < oldest):
+            return int(revision)
+    return floor
 
 
 def _changes(rows: Sequence[tuple[int, str, str, int, int, float, int, bytes]]) -> Iterator[LogChange]:

@@ -161,6 +161,8 @@ READ_FORMERS = "SELECT revision, seq, version, seal, body FROM formers WHERE rev
 TRIM_HISTORY = "DELETE FROM history WHERE revision <= ?"
 TRIM_FORMERS = "DELETE FROM formers WHERE revision <= ?"
 NEWEST_NOT_KEPT = "SELECT revision FROM history ORDER BY revision DESC, seq DESC LIMIT 1 OFFSET ?"
+# SQLite knows the length of a body without reading it.
+SIZES_OF_HISTORY = "SELECT revision, time, length(body) FROM history WHERE revision > ? ORDER BY revision DESC"
 READ_HISTORY = (
     "SELECT revision, type_group, kind, deleted, version, time, seal, body FROM history"
     " WHERE revision > ? ORDER BY revision, seq"
