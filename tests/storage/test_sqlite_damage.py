@@ -46,9 +46,12 @@ def _content(path: Path) -> list[object] | None:
     """Return all rows of all tables, or None if they cannot be read."""
     try:
         with closing(sqlite3.connect(path)) as connection:
-            # SQLite does not compare the type, and uses a "taBle" as what it is.
+            # SQLite does not compare the case of the type or the name, and uses a "taBle" as what it is.
             tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type LIKE 'table'")]
-            return [(each, sorted(map(repr, connection.execute(f"SELECT * FROM {each}")))) for each in sorted(tables)]
+            return [
+                (each, sorted(map(repr, connection.execute(f"SELECT * FROM {each}"))))
+                for each in sorted(map(str.lower, tables))
+            ]
     except (sqlite3.Error, UnicodeDecodeError):
         return None
 
