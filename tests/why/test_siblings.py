@@ -15,8 +15,9 @@ from grpclib.const import Status
 
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.client import list_quotas
 from headway.engine import beside_siblings
-from headway.resource import ResourceId
+from headway.resource import QUOTA, Quota, ResourceId
 from headway.rpc import open_channel
 from headway.storage import Backend, MemoryBackend
 from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why
@@ -185,3 +186,26 @@ async def test_worker_that_moves_to_another_process_is_not_ended_by_the_one_that
                 assert not direct.ended.is_set()
         async with host.attended("worker", {}, "ada", Sort.RELAYED) as again:
             assert not again.ended.is_set()
+
+
+async def test_refusals_of_a_quota_are_counted_for_all_processes(tmp_path: Path) -> None:
+    """A client is connected to any of them, and would see another count each time."""
+    app = types_only()
+    async with (
+        SharedMemory() as store,
+        process(store, app, "web-1", tmp_path) as first,
+        process(store, app, "web-2", tmp_path) as second,
+    ):
+        await first.client.apply(QUOTA.new("small", Quota(partition="default", max_resources=1)))
+
+        # Once its use is counted.
+        assert [each.name for each in await list_quotas(first.client)] == ["small"]
+        assert first._asked().refusals() == {"small": 0}
+        first._asked().refusals = lambda: {"small": 3, "gone": 1}
+        second._asked().refusals = lambda: {"small": 5}
+
+        async def refused() -> list[list[int]]:
+            return [[each.refused for each in await list_quotas(at.client)] for at in (first, second)]
+
+        # The store itself, which both have open, has refused nothing.
+        assert await until(refused, lambda found: found == [[5], [3]])

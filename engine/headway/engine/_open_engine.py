@@ -242,6 +242,7 @@ async def open_engine(
                 nursery.start_soon(absences.follow, name="controllers that run nowhere")
                 health = StoreHealth(backend, all_informers, report)
                 nursery.start_soon(health.watch, name="the health of the store")
+                services.observe.refusals = health.refusals
                 with traced.apart():
                     start_controllers(nursery, supervisors, freeze)
                 async with AsyncExitStack() as network:

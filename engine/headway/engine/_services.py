@@ -93,7 +93,7 @@ class EngineServices:
             partial(ConsulService, backend, registry, **of_resources),
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
-            partial(QuotaService, backend, registry),
+            partial(QuotaService, backend, registry, elsewhere=self.observe.refused_elsewhere),
             partial(SubscribeService, backend, registry, topics or {}, versions=versions, streams=self._streams),
             self._peerings,
             partial(ObserveService, self.observe, registry),

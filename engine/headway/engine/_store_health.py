@@ -51,6 +51,10 @@ class StoreHealth:
         except HeadwayError:
             return ()
 
+    def refusals(self) -> dict[str, int]:
+        """Return how many commits this process has refused, by the names of quotas."""
+        return {each.limit.name: each.refused for each in self.quotas()}
+
     async def watch(self) -> None:
         """Check the store repeatedly until canceled."""
         async with trio.open_nursery() as nursery:

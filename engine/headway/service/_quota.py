@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from headway._gen.headway.quota import v1 as quota_pb
 from headway.resource import QUOTA, Registry, Within, pb
@@ -21,10 +21,18 @@ class QuotaService:
 
     Args:
         permissions: what each caller may do; without them, every caller may do everything.
+        elsewhere: returns how many commits the other processes of this server have refused, by the names of quotas.
     """
 
-    def __init__(self, backend: Backend, registry: Registry, permissions: Permissions | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        registry: Registry,
+        permissions: Permissions | None = None,
+        elsewhere: Callable[[], Awaitable[Mapping[str, int]]] | None = None,
+    ) -> None:
         self._backend = backend
+        self._elsewhere = elsewhere
         self._access = AccessChecks(permissions, registry)
 
     async def list(self, _: quota_pb.ListRequest) -> quota_pb.ListResponse:
@@ -36,7 +44,8 @@ class QuotaService:
         with store_errors_refused():
             here = await current_position(self._backend)
             listed = await list_quotas()
-        shown = [_message(each) for each in listed if self._access.may_read(_id(each.limit.name))]
+        others = {} if self._elsewhere is None else await self._elsewhere()
+        shown = [_message(each, others) for each in listed if self._access.may_read(_id(each.limit.name))]
         return quota_pb.ListResponse(quotas=shown, position=here.message())
 
     def __mapping__(self) -> Handlers:
@@ -48,7 +57,7 @@ def _id(name: str) -> pb.Id:
     return pb.Id(name=name, type=QUOTA.message, tenancy=pb.Tenancy())
 
 
-def _message(quota: QuotaUse) -> quota_pb.QuotaUse:
+def _message(quota: QuotaUse, elsewhere: Mapping[str, int]) -> quota_pb.QuotaUse:
     limit, use, refused = quota
     group, kind = limit.place.kind or ("", "")
     return quota_pb.QuotaUse(
@@ -61,5 +70,5 @@ def _message(quota: QuotaUse) -> quota_pb.QuotaUse:
         max_bytes=limit.bytes,
         resources=use.resources,
         bytes=use.bytes,
-        refused=refused,
+        refused=refused + elsewhere.get(limit.name, 0),
     )

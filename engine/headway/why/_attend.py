@@ -142,6 +142,8 @@ def _answer(
     elif question.revisions:
         written = {} if host is None else host.writers_of(set(question.revisions))
         answer.writes = [to_message(PastWrite(revision=at, writer=writer)) for at, writer in written.items()]
+    elif question.refused:
+        answer.refused = {} if host is None else dict(host.refusals())
     elif question.now:
         answer.now = [to_message(each) for each in controllers_now(supervisors)]
     else:

@@ -6,7 +6,7 @@ a process that hangs delays an answer, but never prevents it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -64,6 +64,7 @@ class ObserveHost:
             longer waits for it. A worker has several connections, which may reach different processes.
         absent: the controllers that are wanted and run nowhere.
         clashes: the controllers that share a finalizer and a status, as stuck work.
+        refusals: returns how many commits this process has refused, by the names of quotas.
         attended_next: set when the next process attends.
     """
 
@@ -87,6 +88,7 @@ class ObserveHost:
         self.absent: Sequence[Absent] = ()
         self.clashes: Sequence[StuckItem] = ()
         self.attended_next = trio.Event()
+        self.refusals: Callable[[], Mapping[str, int]] = dict
 
     async def why(self, id: ResourceId) -> answers.Why:
         """Return why a resource is, or is not, done.
@@ -213,6 +215,13 @@ class ObserveHost:
         room = most - len(found)
         found += gone[:room]
         return found, len(every) - len(shown) + max(len(gone) - room, 0)
+
+    async def refused_elsewhere(self) -> Mapping[str, int]:
+        """Return how many commits the other processes of this server have refused, by the names of quotas."""
+        refused = Counter[str]()
+        for _, answer in await self._ask(self._siblings(), lambda: observe_pb.Question(refused=True)):
+            refused.update({} if answer is None else answer.refused)
+        return refused
 
     # --- processes that attend ---
 

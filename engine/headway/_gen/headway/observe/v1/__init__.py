@@ -70,6 +70,13 @@ class AnswerRequest(betterproto2.Message):
     The process will reconcile the resource now, as it was asked to.
     """
 
+    refused: "dict[str, int]" = betterproto2.field(
+        7, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_UINT64)
+    )
+    """
+    The commits that the process has refused, by the names of their quotas.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "AnswerRequest", AnswerRequest)
 
@@ -604,6 +611,12 @@ class Question(betterproto2.Message):
     """
     The controller that shall reconcile the resource of `why` now, whatever its
     delay; a process that does not know this field answers `why` alone.
+    """
+
+    refused: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
+    """
+    How many commits the process has refused for each quota. Asked between the
+    processes of one server only.
     """
 
 
