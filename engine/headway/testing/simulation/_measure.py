@@ -247,7 +247,7 @@ class Measure:
 
     def _momentary(self, plan: Plan, result: Result) -> list[Finding]:
         """Return findings about what was wrong for a moment, and that the program has corrected since."""
-        if not len(plan) or any(isinstance(each, faults.Restore | faults.WallJump | faults.ClockJump) for each in plan):
+        if not len(plan) or plan.jumps or any(isinstance(each, faults.Restore) for each in plan):
             return []
         paces = [of for _, of in self.paces]
         if oracles.unsteady(result, self.references):
@@ -313,14 +313,24 @@ class Measure:
                 return True
         if result.findings:
             return False
-        if any(faults.jumps_forward(each) for each in plan):
-            return not self._compared_without_slots(result, rights, allowed)
+        if plan.jumps:
+            return self._agrees_after_a_jump(plan, result, rights, allowed)
         return not self._compared_late(result, rights, counts=counts, allowed=allowed)
 
-    def _compared_without_slots(self, result: Result, rights: list[Result], allowed: Allowed) -> list[Finding]:
-        """Compare a run whose clock has jumped forward, where things for a time of the clock may be skipped or late."""
-        later = [*self._patient, *self._late.later(result)]
-        return compared(*without_slots(result, [*rights, *later]), counts=True, allowed=allowed, slow=self._late.slow)
+    def _agrees_after_a_jump(self, plan: Plan, result: Result, rights: list[Result], allowed: Allowed) -> bool:
+        """Return True if a run whose clock has jumped ends as a run does where that time passes or has not come yet.
+
+        Things for a time that the clock has skipped may be missing or late, and those for a time that it shows twice
+        may be made twice.
+        """
+        rights = [*rights, *self._patient, *self._late.later(result)]
+        twice = any(each.seconds < 0 for each in plan.jumps)
+        for more in ([], self._late.jumped(plan, result)):
+            rights += more
+            for judged in ((result, rights), without_slots(result, rights, twice=twice)):
+                if not compared(*judged, counts=True, allowed=allowed, slow=self._late.slow):
+                    return True
+        return False
 
     def _is_repeated(self, plan: Plan, fault: faults.StepFault, result: Result) -> bool:
         """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""

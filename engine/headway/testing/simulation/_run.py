@@ -62,12 +62,14 @@ def run(
     rival: Rival[World] | None = None,
     look: int = LOOK,
     more: float = 0.0,
+    due: Sequence[float] = (),
 ) -> Result:
     """Run the scenario, heal all faults, and check that it converges, stays quiet and survives a restart.
 
     If ``patient``, each change by the scenario waits until all work is done. Another value of ``draw`` gives the
     program other random numbers in the same schedule. ``rival`` is another writer. A look at a clock takes ``look``
-    nanoseconds. After the scenario, users do nothing for another ``more`` seconds.
+    nanoseconds. After the scenario, users do nothing for another ``more`` seconds. If ``due`` has times of the wall
+    clock, users make their changes then.
     """
     try:
         trio.lowlevel.current_task()
@@ -77,7 +79,7 @@ def run(
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
     findings: list[Finding] = []
     with _deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
-        world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look)
+        world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look, due=due)
         run_it = partial(_live, world, setting, findings, rival, more)
         trio.run(run_it, clock=world.clock, instruments=[_Spinning(world.injector)])
     return judged(world, setting, findings)
@@ -283,6 +285,8 @@ def _result(world: World, findings: list[Finding]) -> Result:
         world.clocks.span,
         world.waits,
         world.upgraded_to,
+        asked_at=tuple(world.pace.asked_at),
+        lived=world.clock.current_time(),
     )
 
 

@@ -271,9 +271,8 @@ class WallJump(Fault):
     seconds: float = -600.0
 
 
-def jumps_forward(fault: Fault) -> bool:
-    """Return True if a clock shows a later time afterwards than it would have."""
-    return isinstance(fault, ClockJump | WallJump) and fault.seconds > 0
+JUMPS = (ClockJump, WallJump)
+"""The faults that let a clock jump. It is the clock of every process, also if a call of a peer is struck."""
 
 
 STEP_FAULTS: tuple[type[StepFault], ...] = (
@@ -343,6 +342,11 @@ class Plan(Sequence[Fault]):
 
     def __repr__(self) -> str:
         return f"Plan.parse({str(self)!r})"
+
+    @property
+    def jumps(self) -> list[ClockJump | WallJump]:
+        """The faults that let a clock jump, also those in the world of a peer."""
+        return [each for each in (getattr(of, "fault", of) for of in self) if isinstance(each, JUMPS)]
 
     def at(self, side: str) -> Plan:
         """Return the faults in the world of a peer."""

@@ -85,6 +85,8 @@ class Result:
         peers: the results of the peers, by name.
         messages: the messages between the engines of peerings during the scenario, without heartbeats and
             acknowledgements.
+        asked_at: the virtual time of each change in ``asked``, and its time of the wall clock.
+        lived: the virtual time at the end, in seconds since the start.
     """
 
     trace: Trace
@@ -104,6 +106,8 @@ class Result:
     upgraded_to: Any = dataclasses.field(default=None, repr=False, compare=False)
     peers: Mapping[str, Result] = dataclasses.field(default_factory=dict, repr=False)
     messages: tuple[Message, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    asked_at: tuple[tuple[float, float], ...] = dataclasses.field(default=(), repr=False, compare=False)
+    lived: float = 0.0
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:

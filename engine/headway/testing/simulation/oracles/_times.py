@@ -78,14 +78,24 @@ def aligned(result: Result, rights: Sequence[Result], other: Result | None = Non
     return dataclasses.replace(result, end=end, contents=contents, counts=counts, outside=outside)
 
 
-def masked(text: str, span: tuple[float, float]) -> str:
-    """Return a text with one word for each series of different times near a span of the wall clock."""
+def masked(text: str, span: tuple[float, float], *, twice: bool = False) -> str:
+    """Return a text with one word for each series of different times near a span of the wall clock.
+
+    If ``twice``, the clock has shown some times twice, so only full minutes must be different.
+    """
     aligner = Aligner(span, span)
     times = [token for token in _TOKEN.findall(text) if aligner.is_near(token)]
     if not times:
         return text
     made = _TOKEN.sub(lambda found: _A_TIME if found[0] in times else found[0], text)
-    return _SERIES.sub(r"\1", made) if len(set(times)) == len(times) else made
+    once = [each for each in times if not twice or aligner.is_full_minute(each)]
+    return _SERIES.sub(r"\1", made) if len(set(once)) == len(once) else made
+
+
+def has_full_minute(text: str, span: tuple[float, float]) -> bool:
+    """Return True if a text has a full minute near a span of the wall clock."""
+    aligner = Aligner(span, span)
+    return any(aligner.is_near(token) and aligner.is_full_minute(token) for token in _TOKEN.findall(text))
 
 
 def _text_of(text: str, place: Place, wall: tuple[float, float], rights: Sequence[Result], other: Result | None) -> str:
@@ -241,6 +251,11 @@ class Aligner:
         if time is not None:
             return self._low - _NEAR <= time <= self._high + _NEAR
         return _CLOCK.fullmatch(token) is not None and self._is_of_day(token)
+
+    def is_full_minute(self, token: str) -> bool:
+        """Return True if a time is a full minute, so that something done twice for it was repeated."""
+        time = self._time(token)
+        return time % 60 == 0 if time is not None else token.count(":") == 1 or float(token.split(":")[-1]) == 0
 
     def _is_of_day(self, token: str) -> bool:
         """Return True if a time of the day is within the run, with a tolerance of one minute."""

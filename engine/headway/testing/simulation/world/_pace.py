@@ -6,8 +6,9 @@ Only the pace of a plan is applied here. Without one, users are as fast as the s
 from __future__ import annotations
 
 import inspect
+import math
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import trio
@@ -38,21 +39,28 @@ class Pace:
 
     Attributes:
         asked: the changes that users made, each with the number of calls that reconcilers had begun before.
+        asked_at: the virtual time of each of these changes, and its time of the wall clock.
         waited: true if the scenario has waited for idleness between two changes.
         lead: lets a process lead, by its number, which may be counted up. If ``begins``, it waits until the process
             leads, otherwise it suspends the others.
         restore: restores the store's backup of a revision.
         begin_runs: lets each controller begin a new run in the process that leads.
         next_wait: returns the seconds until the program does something by its own clock, or 0 if it does nothing.
+        wall: returns the wall clock in seconds since 1970.
+
+    Args:
+        due: the times of the wall clock when users make their changes. Without any, the scenario decides.
     """
 
     lead: Callable[[int, bool], Awaitable[None]]
     restore: Callable[[int], Awaitable[None]]
     begin_runs: Callable[[], Awaitable[None]]
     next_wait: Callable[[], float]
+    wall: Callable[[], float]
 
-    def __init__(self, injector: Injector, plan: faults.Plan) -> None:
+    def __init__(self, injector: Injector, plan: faults.Plan, due: Sequence[float] = ()) -> None:
         self._injector = injector
+        self._due = due
         self._plan = [each for each in plan if isinstance(each, _OF_USERS)]
         self._when_idle = [
             each
@@ -78,6 +86,7 @@ class Pace:
         self._over = False
         self._has_waited = False
         self.asked: list[tuple[int, str]] = []
+        self.asked_at: list[tuple[float, float]] = []
         self.waited = False
 
     def begin(self) -> None:
@@ -102,8 +111,23 @@ class Pace:
             await self._changed.wait()
             await trio.sleep(_AFTERWARDS)
 
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass as the scenario asks, but not beyond the time when users make their next change."""
+        await trio.sleep(min(seconds, self._until_due()))
+
+    def _until_due(self) -> float:
+        """Return the seconds until users make their next change; infinity if the scenario decides."""
+        made = len(self.asked_at)
+        if self._over or made >= len(self._due):
+            return math.inf
+        return max(self._due[made] - self.wall(), 0.0)
+
     async def before_change(self, idle: Wait) -> None:
-        """Let the next process lead, or wait for a call that the program makes by its clock, if the plan says so."""
+        """Wait until the change is due, or let the next process lead, or wait for a call that the program makes by its
+        clock, if the plan says so.
+        """
+        if math.isfinite(wait := self._until_due()):
+            await trio.sleep(wait)
         tick = self._ticks.pop(len(self.asked) + 1, None)
         if tick is not None and not self._over:
             await idle()
@@ -124,6 +148,7 @@ class Pace:
         turn = len(self.asked) if self._relays else self._turns.get(len(self.asked))
         if turn is not None and not self._over:
             await self.lead(turn, not self.asked)
+        self.asked_at.append((trio.current_time(), self.wall()))
 
     async def after_change(self, what: str, idle: Wait) -> None:
         """Wait for as long as the plan says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -82,6 +82,7 @@ class World:
         clock: Clock | None = None,
         rival: Rival[World] | None = None,
         look: int = LOOK,
+        due: Sequence[float] = (),
         side: str = HOME,
         of: World | None = None,
     ) -> None:
@@ -96,10 +97,11 @@ class World:
         self.network = PeerNetwork(self.injector, plan) if of is None else of.network
         self._peerings = Peerings(setting.peers, self.network, self.injector) if of is None else of._peerings
         self.struck = self.injector.struck
-        self.pace = Pace(self.injector, plan)
+        self.pace = Pace(self.injector, plan, due)
         self.pace.lead, self.pace.restore = self._lead_in_turn, self.restore
         self.pace.begin_runs = lambda: self.server.store.begin_terms()
         self.pace.next_wait = lambda: next_wait(self.processes)
+        self.pace.wall = self.clocks.seconds
         self.injector.during_change = self.pace.hold
         if rival is not None:
             self.injector.before_reconcile = partial(rival.before_reconcile, self)
@@ -205,7 +207,7 @@ class World:
 
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
-        await trio.sleep(seconds)
+        await self.pace.sleep(seconds)
 
     @property
     def types(self) -> Registry:
