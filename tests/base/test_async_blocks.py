@@ -1,9 +1,9 @@
-"""Async blocks of the public API that are opened by another word, or not at all, say what to write."""
+"""Blocks and streams of the public API that are used by another statement, or not at all, say what to write."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +12,8 @@ import headway
 from headway.base import async_block
 from headway.errors import InvalidArgument
 from headway.rpc import open_forwarder
+from headway.testing import one_shot
+from tests.helpers.pools import Pool, Summary
 
 OPENERS: dict[str, Callable[[], Any]] = {
     "headway.open_engine(": lambda: headway.open_engine("memory:"),
@@ -23,13 +25,97 @@ OPENERS: dict[str, Callable[[], Any]] = {
 }
 
 
+async def use_with(used: Any) -> None:
+    with used:
+        pass
+
+
+async def use_async_with(used: Any) -> None:
+    async with used:
+        pass
+
+
+async def use_await(used: Any) -> None:
+    await used
+
+
+async def use_for(used: Any) -> None:
+    for _ in used:
+        pass
+
+
+async def use_async_for(used: Any) -> None:
+    async for _ in used:
+        pass
+
+
+USES: dict[str, Callable[[Any], Awaitable[None]]] = {
+    "with": use_with,
+    "async with": use_async_with,
+    "await": use_await,
+    "for": use_for,
+    "async for": use_async_for,
+}
+
+
+async def check_other_words(make: Callable[[], Any], purpose: str, form: str) -> None:
+    """Check that every statement but that of ``form`` says what to write."""
+    right = next(word for word in ("async with", "async for", "with") if form.startswith(f"{word} "))
+    for word, use in USES.items():
+        if word != right:
+            with pytest.raises(InvalidArgument, match=f"^`{word}` cannot {purpose}: write `{re.escape(form)}.*:`$"):
+                await use(make())
+
+
 @pytest.mark.parametrize("name", OPENERS)
 async def test_block_opened_by_another_word_says_what_to_write(name: str) -> None:
-    written = re.escape(f"cannot open an async block: write `async with {name}") + ".+:`$"
-    with pytest.raises(InvalidArgument, match=f"^`with` {written}"), OPENERS[name]():
-        pass
-    with pytest.raises(InvalidArgument, match=f"^`await` {written}"):
-        await OPENERS[name]()
+    await check_other_words(OPENERS[name], "open an async block", f"async with {name}")
+
+
+app = headway.App("staff")
+POOL = app.type("test", "v1", "Pool", Pool)
+SUMMARY = app.type("test", "v1", "Summary", Summary)
+checked: list[str] = []
+
+
+@app.controller(manages=POOL, watches=[headway.watch(SUMMARY, headway.mappers.owner())])
+async def pools(rt: headway.Runtime, request: headway.Request[Pool]) -> None:
+    pool = rt.resource(request)
+    if pool is None or checked:
+        return
+    plain, an_async = "open a block that is not async", "open an async block"
+    await check_other_words(lambda: rt.alive(pool), plain, "with rt.alive(team) as scope")
+    await check_other_words(lambda: rt.outputs(SUMMARY, owner=pool), an_async, "async with rt.outputs(")
+    await check_other_words(lambda: rt.finalizer(pool), an_async, "async with rt.finalizer(")
+    await check_other_words(lambda: rt.conditions(pool), an_async, "async with rt.conditions(")
+    await check_other_words(lambda: rt.cache.view(POOL), an_async, "async with cache.view(")
+    checked.append(pool.name)
+
+
+async def test_block_and_stream_used_by_another_word_say_what_to_write() -> None:
+    checked.clear()
+    block = "open an async block"
+    async with headway.open_engine("memory:", app) as engine, engine.open_cache(watches=[POOL]) as cache:
+        await engine.client.apply(POOL.new("a"))
+        await engine.wait_idle()
+        assert checked == ["a"]
+        await check_other_words(lambda: engine.open_cache(watches=[POOL]), block, "async with engine.open_cache(")
+        await check_other_words(lambda: cache.view(POOL), block, "async with cache.view(")
+        await check_other_words(cache.notify, block, "async with cache.notify() as updates")
+        subscribe = "async with client.subscribe([TEAM, RATES]) as batches"
+        await check_other_words(lambda: engine.client.subscribe([POOL]), block, subscribe)
+        await check_other_words(lambda: one_shot(app, "pools"), block, "async with headway.testing.one_shot(")
+        async with cache.notify() as updates:
+            await check_other_words(lambda: updates, "read updates", "async for changed in updates")
+        async with engine.client.subscribe([POOL]) as batches:
+            await check_other_words(lambda: batches, "read a subscription", "async for batch in batches")
+        async with engine.client.watch(POOL) as events:
+            # `async for` before the block has an error of its own.
+            for word in ("with", "await", "for"):
+                with pytest.raises(InvalidArgument, match=f"^`{word}` cannot {block}: write `async with client.watch"):
+                    await USES[word](engine.client.watch(POOL))
+                with pytest.raises(InvalidArgument, match=f"^`{word}` cannot read a watch: write `async for event in"):
+                    await USES[word](events)
 
 
 @pytest.mark.parametrize("name", OPENERS)

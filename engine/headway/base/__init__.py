@@ -8,7 +8,9 @@ from headway.base._arguments import check_selection as check_selection
 from headway.base._arguments import check_text as check_text
 from headway.base._arguments import check_token as check_token
 from headway.base._async_blocks import AsyncBlock as AsyncBlock
+from headway.base._async_blocks import AsyncStream as AsyncStream
 from headway.base._async_blocks import async_block as async_block
+from headway.base._async_blocks import plain_block as plain_block
 from headway.base._backing_off import retry_delay as retry_delay
 from headway.base._buckets import Buckets as Buckets
 from headway.base._clock import WALL as WALL

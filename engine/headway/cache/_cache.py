@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
 
+from headway.base import async_block
 from headway.cache._informer import Subscription
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection, range_of
@@ -92,7 +92,7 @@ class CacheOfTypes(CacheReader):
             return False
         return bool(declared.range.metadata) or not declared.range.matches(id.key)
 
-    @asynccontextmanager
+    @async_block
     async def view(self, *types: CachedType[Any]) -> AsyncIterator[View]:
         """``async with cache.view(TEAM, ACCOUNT) as view:`` reads these types as they were at one revision.
 

@@ -19,7 +19,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.base import check_trio, current_run, repr_text, retry_delay
+from headway.base import AsyncStream, check_trio, current_run, repr_text, retry_delay
 from headway.client._refusals import LASTING, client_error
 from headway.client._subjects import Subject
 from headway.client._watch import Deleted, Upserted, second_reader
@@ -213,7 +213,7 @@ def _gather(gathered: dict[object, SubscriptionEvent], event: SubscriptionEvent)
         gathered[id] = event
 
 
-class Subscription:
+class Subscription(AsyncStream):
     """The batches of a subscription, in order. You get one from `Client.subscribe`, and iterate over it.
 
     It connects again by itself. Reading raises a HeadwayError only when that is useless: PermissionDenied,
@@ -224,6 +224,8 @@ class Subscription:
     Attributes:
         position: the position of what was read last, or what has been reached since. None before the first.
     """
+
+    _reads, _usage = "a subscription", "async for batch in batches"
 
     def __init__(self, follower: Follower, subjects: Sequence[Subject]) -> None:
         self._follower = follower

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.base import block_nursery, check_trio, repr_text
+from headway.base import async_block, block_nursery, check_trio, repr_text
 from headway.client._arguments import milliseconds
 from headway.client._subjects import Subject, checked_subjects
 from headway.client._subscribe import Follower, Subscription
@@ -25,7 +24,7 @@ class Subscribing:
     _allow: Allow | None
     _metadata: Metadata | None
 
-    @asynccontextmanager
+    @async_block
     async def subscribe(
         self,
         subjects: Sequence[ResourceType[Any] | Topic[Any] | Subject],

@@ -139,6 +139,11 @@ class WatchStream(AsyncBlock, Generic[T]):
         if self._opened is not None:
             await self._opened.__aexit__(kind, error, traceback)
 
+    def _right(self) -> tuple[str, str]:
+        if self._home is None:
+            return super()._right()
+        return "read a watch", "async for event in events"
+
     def __aiter__(self) -> WatchStream[T]:
         return self
 

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 from typing_extensions import override
 
-from headway.base import BoundedReport, block_nursery, check_trio, current_run, repr_text
+from headway.base import BoundedReport, async_block, block_nursery, check_trio, current_run, repr_text
 from headway.cache import CachedType, CacheOfTypes, Content, Informer, Informers, OnFailure, Pin, View
 from headway.errors import HeadwayError, InvalidArgument, NotPrimed, StoreChanged, Unavailable
 from headway.events import IndexFailed, Report
@@ -97,8 +97,12 @@ class PrimedCache(CacheOfTypes):
         self._cuts.note_error(type, error, failures)
 
     @override
-    @asynccontextmanager
+    @async_block
     async def view(self, *types: CachedType[Any]) -> AsyncIterator[View]:
+        """``async with cache.view(TEAM, ACCOUNT) as view:``, as for a controller's cache.
+
+        While the cache is primed anew after a restore, the view has the types as they were before.
+        """
         if not (types and self._frozen):
             async with super().view(*types) as view:
                 yield view
@@ -176,7 +180,7 @@ class PrimedCache(CacheOfTypes):
                     continue
             await self._keeper.primed_again.park()
 
-    @asynccontextmanager
+    @async_block
     async def notify(self) -> AsyncIterator[Updates]:
         """``async with cache.notify() as updates:`` receives what changes in the cache, or in the program's sources.
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.base import async_problem, check_selection, check_text, check_trio, current_run, repr_text
+from headway.base import AsyncStream, async_problem, check_selection, check_text, check_trio, current_run, repr_text
 from headway.cache import CachedType, CacheReader, Index
 from headway.errors import Closed, IndexIncomplete, InvalidArgument
 from headway.notify._answers import Answers
@@ -27,12 +27,14 @@ T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
 
 
-class Updates:
+class Updates(AsyncStream):
     """The handles of one block of `PrimedCache.notify`. Iterate over it to receive those that have changed.
 
     ``async for changed in updates`` yields each handle that has changed since it was last yielded, in the order of the
     changes. A handle waits at most once, however often it has changed. The iteration ends when the block ends.
     """
+
+    _reads, _usage = "updates", "async for changed in updates"
 
     def __init__(self, cache: CacheReader, cuts: Cuts, answers: Answers) -> None:
         self._cache = cache

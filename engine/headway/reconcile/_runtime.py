@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
 
-from headway.base import repr_text
+from headway.base import plain_block, repr_text
 from headway.cache import Cache, CachedType, Projected, Projection, note_read
 from headway.client import Client
 from headway.errors import InvalidArgument, NotDeclared, NotWatched
@@ -218,7 +217,8 @@ class Runtime:
         id, reason, text = checked_event(resource, reason, text)
         self.record_event(id, reason, text, warning)
 
-    def alive(self, resource: Resource[Any] | Projected[Any]) -> AbstractContextManager[trio.CancelScope]:
+    @plain_block
+    def alive(self, resource: Resource[Any] | Projected[Any]) -> Iterator[trio.CancelScope]:
         """``with rt.alive(team) as scope: ...`` is canceled as soon as the team's deletion begins.
 
         It is also canceled if the team no longer exists, or if another resource has replaced it under the same name. To
@@ -227,7 +227,8 @@ class Runtime:
         Raises:
             NotWatched: the controller neither manages nor watches the type.
         """
-        return self._lifetimes.scope(resource)
+        with self._lifetimes.scope(resource) as scope:
+            yield scope
 
     async def watch(self, *watches: Watch[Any]) -> None:
         """``await rt.watch(headway.watch(ACCOUNT, team_of))``: watch a type that is known only at run time.

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import trio
 from grpclib import GRPCError
 
+from headway.base import async_block
 from headway.client import Client
 from headway.controller import App, Definition
 from headway.engine import Engine, open_engine
@@ -212,7 +213,7 @@ class OneShot:
         return list(found)
 
 
-@asynccontextmanager
+@async_block
 async def one_shot(
     app: App,
     controller: str,
