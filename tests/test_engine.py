@@ -161,10 +161,13 @@ async def test_declaration_on_an_open_app_is_refused(
     async def reconcile(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         """Do nothing."""
 
+    async def beat(rt: headway.Runtime, found: headway.Resource[Team]) -> None:
+        """Do nothing."""
+
     late: list[tuple[str, Callable[[], object]]] = [
         ("controller 'late'", lambda: app.controller(manages=team, name="late")(reconcile)),
-        ("controller 'alive'", lambda: app.daemon(team, name="alive")(reconcile)),  # type: ignore[arg-type]  # as well
-        ("controller 'often'", lambda: app.timer(team, every=5, name="often")(reconcile)),  # type: ignore[arg-type]
+        ("controller 'alive'", lambda: app.daemon(team, name="alive")(beat)),
+        ("controller 'often'", lambda: app.timer(team, every=5, name="often")(beat)),
         ("this converter", lambda: app.converter(team, later, up=lambda each: each, down=lambda each: each)),
         ("this storage version", lambda: app.store_as(team)),
         ("type staff.v1.Late", lambda: app.type("staff", "v1", "Late", Team)),

@@ -297,8 +297,8 @@ async def fine(_: headway.Runtime, __: headway.Resource[Team]) -> None:
 
 
 MISUSES: list[tuple[str, Callable[[Staff], object]]] = [
-    ("the daemon must take 2 arguments", lambda staff: staff.app.daemon(staff.team)(lonely)),  # type: ignore[arg-type]
-    ("the timer must take 2 arguments", lambda staff: staff.app.timer(staff.team, every=1)(lonely)),  # type: ignore[arg-type]
+    ("the daemon must take a runtime and a resource", lambda staff: staff.app.daemon(staff.team)(lonely)),  # type: ignore[arg-type]
+    ("the timer must take a runtime and a resource", lambda staff: staff.app.timer(staff.team, every=1)(lonely)),  # type: ignore[arg-type]
     ("every must be a number of seconds above 0, not 0", lambda staff: staff.app.timer(staff.team, every=0)(fine)),
     ("every=inf must be finite", lambda staff: staff.app.timer(staff.team, every=math.inf)(fine)),
     ("finalizer must be True or False", lambda staff: staff.app.daemon(staff.team, finalizer="yes")(fine)),  # type: ignore[arg-type]

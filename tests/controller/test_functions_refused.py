@@ -148,6 +148,71 @@ def test_function_that_cannot_work_is_refused_where_it_is_declared() -> None:
     assert accepted == []
 
 
+async def swapped(request: headway.Request[Team], rt: headway.Runtime) -> None:
+    """Take the arguments of a reconciler in the wrong order."""
+
+
+async def of_resource(team: headway.Resource[Team], rt: headway.Runtime) -> None:
+    """Take the arguments of a daemon in the wrong order."""
+
+
+def mapped(cache: headway.CacheReader | None, team: headway.Resource[Team]) -> list[headway.ResourceId]:
+    """Take the arguments of a mapper in the wrong order."""
+    return [team.id] if cache is None else []
+
+
+ORDERS: list[tuple[str, Any, str]] = [
+    ("reconciler", swapped, "a runtime and a request, in this order, but its first parameter is `request: Request`"),
+    ("daemon", of_resource, "a runtime and a resource, in this order, but its first parameter is `team: Resource`"),
+    ("timer", swapped, "a runtime and a resource, in this order, but its first parameter is `request: Request`"),
+    ("map_union", mapped, "a resource and a cache, in this order, but its first parameter is `cache: CacheReader`"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "problem"), ORDERS)
+def test_annotations_in_the_wrong_order_are_refused(name: str, given: Any, problem: str) -> None:
+    place = next(each for each in (*PLAIN, *ASYNC) if each.name == name)
+    with pytest.raises(DeclarationError, match=f"must take {problem}"):
+        place.declare(given)
+
+
+def world_alone(_: simulation.World) -> Any:
+    """Take what only a scenario gets."""
+
+
+def world_first(_: simulation.World, __: Any) -> Any:
+    """Take what only a scenario gets in the first place."""
+
+
+def world_before(_: simulation.World, __: Any, ___: Any) -> Any:
+    """Take what only a scenario gets in the first of three places."""
+
+
+async def waits_for_the_world(_: simulation.World) -> Any:
+    """Wait, with what only a scenario gets."""
+
+
+async def waits_for_the_world_first(_: simulation.World, __: Any) -> Any:
+    """Wait, with what only a scenario gets in the first place."""
+
+
+OF_THE_WORLD = (world_alone, world_first, world_before, waits_for_the_world, waits_for_the_world_first)
+LOOSE = {"from_channel key", "from_iterator key", "every keys", "reports"}
+"""The places whose argument may be anything, or has many classes."""
+
+
+@pytest.mark.parametrize("place", [*PLAIN, *ASYNC, *EITHER], ids=lambda place: place.name)
+def test_annotation_of_what_another_place_gets_is_refused_everywhere(place: Place) -> None:
+    texts = []
+    for given in OF_THE_WORLD:
+        try:
+            place.declare(given)
+        except DeclarationError as error:
+            texts.append(str(error))
+    problem = "in this order, but its first parameter is `_: World`"
+    assert any(problem in text for text in texts) is (place.name not in LOOSE)
+
+
 UNCALLED: list[tuple[str, Callable[[], object]]] = [
     ("mappers.owner()", lambda: _watching(headway.mappers.owner)),
     ("mappers.reference(...)", lambda: _watching(headway.mappers.reference)),

@@ -8,8 +8,8 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from types import AsyncGeneratorType, FunctionType, GeneratorType
-from typing import Any, TypeVar
+from types import AsyncGeneratorType, FunctionType, GeneratorType, NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from headway.base._text import did_you_mean, repr_text
 from headway.errors import DeclarationError
@@ -220,4 +220,50 @@ def _arguments_problem(function: object, arguments: int, takes: str, *, more: bo
         signature.bind_partial(*given) if more else signature.bind(*given)
     except TypeError:
         return f"must take {takes}, but takes {signature}"
+    return _order_problem(function, takes)
+
+
+_RESOURCE = frozenset(("Resource", "Projected"))
+_CLASSES = {
+    "a runtime": frozenset(("Runtime",)),
+    "a request": frozenset(("Request",)),
+    "a resource": _RESOURCE,
+    "old": _RESOURCE,
+    "new": _RESOURCE,
+    "a cache": frozenset(("CacheReader", "CacheOfTypes", "Cache", "PrimedCache", "View")),
+    "the world": frozenset(("World",)),
+    "a process": frozenset(("Process",)),
+}
+"""The names of Headway's classes that an argument may be annotated with, by the words for it."""
+_ALL_CLASSES = frozenset[str]().union(*_CLASSES.values())
+_PLACES = ("first", "second", "third")
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _order_problem(function: Callable[..., Any], takes: str) -> str | None:
+    """Return the problem of a parameter whose annotation says that it gets what another place gets, or None.
+
+    Annotations that are not known to be wrong are accepted: those of other classes, and names that cannot be found.
+    """
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception:  # noqa: BLE001  # a name may exist for type checkers only, and an annotation may be anything
+        return None
+    places = [each for each in signature.parameters.values() if each.kind in _BY_PLACE]
+    words = re.split(", | and ", takes.removesuffix(" first"))
+    for place, each, word in zip(_PLACES, places, words, strict=False):
+        given = _classes(each.annotation)
+        if word in _CLASSES and given and given <= _ALL_CLASSES and not given & _CLASSES[word]:
+            named = " | ".join(sorted(given))
+            return f"must take {takes}, in this order, but its {place} parameter is `{each.name}: {named}`"
     return None
+
+
+def _classes(annotation: Any) -> frozenset[str]:
+    """Return the names of Headway's classes in an annotation, apart from None. It is empty if there is another one."""
+    if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
+        found = [_classes(each) for each in get_args(annotation) if each is not NoneType]
+        return frozenset[str]().union(*found) if all(found) else frozenset()
+    given = get_origin(annotation) or annotation
+    is_ours = isinstance(given, type) and given.__module__.startswith("headway.")
+    return frozenset((given.__name__,)) if is_ours else frozenset()

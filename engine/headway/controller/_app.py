@@ -287,7 +287,7 @@ class App:
         def declare(function: ResourceFunction[R]) -> ResourceFunction[R]:
             name = _name_of(function, options)
             check_options(name, options, (*GivenOptions.__annotations__, "finalizer"), _DAEMON_FORM)
-            problem = function_problem("the daemon", function, 2)
+            problem = function_problem("the daemon", function, "a runtime and a resource")
             if finalizer and isinstance(type, Projection):
                 problem = f"finalizer=True writes to the resource, but {type!r} is read-only: use the whole type"
             flag: object = finalizer
@@ -327,7 +327,7 @@ class App:
             check_options(name, options, (*GivenOptions.__annotations__, "every", "jitter"), _TIMER_FORM)
             given: object = jitter
             for problem in (
-                function_problem("the timer", function, 2),
+                function_problem("the timer", function, "a runtime and a resource"),
                 seconds_problem("every", every) or (f"every={every} must be finite" if math.isinf(every) else None),
                 None
                 if isinstance(given, int | float) and 0 <= given < 1

@@ -121,7 +121,7 @@ def check(definition: Definition, app: str, registry: Registry, taken: Container
 
 def _problems(definition: Definition, app: str, registry: Registry, taken: Container[str]) -> Iterator[str | None]:
     """Yield a problem or None for each check. Each check relies on those before it having passed."""
-    yield function_problem("the reconciler", definition.reconcile, 2)
+    yield function_problem("the reconciler", definition.reconcile, "a runtime and a request")
     if not definition.name:
         yield f"{definition.reconcile!r} has no name for the controller: set it with name='...'"
     yield name_problem("a controller's name", definition.name)
@@ -133,19 +133,22 @@ def _problems(definition: Definition, app: str, registry: Registry, taken: Conta
     yield _numbers_problem(definition)
     yield placement_problem(definition.placement)
     for name, source in definition.sources.items():
-        yield function_problem(f"source {name!r}", source, 2)
-    yield _optional("the initialiser", definition.initialiser, 1)
-    yield _optional("on_start", definition.on_start, 1, plain=True)
-    yield _optional("on_stop", definition.on_stop, 2, plain=True)
+        yield function_problem(f"source {name!r}", source, "a runtime and a function to enqueue ids")
+    yield _optional("the initialiser", definition.initialiser, "a runtime")
+    yield _optional("on_start", definition.on_start, "a runtime", plain=True)
+    yield _optional("on_stop", definition.on_stop, "a runtime and an error", plain=True)
 
 
-def _optional(what: str, function: object, arguments: int, *, plain: bool = False) -> str | None:
-    return None if function is None else function_problem(what, function, arguments, plain=plain)
+def _optional(what: str, function: object, takes: str, *, plain: bool = False) -> str | None:
+    return None if function is None else function_problem(what, function, takes, plain=plain)
 
 
-def function_problem(what: str, function: object, arguments: int, *, plain: bool = False) -> str | None:
-    """Return the problem of a function that must be async (``plain``: may be) and accept these arguments, or None."""
-    problem = (either_problem if plain else async_problem)(function, arguments, f"{arguments} arguments")
+def function_problem(what: str, function: object, takes: str, *, plain: bool = False) -> str | None:
+    """Return the problem of a function that must be async (``plain``: may be) and accept these arguments, or None.
+
+    ``takes`` has one or two arguments: "a runtime and a request".
+    """
+    problem = (either_problem if plain else async_problem)(function, 1 + takes.count(" and "), takes)
     return None if problem is None else f"{what} {problem}"
 
 
