@@ -82,10 +82,15 @@ def test_owned_mapper_maps_to_owned_resources() -> None:
         (TEAM.id("core").reference(), ["core"]),
         (ACCOUNT.id("core"), []),
         (ACCOUNT.id("core").reference(), []),
+        ("Not a name", []),
+        ("a/b", []),
+        ("x" * 300, []),
+        (pb.Reference(type=TEAM.message, name="Not a name"), []),
+        (pb.Reference(type=TEAM.message, name="core", tenancy=pb.Tenancy(namespace="Not a name")), []),
     ],
 )
 def test_reference_mapper_maps_to_the_referenced_resource(given: Any, expected: list[str]) -> None:
-    """The function may return an id, a reference or a name. None maps to nothing."""
+    """The function may return an id, a reference or a name. None and what no resource can have map to nothing."""
     assert names(mappers.reference(lambda _: given), account("ada")) == expected
     assert names(mappers.references(lambda _: [given, "other", given]), account("ada")) == [
         *expected,
@@ -212,7 +217,7 @@ def test_through_mapper_maps_by_way_of_a_third_type() -> None:
 
 def test_through_mapper_accepts_a_projection() -> None:
     """The second mapper gets the projection, whatever the first one returns."""
-    slim = projection(POD, Account, lambda pod: Account(login=pod.data.login.upper()))
+    slim = projection(POD, Account, lambda pod: Account(login=f"{pod.data.login}-slim"))
     pod = stored("p", 1, type=POD, data=Account(login="core"))
     cache = reader({TEAM: [], slim: [pod]}, {})
     firsts: list[StateMapper[Any]] = [
@@ -222,7 +227,7 @@ def test_through_mapper_accepts_a_projection() -> None:
     ]
     for first in firsts:
         through = mappers.through(slim, first, mappers.reference(lambda each: each.data.login))
-        assert names(through, account("x"), cache=cache) == ["CORE"]
+        assert names(through, account("x"), cache=cache) == ["core-slim"]
 
 
 def test_mapper_declares_the_indexes_that_it_needs() -> None:

@@ -24,7 +24,17 @@ from headway.mapper._mappers import (
     reading,
     towards,
 )
-from headway.resource import Resource, ResourceId, ResourceType, ScopedType, Stored, pb, tenancy_within, type_name
+from headway.resource import (
+    Resource,
+    ResourceId,
+    ResourceType,
+    ScopedType,
+    Stored,
+    name_problem,
+    pb,
+    tenancy_within,
+    type_name,
+)
 
 V = TypeVar("V", bound=Hashable)
 P = TypeVar("P", bound=tuple[str, ...])
@@ -80,7 +90,8 @@ def reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
     """Map to the managed resource in a reference: ``mappers.reference(lambda route: route.data.service)``.
 
     The function returns an id, a reference or a name. A name is looked up in the changed resource's own tenancy. None,
-    an empty name, and a resource of another type map to nothing.
+    an empty name, and a resource of another type map to nothing. So does a name or a reference that is invalid, because
+    it comes from users, and no resource can have it.
     """
     check_plain("mappers.reference", refers_to, 1, "a resource", "mappers.reference(lambda route: route.data.service)")
     return ReadyMapper(
@@ -104,16 +115,24 @@ def _referred(given: Iterable[Any], resource: Any, target: CachedType[Any]) -> C
     found: list[Any] = []
     for each in given:
         if isinstance(each, str):
-            if each:
-                found.append(_named(each, resource.id, target))
-        elif isinstance(each, ResourceId | pb.Reference):
-            id = each if isinstance(each, ResourceId) else _of_reference(each, resource.id, target)
-            if id.type.unversioned == target.kind:
+            id = _named(each, resource.id, target)
+            if _can_exist(id, target):
+                found.append(id)
+        elif isinstance(each, ResourceId):
+            if each.type.unversioned == target.kind:
+                found.append(each)
+        elif isinstance(each, pb.Reference):
+            id = _of_reference(each, resource.id, target)
+            if id.type.unversioned == target.kind and _can_exist(id, target):
                 found.append(id)
         elif each is not None:
             # Not an id. It is passed on, so that the error names it.
             found.append(each)
     return found
+
+
+def _can_exist(id: ResourceId, target: CachedType[Any]) -> bool:
+    return name_problem("name", id.name) is None and target.tenancy_problem(id.partition, id.namespace) is None
 
 
 def _named(name: str, beside: ResourceId, target: CachedType[Any]) -> ResourceId:
