@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import headway
-from headway.base import repr_text
+from headway.base import ended, error_text, repr_text
 
 
 class _Broken:
@@ -36,3 +38,13 @@ def test_no_error_cuts_a_value_in_its_middle() -> None:
     """`{value!r:.120}` would end anywhere, and the sentence would seem to belong to the value."""
     sources = Path(headway.__file__).parent.rglob("*.py")
     assert [str(each) for each in sources if re.search(r"!r:\.\d", each.read_text())] == []
+
+
+@pytest.mark.parametrize("text", ["no", "no.", "really?", "no!"])
+def test_sentence_ends_with_one_mark(text: str) -> None:
+    assert re.fullmatch(r"\w+[.?!]", ended(text))
+
+
+def test_what_asyncio_raises_is_followed_by_one_mark() -> None:
+    error = RuntimeError("no running event loop in thread 'MainThread'.")
+    assert error_text(error).startswith("no running event loop in thread 'MainThread'. That is asyncio")

@@ -11,7 +11,7 @@ from functools import partial
 from types import AsyncGeneratorType, FunctionType, GeneratorType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from headway.base._text import did_you_mean, repr_text
+from headway.base._text import did_you_mean, ended, repr_text
 from headway.errors import DeclarationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,7 +86,7 @@ def _refused(function: Callable[..., Any], error: str, unknown: list[str], known
     example = _EXAMPLE.search((function.__doc__ or "").partition("\n")[0])
     text = f"{_name(function)}(): {'; '.join(problems)}"
     if example and f"{function.__name__}(" in example[1] and "def " not in example[1]:
-        text += f"{'' if text.endswith('?') else '.'} The form is: {example[1]}"
+        text = f"{ended(text)} The form is: {example[1]}"
     return DeclarationError(text)
 
 
@@ -137,7 +137,7 @@ def check_plain(
     """Raise DeclarationError if an object is not a plain function with the given number of arguments."""
     problem = plain_problem(function, arguments, takes, may_yield=may_yield)
     if problem:
-        raise DeclarationError(f"{where} {problem}. The form is: {form}")
+        raise DeclarationError(f"{where} {ended(problem)} The form is: {form}")
 
 
 def async_problem(function: object, arguments: int | None, takes: str) -> str | None:

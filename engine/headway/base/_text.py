@@ -55,7 +55,7 @@ def error_text(error: BaseException) -> str:
     """
     try:
         text = encodable(scrubbed(error, str(error)))
-        return f"{text}. {ASYNCIO}" if _is_from_asyncio(error) else text
+        return f"{ended(text)} {ASYNCIO}" if _is_from_asyncio(error) else text
     except KeyboardInterrupt:
         raise
     except BaseException as failed:  # noqa: BLE001  # a class of the program's may raise anything
@@ -88,6 +88,11 @@ def bounded(text: str, longest: int = LONGEST) -> str:
     """Return the text, or its beginning and the number of characters left out."""
     more = len(text) - longest
     return text if more <= 0 else f"{text[:longest]}… ({more:,} more)"
+
+
+def ended(text: str) -> str:
+    """Return the text of a sentence with a mark at its end, so that another sentence can follow."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def plain(text: str) -> str:

@@ -61,11 +61,12 @@ def message_of(error: BaseException) -> str:
 
     The message is data, often from another program. It must not imitate another line of the log, nor move a cursor.
     """
-    lines = [bounded(scrubbed(error, each)) for each in traceback.format_exception_only(error)]
+    texts = [bounded(scrubbed(error, each)) for each in traceback.format_exception_only(error)]
+    lines = [line for each in texts for line in each.rstrip("\n").split("\n")]
     if len(lines) > _NOTES:
         lines[_NOTES:] = [f"… ({len(lines) - _NOTES} lines more)"]
     # Indent all lines but the first, to distinguish them from the log's own lines.
-    return "\n  ".join(plain(each.rstrip("\n")) for each in lines)
+    return "\n  ".join(plain(each) for each in lines)
 
 
 def all_frames(error: BaseException, causes: int = _CAUSES) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from headway.base import async_problem, either_problem, repr_text
+from headway.base import async_problem, either_problem, ended, repr_text
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
 from headway.controller._definition import Definition, placement_problem
 from headway.controller._write_limit import WriteLimit
@@ -27,8 +27,7 @@ FORM = """
 
 def refuse(name: str, problem: str, form: str = FORM) -> DeclarationError:
     """Return the error for a problem in a controller's declaration."""
-    end = "" if problem.endswith("?") else "."
-    return DeclarationError(f"controller {name!r}: {problem}{end} The form is:{form}")
+    return DeclarationError(f"controller {name!r}: {ended(problem)} The form is:{form}")
 
 
 def frozen_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

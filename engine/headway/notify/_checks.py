@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from headway.base import repr_text
+from headway.base import ended, repr_text
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, by_owner, stored_type
 from headway.errors import DeclarationError
 from headway.resource import Registry, ResourceType, ScopedType, is_form_of
@@ -70,4 +70,4 @@ class Wanted(NamedTuple):
 
 
 def _refuse(problem: str) -> NoReturn:
-    raise DeclarationError(f"{problem}. The form is: {_FORM}")
+    raise DeclarationError(f"{ended(problem)} The form is: {_FORM}")

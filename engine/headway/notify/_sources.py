@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from headway.base import async_problem, check_keywords
+from headway.base import async_problem, check_keywords, ended
 from headway.errors import DeclarationError
 
 T_co = TypeVar("T_co", covariant=True)
@@ -27,7 +27,7 @@ class Poll(Generic[T_co]):
 
     def __post_init__(self) -> None:
         if problem := async_problem(self.function, None, ""):
-            raise DeclarationError(f"the function of a poll: {problem}. The form is: {_POLL_FORM}")
+            raise DeclarationError(f"the function of a poll: {ended(problem)} The form is: {_POLL_FORM}")
 
 
 @check_keywords
@@ -44,4 +44,4 @@ class BlockingQuery(Generic[T_co]):
 
     def __post_init__(self) -> None:
         if problem := async_problem(self.function, None, ""):
-            raise DeclarationError(f"the function of a blocking query: {problem}. The form is: {_QUERY_FORM}")
+            raise DeclarationError(f"the function of a blocking query: {ended(problem)} The form is: {_QUERY_FORM}")

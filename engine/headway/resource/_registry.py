@@ -20,6 +20,8 @@ class Registry:
     def __init__(self) -> None:
         self._types: dict[tuple[str, str, str], ResourceType[Any]] = {type.name: type for type in BUILTIN_TYPES}
         self._chains: dict[Kind, VersionChain] = {}
+        # True while no type of a program is registered.
+        self._declares_none = True
 
     def register(self, type: ResourceType[Any]) -> None:
         """Add a type.
@@ -50,6 +52,7 @@ class Registry:
                     "all versions of a kind share one set of names"
                 )
         self._types[type.name] = type
+        self._declares_none = False
 
     def add_converter(self, older: object, newer: object, up: object, down: object) -> None:
         """Add a converter pair between two registered versions of a kind.
@@ -131,6 +134,8 @@ class Registry:
         if found is None:
             named = [known.name for known in self if known.name.group != "internal"]
             hint = did_you_mean(str(name), [str(each) for each in named if may_know is None or may_know(each)])
+            if self._declares_none:
+                hint = f"{hint}. No app declares a type here: pass the app, as in headway.open_engine(url, app)"
             raise InvalidArgument(f"type {name} is not registered{hint}")
         return found
 
@@ -139,6 +144,7 @@ class Registry:
         made = Registry()
         made._types = {name: type for name, type in self._types.items() if may_know(type.name)}
         made._chains = self._chains
+        made._declares_none = self._declares_none
         return made
 
     def __iter__(self) -> Iterator[ResourceType[Any]]:

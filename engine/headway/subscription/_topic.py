@@ -12,7 +12,7 @@ import betterproto2
 import trio
 from trio.lowlevel import TrioToken
 
-from headway.base import answer_problem, current_run, plain_problem, repr_text
+from headway.base import answer_problem, current_run, ended, plain_problem, repr_text
 from headway.errors import DeclarationError, InvalidArgument, PayloadError
 from headway.protobuf import bind_name, decode, encode, field, message
 from headway.resource import AnyMessage, DescribedTopic, name_problem
@@ -255,4 +255,4 @@ def _check_declaration(name: object, payload: object, snapshot: object, wildcard
     if problem is None and not isinstance(wildcard, bool):
         problem = f"wildcard must be True or False, not {wildcard!r}"
     if problem:
-        raise DeclarationError(f"app.topic: {problem}. The form is: {FORM}")
+        raise DeclarationError(f"app.topic: {ended(problem)} The form is: {FORM}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from headway.base import ended
 from headway.why.answers._answer import FAILURES, RECONCILES, Cause, PastReconcile
 from headway.why.answers._times import seconds_text, when_text
 
@@ -67,12 +68,12 @@ def _reconcile(it: PastReconcile, now: float) -> str:
     if it.alike > 1:
         return (
             f"{attempts_text(it)} failed with the same error, from {when_text(it.first_at, now)} to "
-            f"{when_text(it.at, now)}{error}. "
+            f"{ended(when_text(it.at, now) + error)} "
             f"The last one took {seconds_text(it.seconds)}. Because of: {causes}. Read: {reads}. Wrote: {writes}."
         )
     took = seconds_text(it.seconds)
     return (
-        f"Reconcile at {when_text(it.at, now)}, attempt {it.attempt}, in {took}: {it.outcome}{error}. "
+        f"Reconcile at {when_text(it.at, now)}, attempt {it.attempt}, in {took}: {ended(it.outcome + error)} "
         f"Because of: {causes}. Read: {reads}. Wrote: {writes}."
     )
 
