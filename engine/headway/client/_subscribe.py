@@ -219,7 +219,8 @@ class Subscription(AsyncStream):
     It connects again by itself. Reading raises a HeadwayError only when that is useless: PermissionDenied,
     InvalidArgument, StoreChanged if the store was replaced, or PayloadError for an event that this program cannot
     decode. After an error, every further read raises it again. After the end of the block, reading raises Closed.
-    Only one task may read at a time.
+    Only one task may read at a time: another one that reads while it waits gets FailedPrecondition. Between two
+    batches, another task may go on reading.
 
     Attributes:
         position: the position of what was read last, or what has been reached since. None before the first.

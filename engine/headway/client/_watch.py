@@ -79,7 +79,8 @@ class WatchStream(AsyncBlock, Generic[T]):
     """A watch, returned by `Client.watch`: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
     Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then. It raises Closed
-    after the end of the block, also in a task that waits for an event then. Only one task may read at a time.
+    after the end of the block, also in a task that waits for an event then. Only one task may read at a time: another
+    one that reads while it waits gets FailedPrecondition. Between two events, another task may go on reading.
 
     A limit of the server may refuse the watch. It is then opened again, until the timeout of the channel.
 
