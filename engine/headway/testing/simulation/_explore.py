@@ -47,10 +47,12 @@ from headway.testing.simulation.plans import (
     at_another_pace,
     calls_before_a_change,
     changes_in_ticks,
+    checked_durations,
     does_by_the_clock,
     handovers,
     in_fair_turns,
     interims,
+    lasting,
     merges,
     peer_faults,
     simplest,
@@ -77,6 +79,7 @@ class ExploreSettings(TypedDict, total=False):
     plan: str | None
     may_differ: Iterable[str]
     without: Iterable[str]
+    durations: Mapping[str, float]
     own_services: bool
     peers: Mapping[str, Peer]
 
@@ -97,6 +100,7 @@ def explore(
     plan: str | None = None,
     may_differ: Iterable[str] = (),
     without: Iterable[str] = (),
+    durations: Mapping[str, float] | None = None,
     own_services: bool = False,
     peers: Mapping[str, Peer] | None = None,
 ) -> Explored:
@@ -140,6 +144,8 @@ def explore(
         may_differ: what may end differently from run to run, such as ``"Account.login"``, ``"order(Account.port)"`` or
             ``"outside.mails"``. The guide lists the forms. Everything else is compared.
         without: the names of the faults and schedules to leave out, such as ``"restore"``.
+        durations: the seconds that faults last, by name, such as ``{"outage": 300, "clock_jump": 7200}``. Use it if the
+            program's own times, such as a time-to-live, are longer than the faults.
         own_services: if true, every process opens the store itself, as engines on one etcd do, and its own program
             serves it. Use it for a store that several programs share, as in a rolling upgrade. The client is served by
             the program of the first process's first life.
@@ -168,12 +174,15 @@ def explore(
         peers=peers or {},
     )
     left = _left_out(without)
+    lengths = checked_durations(durations if durations is not None else {})
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
     setting = _spread(setting)
     measure = Measure(setting, may_differ=tuple(may_differ), paces=only is None, without=left)
     setting, first = measure.setting, measure.first
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     plans, left_out = _plans(measure, pairs, processes, left) if only is None else ([Plan.parse(only)], {})
+    if only is None:
+        plans = lasting(plans, lengths)
     spoilt: dict[str, str] = {}
     runs: list[Plan] = []
     struck: list[Fault] = []

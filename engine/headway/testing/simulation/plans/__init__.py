@@ -2,9 +2,12 @@
 
 Pure: nothing is run here, and random choices come from a seed.
 
-Read `_plans.py` first. `_peer_plans.py`, `_schedules.py` and `_tick_plans.py` add plans of further kinds.
+Read `_plans.py` first. `_peer_plans.py`, `_schedules.py` and `_tick_plans.py` add plans of further kinds, and
+`_durations.py` says how long their faults last.
 """
 
+from headway.testing.simulation.plans._durations import checked_durations as checked_durations
+from headway.testing.simulation.plans._durations import lasting as lasting
 from headway.testing.simulation.plans._order import in_fair_turns as in_fair_turns
 from headway.testing.simulation.plans._peer_plans import peer_faults as peer_faults
 from headway.testing.simulation.plans._plans import LeftOut as LeftOut
