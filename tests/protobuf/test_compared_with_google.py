@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToJson, SerializeToJsonError
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.errors import PayloadError
@@ -67,8 +67,9 @@ def test_scalar_is_encoded_as_by_protobuf_or_refused_by_both(name: str) -> None:
 
 
 @given(st.floats(), st.floats(width=32), st.floats())
+@example(0.0, 0.0, 1006071829233665.0)
 def test_numbers_are_encoded_as_by_protobuf(double: float, single: float, small: float) -> None:
-    """A number of 64 bits in a field of 32 is rounded first, so that it may become zero."""
+    """A number of 64 bits in a field of 32 is rounded first, so that it may become zero. It may need nine digits."""
     for each in (single, small if abs(small) < LARGEST else 0.0):
         encoded = THEIRS(double=double, single=each).SerializeToString()
         assert encode(Every(double=double, single=each)) == encoded

@@ -183,7 +183,7 @@ def _shortest(value: float) -> float:
     except (OverflowError, struct.error):
         # It cannot be stored either.
         return value
-    short = (float(f"{value:.{digits}g}") for digits in range(6, 9))
+    short = (float(f"{value:.{digits}g}") for digits in range(6, 10))
     return next((each for each in short if struct.pack("<f", each) == same), value)
 
 
