@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -14,7 +15,7 @@ from headway.controller import Definition
 from headway.mapper import MapQueue
 from headway.resource import TypeName
 from headway.run import ChangeMapper
-from headway.run._mapping_retries import STEP, MappingRetries
+from headway.run._mapping_retries import STEP, TURN, MappingRetries
 from tests.helpers.resources import TEAM, key, stored
 
 KEPT = 2 * STEP + 1
@@ -24,12 +25,13 @@ class Failing(ChangeMapper):
     """Fails each time, and takes so long that the first changes are due again before the last are mapped."""
 
     clock: MockClock
+    takes = 1.0
     calls = 0
 
     def map_change(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:  # noqa: ARG002
         self.calls += 1
         assert self.calls <= 4 * KEPT, "the retries do not let other tasks run"
-        self.clock.jump(1.0)
+        self.clock.jump(self.takes)
         raise ValueError("fails")
 
 
@@ -52,15 +54,17 @@ def failing(clock: MockClock, kept: int, on_progress: Callable[[], None]) -> tup
     return MappingRetries(definition, changes, mapper, BoundedReport(lambda _: None), on_progress), mapper, changes
 
 
-async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock) -> None:
-    """There is a checkpoint after each 500, and a cancellation there leaves every change in the queue."""
+@pytest.mark.parametrize(("takes", "at_once"), [(0.0, STEP), (2 * TURN, 1)])
+async def test_retries_of_many_changes_let_other_tasks_run(mock_clock: MockClock, takes: float, at_once: int) -> None:
+    """There is a checkpoint after each 500 or each slow one, and a cancellation there leaves every change queued."""
     retries, mapper, changes = failing(mock_clock, KEPT, lambda: None)
+    mapper.takes = takes
     async with trio.open_nursery() as nursery:
         nursery.start_soon(retries.run)
         while mapper.calls == 0:
             await trio.lowlevel.checkpoint()
         # Trio runs tasks that are ready in random order, so the retries can have had a second turn.
-        assert mapper.calls in (STEP, 2 * STEP)
+        assert mapper.calls in (at_once, 2 * at_once)
         nursery.cancel_scope.cancel()
     assert len(changes) == KEPT
     assert len(list(changes.drain())) == KEPT

@@ -13,7 +13,7 @@ from headway.cache import Applied
 from headway.mapper import MapQueue
 from headway.run import RECORD_INTERVAL
 from headway.run._mapping import RunMapping
-from headway.run._mapping_retries import STEP
+from headway.run._mapping_retries import STEP, TURN
 from tests.helpers.pools import Member
 from tests.helpers.resources import TEAM, key, stored
 from tests.helpers.rig import Rig
@@ -102,6 +102,28 @@ async def test_c6_change_whose_mapping_failed_is_mapped_by_the_next_run(autojump
         await rig.wait_idle()
         last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
         assert last.frontiers[rig.pools.member.name] >= moved_at
+
+
+async def test_run_keeps_its_lease_while_a_slow_mapper_maps_a_long_backlog(autojump_clock: MockClock) -> None:
+    """Otherwise each run loses its lease in the backlog, and the next one begins with the same backlog."""
+    rig, calls = Rig(autojump_clock), 0
+    member = rig.pools.member
+    async with headway.open_engine(rig.store, bare_app(rig)) as engine:
+        await engine.client.apply(rig.pools.pool.new("a"))
+        for n in range(STEP - 1):
+            await engine.client.create(member.new(f"m{n}", Member(pool="a")))
+
+    def takes_long(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        autojump_clock.jump(TURN)
+
+    rig.pools.on_mapping = takes_long
+    async with rig.open():
+        await rig.wait_idle()
+    assert calls == STEP  # each member, and the summary of the pool
+    assert set(rig.names) == {"a"}
+    assert not [each for each in rig.witness.events_of(events.RunEnded) if each.error is not None]
 
 
 async def test_run_records_its_checkpoint_when_it_ends(autojump_clock: MockClock) -> None:

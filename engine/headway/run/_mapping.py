@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import trio
 
-from headway.base import BoundedReport
+from headway.base import BoundedReport, give_way
 from headway.cache import Applied, CacheReader, Subscription
 from headway.controller import Definition
 from headway.journal import ControllerJournal
@@ -14,7 +14,7 @@ from headway.mapper import MapQueue
 from headway.reconcile import MAPPING, Lifetimes
 from headway.resource import TypeName
 from headway.run._change_mapper import ChangeMapper, SupportsAdd
-from headway.run._mapping_retries import STEP, MappingRetries
+from headway.run._mapping_retries import STEP, TURN, MappingRetries
 from headway.run._own_writes import SelfTriggers
 
 
@@ -100,11 +100,12 @@ class RunMapping:
         """Map and enqueue every change that all types have reached.
 
         Each change is one step without a checkpoint. It is either completely in the reconcile queue or still in the map
-        queue.
+        queue. Slow mappers have a checkpoint between them, so that a backlog of any length leaves time to renew leases.
         """
         at_work, map_change = self.mapper.at_work, self.mapper.map_change
         MAPPING.set(at_work)
-        step = 0
+        step, clock = 0, trio.lowlevel.current_clock().current_time
+        until = clock() + TURN
         # Frontiers move only at checkpoints, so read them again after each.
         complete = self.complete
         while (item := self.changes.pop(complete)) is not None:
@@ -114,8 +115,8 @@ class RunMapping:
                 # A user's function may raise anything; the change is kept.
                 self.retries.keep(item, raised)
             step += 1
-            if step % STEP == 0:
-                await trio.lowlevel.checkpoint()
-                complete = self.complete
+            if step == STEP or clock() >= until:
+                await give_way()
+                complete, step, until = self.complete, 0, clock() + TURN
         at_work.key = None
         self._on_progress()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import trio
 
-from headway.base import BoundedReport, leaving, ordinary, story
+from headway.base import BoundedReport, give_way, leaving, ordinary, story
 from headway.cache import Applied
 from headway.controller import Definition
 from headway.events import MappingFailed
@@ -19,6 +19,8 @@ from headway.run._change_mapper import ChangeMapper
 
 STEP = 500
 """The number of changes that are mapped between two checkpoints."""
+TURN = 0.05
+"""The time, in seconds on Trio's clock, after which mapping has a checkpoint before the next change."""
 
 
 class Unmapped(NamedTuple):
@@ -110,7 +112,7 @@ class MappingRetries:
 
     async def run(self) -> None:
         """Retry each change when it is due, until canceled."""
-        at_work = self._mapper.at_work
+        at_work, clock = self._mapper.at_work, trio.lowlevel.current_clock().current_time
         MAPPING.set(at_work)
         while True:
             due = self._changes.next_due()
@@ -119,13 +121,15 @@ class MappingRetries:
             self._has_kept = trio.Event()
             # What fails again during this pass is left to the next one, so that a slow pass ends.
             now, step = trio.current_time(), 0
+            until = now + TURN
             while (kept := self._changes.pop_due(now)) is not None:
                 step += len(kept.changes)
                 self._map_again(kept)
                 # Here each change is either mapped or in the queue again, so that a cancellation loses none.
-                if step >= STEP:
+                if step >= STEP or clock() >= until:
                     step = 0
-                    await trio.lowlevel.checkpoint()
+                    await give_way()
+                    until = clock() + TURN
             at_work.key = None
             self._on_progress()
 
