@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.rpc import Address
-from headway.storage import EtcdBackend, etcd_address, open_store
+from headway.storage import EtcdBackend, check_store, etcd_address, open_store, store_exists
 from tests.helpers.secret_files import write_secret
 
 
@@ -40,6 +40,32 @@ def test_password_is_never_shown() -> None:
     with pytest.raises(InvalidArgument, match="root:…@h") as error:
         etcd_address("etcd://root:s3cret@h:1/")
     assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "etcds://root:s3cret@h:1/p",
+        " etcd://root:s3cret@h:1/p",
+        "etcd:/root:s3cret@h:1/p",
+        "etcd:root:s3cret@h:1/p",
+        "etcd://root:s3cret/s3cret@h:1/p",
+        "etcd://root:s3cret?s3cret@h:1/p",
+        "etcd://root:s3cret?s3cret/s3cret@h:1/p",
+        "etcd://root:s3c@s3cret@h:1/",
+    ],
+)
+async def test_password_in_an_invalid_url_is_never_shown(url: str) -> None:
+    """A URL with a typing error, or a password that should have been encoded, must not bring it into a log."""
+    for refuse in (open_store, etcd_address):
+        with pytest.raises(InvalidArgument, match="@h:1/") as error:
+            refuse(url)
+        assert "s3c" not in str(error.value)
+        assert error.value.__cause__ is None
+    for refuse_later in (store_exists, check_store):
+        with pytest.raises(InvalidArgument, match="@h:1/") as error:
+            await refuse_later(url)
+        assert "s3c" not in str(error.value)
 
 
 @pytest.mark.parametrize(

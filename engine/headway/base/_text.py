@@ -106,6 +106,14 @@ _CLOSE = 0.75
 """The least likeness of a suggestion, from 0 to 1: `queries` is not meant by `retries`, with five of its letters."""
 
 
+def without_password(url: str) -> str:
+    """Return a URL without its password, for display. The URL may be invalid."""
+    scheme, found, rest = url.partition("://") if "://" in url else ("", "", url)
+    credentials, at, hosts = rest.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    return f"{scheme}{found}{user}{':…' if colon else ''}{at}{hosts}" if at else url
+
+
 def did_you_mean(value: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown value: ``; did you mean 'x'?`` if a known value is close.
 

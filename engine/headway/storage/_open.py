@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 
 import trio
 
+from headway.base import without_password
 from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, pb
 from headway.storage._backend import Backend
@@ -82,7 +83,7 @@ async def store_exists(url: str) -> bool:
 
 def _no_url(url: str) -> InvalidArgument:
     return InvalidArgument(
-        f'{url!r} is not a store URL; expected "memory:", "sqlite:PATH", like "sqlite:staff.db", or '
+        f'{without_password(url)!r} is not a store URL; expected "memory:", "sqlite:PATH", like "sqlite:staff.db", or '
         '"etcd://HOST:PORT,HOST:PORT/PREFIX", like "etcd://127.0.0.1:2379/staff"'
     )
 

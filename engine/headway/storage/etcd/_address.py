@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from headway.base import read_secret
+from headway.base import read_secret, without_password
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.rpc import Address, address
 
@@ -77,20 +77,33 @@ class EtcdAddress:
 
 
 def etcd_address(url: str) -> EtcdAddress:
-    """Parse a URL. Raise InvalidArgument with the part that is wrong."""
+    """Parse a URL. Raise InvalidArgument with the part that is wrong, but without any part of a password."""
+    try:
+        return _parsed(url)
+    except InvalidArgument:
+        rest = url.partition("://")[2]
+        if "@" in rest and "@" not in rest.partition("?")[0].partition("/")[0]:
+            # Its user and password may end at the @, so the wrong part may belong to them.
+            raise InvalidArgument(
+                f"{without_password(url)!r} is invalid; write {FORM}, and '/' and '?' in a password as '%2F' and '%3F'"
+            ) from None
+        raise
+
+
+def _parsed(url: str) -> EtcdAddress:
     scheme, found, rest = url.partition("://")
     if scheme != "etcd" or not found:
-        raise InvalidArgument(f"{_without_password(url)!r} is not an etcd URL; write {FORM}")
+        raise InvalidArgument(f"{without_password(url)!r} is not an etcd URL; write {FORM}")
     rest, _, query = rest.partition("?")
     authority, _, path = rest.partition("/")
     credentials, at, hosts = authority.rpartition("@")
     user, _, password = credentials.partition(":")
     if at and not user:
-        raise InvalidArgument(f"the user before @ in {_without_password(url)!r} is empty; write etcd://user:password@…")
+        raise InvalidArgument(f"the user before @ in {without_password(url)!r} is empty; write etcd://user:password@…")
     options = _options(url, query)
     if "password_file" in options and (password or not user):
         why = "the url also has a password before @" if password else "the url has no user; write etcd://user@…"
-        raise InvalidArgument(f"password_file in {_without_password(url)!r} is invalid: {why}")
+        raise InvalidArgument(f"password_file in {without_password(url)!r} is invalid: {why}")
     return EtcdAddress(
         _endpoints(url, hosts),
         _prefix(url, path),
@@ -112,13 +125,13 @@ def etcd_address(url: str) -> EtcdAddress:
 
 def _endpoints(url: str, hosts: str) -> tuple[Address, ...]:
     if not hosts:
-        raise InvalidArgument(f"{_without_password(url)!r} has no host; write {FORM}")
+        raise InvalidArgument(f"{without_password(url)!r} has no host; write {FORM}")
     try:
         found = tuple(address(each) for each in hosts.split(","))
     except InvalidArgument as error:
-        raise InvalidArgument(f"the hosts of {_without_password(url)!r}: {error}") from error
+        raise InvalidArgument(f"the hosts of {without_password(url)!r}: {error}") from error
     if len(set(found)) < len(found):
-        raise InvalidArgument(f"the hosts of {_without_password(url)!r}: {hosts!r} repeats a host")
+        raise InvalidArgument(f"the hosts of {without_password(url)!r}: {hosts!r} repeats a host")
     return found
 
 
@@ -126,7 +139,7 @@ def _prefix(url: str, path: str) -> str:
     path = unquote(path).removesuffix("/")
     if not path or "" in path.split("/") or "\0" in path:
         raise InvalidArgument(
-            f"the prefix {f'/{path}'!r} of {_without_password(url)!r} is invalid: it must not be empty, "
+            f"the prefix {f'/{path}'!r} of {without_password(url)!r} is invalid: it must not be empty, "
             f"and must have a name between any two slashes; write {FORM}"
         )
     return f"/{path}"
@@ -138,18 +151,18 @@ def _options(url: str, query: str) -> dict[str, str]:
     for name, value in pairs:
         if name not in _OPTIONS:
             raise InvalidArgument(
-                f"unknown option {name!r} in {_without_password(url)!r}; known are {', '.join(_OPTIONS)}"
+                f"unknown option {name!r} in {without_password(url)!r}; known are {', '.join(_OPTIONS)}"
             )
         switches = name in ("tls", "insecure")
         if not value or (switches and value not in ("0", "1")):
             wanted = f"must be 0 or 1, got {value!r}" if switches else "must have a value"
-            raise InvalidArgument(f"the option {name!r} of {_without_password(url)!r} {wanted}")
+            raise InvalidArgument(f"the option {name!r} of {without_password(url)!r} {wanted}")
     if len(options) < len(pairs):
-        raise InvalidArgument(f"duplicate option in {_without_password(url)!r}")
+        raise InvalidArgument(f"duplicate option in {without_password(url)!r}")
     if options.get("tls") == "0" and _TLS & options.keys():
-        raise InvalidArgument(f"tls=0 contradicts the other options of {_without_password(url)!r}")
+        raise InvalidArgument(f"tls=0 contradicts the other options of {without_password(url)!r}")
     if "key" in options and "certificate" not in options:
-        raise InvalidArgument(f"the option 'key' of {_without_password(url)!r} requires 'certificate'")
+        raise InvalidArgument(f"the option 'key' of {without_password(url)!r} requires 'certificate'")
     return options
 
 
@@ -164,13 +177,5 @@ def _number(url: str, options: dict[str, str], name: str, read: Callable[[str], 
         pass
     what = "a whole number" if read is int else "a number of seconds"
     raise InvalidArgument(
-        f"the option {name!r} of {_without_password(url)!r} must be {what} above 0, got {options[name]!r}"
+        f"the option {name!r} of {without_password(url)!r} must be {what} above 0, got {options[name]!r}"
     )
-
-
-def _without_password(url: str) -> str:
-    """Return the URL without its password, for display."""
-    scheme, found, rest = url.partition("://")
-    credentials, at, hosts = rest.rpartition("@")
-    user, colon, _ = credentials.partition(":")
-    return f"{scheme}{found}{user}{':…' if colon else ''}{at}{hosts}" if at else url

@@ -11,6 +11,7 @@ from typing import TypeVar
 import outcome
 import trio
 
+from headway.base import without_password
 from headway.errors import InvalidArgument
 from headway.storage._backend import ListsResources
 from headway.storage._open import UNFINISHED, UNFINISHED_KIND
@@ -128,7 +129,9 @@ def _check_file(path: str) -> Checked:
 def _path(url: str) -> str:
     parsed = parse_url(url)
     if parsed is None:
-        raise InvalidArgument(f'{url!r} is not a store in a file; write "sqlite:PATH", like "sqlite:staff.db"')
+        raise InvalidArgument(
+            f'{without_password(url)!r} is not a store in a file; write "sqlite:PATH", like "sqlite:staff.db"'
+        )
     return parsed.path
 
 
