@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
 from typing import Any
 
 import trio
@@ -24,6 +25,7 @@ from headway.reconcile import (
     trace_id_of,
 )
 from headway.resource import Key, ResourceId, secret_types
+from headway.run._contexts import restore_context
 from headway.run._invalid_result import invalid_result
 from headway.run._outcomes import Outcomes
 from headway.run._own_writes import SelfTriggers
@@ -81,9 +83,9 @@ class Worker:
         if self._secret:
             READING.set(SecretReads(self._find, self._secret))
         self._note_versions(reconciling)
-        dequeued = await self._queue.dequeue()
+        clean, dequeued = copy_context(), await self._queue.dequeue()
         while dequeued is not None:
-            dequeued = await self._work_on(dequeued, reconciling)
+            dequeued = await self._work_on(dequeued, reconciling, clean)
 
     def _note_versions(self, reconciling: Reconciling) -> None:
         """Note the versions of what the worker reads, for a number of reconciles. Called in the task of the worker."""
@@ -100,7 +102,7 @@ class Worker:
         _read_into(reconciling, versioned)
 
     async def _work_on(
-        self, dequeued: Dequeued[Key, Reason] | None, reconciling: Reconciling
+        self, dequeued: Dequeued[Key, Reason] | None, reconciling: Reconciling, clean: Context
     ) -> Dequeued[Key, Reason] | None:
         """Reconcile from ``dequeued`` on until a deadline has passed, and return the next key.
 
@@ -130,7 +132,7 @@ class Worker:
                             scope.deadline = due = began + limit
                         reconciling.key, reconciling.dequeued = key, dequeued
                         try:
-                            result, error = await self._call(dequeued, id, began)
+                            result, error = await self._call(dequeued, id, began, clean)
                         except BaseException as raised:
                             canceled = raised
                             raise
@@ -178,7 +180,7 @@ class Worker:
         return error.with_traceback(next(leaves(canceled)).__traceback__)
 
     async def _call(
-        self, dequeued: Dequeued[Key, Reason], id: ResourceId, began: float
+        self, dequeued: Dequeued[Key, Reason], id: ResourceId, began: float, clean: Context
     ) -> tuple[RequeueAfter | None, Exception | None]:
         """Call the reconciler. Return its result and its exception."""
         key = dequeued.key
@@ -205,6 +207,8 @@ class Worker:
             return None, error
         finally:
             del self._started[key]
+            if _is_changed(clean):
+                await restore_context(clean)
         if result is None or isinstance(result, RequeueAfter):
             return result, None
         if (reconciling := RECONCILING.get()) is not None:
@@ -244,6 +248,13 @@ class Worker:
                     id = ResourceId(self._type, key[2], key[0], key[1])
                     about = (dequeued.attempt, trace_id_of(dequeued.reasons))
                     self._report(ReconcileSlow(self._definition.full_name, id, now - began, *about))
+
+
+def _is_changed(clean: Context) -> bool:
+    try:
+        return copy_context() != clean
+    except Exception:  # noqa: BLE001  # a value of the program may refuse to be compared with another
+        return True
 
 
 def _read_into(reconciling: Reconciling, reads: list[Any]) -> None:
