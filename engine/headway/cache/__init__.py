@@ -18,6 +18,7 @@ from headway.cache._indexes import by_metadata as by_metadata
 from headway.cache._indexes import by_owner as by_owner
 from headway.cache._indexes import by_reference as by_reference
 from headway.cache._indexes import by_references as by_references
+from headway.cache._indexing import subscribe_by_turns as subscribe_by_turns
 from headway.cache._informer import LINGER_LIMIT as LINGER_LIMIT
 from headway.cache._informer import Informer as Informer
 from headway.cache._informer import Subscription as Subscription

@@ -1,8 +1,8 @@
 """The informer of a type: its store and its subscriptions in this process. The runs of all controllers share it.
 
-A run first waits until the store is primed up to the run's starting revision, then it subscribes. In that step, without
-a checkpoint, its indexes are built from the current entries and its feed begins. From then on, every change enters the
-run's indexes in the same step in which it enters the store, and it enters the run's feed.
+A run first waits until the store is primed up to the run's starting revision, then it subscribes. In that step its
+feed begins. `_indexing.py` builds its indexes from the entries of that moment. Once they are complete, every change
+enters them in the same step in which it enters the store, and it enters the run's feed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Informer:
         self._projection = type if isinstance(type, Projection) else None
         self._report = report
         self.bounded = BoundedReport(report)
-        self._isolation = isolation
+        self.isolation = isolation
         self._undecodable = Undecodable(type, self.bounded)
         self._subscriptions: list[Subscription] = []
         self._failure: HeadwayError | None = None
@@ -179,7 +179,7 @@ class Informer:
     def subscribe(self, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure) -> Subscription:
         """Subscribe: build the indexes from the current entries, and feed all later changes. Contains no checkpoint."""
         is_undecodable = functools.partial(self._undecodable.check, self.store)
-        tables = {index.name: IndexTable(index, on_failure, self._isolation, is_undecodable) for index in indexes}
+        tables = {index.name: IndexTable(index, on_failure, self.isolation, is_undecodable) for index in indexes}
         for table in tables.values():
             table.build(self.store.entries)
         subscription = Subscription(self.store, tables, self._unsubscribe, is_undecodable)
@@ -212,7 +212,7 @@ class Informer:
         if projection is None:
             return message
         try:
-            return projection.project(message, self._isolation)
+            return projection.project(message, self.isolation)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # a user's function may raise anything; the resource is known

@@ -22,6 +22,7 @@ from headway.cache import (
     OnFailure,
     StreamMachine,
     Subscription,
+    subscribe_by_turns,
     watch_request,
 )
 from headway.client import client_error
@@ -150,8 +151,9 @@ class RunCaches:
         if cached != start.store_id:
             raise StoreChanged(f"the cache of {type.name} belongs to store {cached}, but the fence to {start.store_id}")
         # No checkpoint since the check, so every change from here on enters the feed.
-        subscription = informer.subscribe(self._definition.indexes_of(type), self._report_indexes(type.name))
-        self.subscriptions[type.name] = subscription
+        subscription = await subscribe_by_turns(
+            informer, self._definition.indexes_of(type), self._report_indexes(type.name), self.subscriptions
+        )
         count, seconds = len(subscription.store.entries), trio.current_time() - began
         self._report(Primed(name, type.name, count, subscription.revision, seconds))
 
