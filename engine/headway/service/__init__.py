@@ -9,10 +9,10 @@ share objects with the store and must not be changed. In-process channels make c
 from headway.service._access import AccessChecks as AccessChecks
 from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
-from headway.service._admission import admit_announced as admit_announced
 from headway.service._admission import admit_id as admit_id
-from headway.service._admission import announced_in as announced_in
 from headway.service._admission import resolve as resolve
+from headway.service._announced import admit_announced as admit_announced
+from headway.service._announced import announced_in as announced_in
 from headway.service._bounds import MAX_PAGE as MAX_PAGE
 from headway.service._bounds import MAX_SUBJECTS as MAX_SUBJECTS
 from headway.service._bounds import MAX_TEXT as MAX_TEXT
