@@ -100,7 +100,7 @@ class RunKeys:
     def status(self, key: Key) -> KeyStatus:
         """Return the state of a key."""
         own = self._ownership
-        running = None if self.worker is None else self.worker.stack(key)
+        running = None if self.worker is None else self.worker.at_work.stack(key)
         unmapped = self._mapping.retries.unmapped()
         shard, shards = own.shard_number(key), own.shards()
         return KeyStatus(
@@ -113,7 +113,7 @@ class RunKeys:
             waiting=self._mapping.unmapped - len(unmapped),
             shard=shard,
             here=shard is None or shards is None or shard in shards,
-            busy=None if self.worker is None else self.worker.busy(),
+            busy=None if self.worker is None else self.worker.at_work.busy(),
         )
 
     def left_out(self) -> list[LeftOutOf]:
@@ -150,7 +150,7 @@ class RunKeys:
         unmapped = [each for each in self._mapping.retries.unmapped() if each.since < before]
         worker = self.worker
         running = () if worker is None else [key for key, queued, _ in keys if queued.state == "in hand"]
-        stacks = {key: stack[1] for key in running if worker and (stack := worker.stack(key)) is not None}
+        stacks = {key: stack[1] for key in running if worker and (stack := worker.at_work.stack(key)) is not None}
         return Pending(keys, len(found), given_up, unmapped, self._hold(), stacks)
 
     def _hold(self) -> Hold | None:

@@ -280,7 +280,7 @@ class Run:
             types=type_statuses(known, self.starting_revision, now),
             concurrency=self.definition.concurrency,
             queue=queue,
-            running=() if self._worker is None else self._worker.running(),
+            running=() if self._worker is None else self._worker.at_work.running(),
             oldest_wait=None if oldest is None else max(now - oldest, 0.0),
             holding="the outcome of a write is unknown and is being resolved" if held else "",
             unmapped=0 if self._primed is None else self._primed.mapping.unmapped,
@@ -337,7 +337,7 @@ class Run:
             nursery.start_soon(run.mapping.map_ready, name="mapping the backlog")
             nursery.start_soon(run.mapping.retries.run, name="retrying mappers")
             nursery.start_soon(self._ownership.serve, run, name=f"the ownership of keys of {definition.full_name}")
-            nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
+            nursery.start_soon(worker.at_work.watchdog, name="watching for slow reconciles")
             nursery.start_soon(self._pauses.each_change, self._apply_pause, name="following pauses")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
             sources = RunSources(definition, self._runtime, find, run.mapping, run.queue)
@@ -392,5 +392,5 @@ class Run:
     @property
     def blocked_by_pause(self) -> bool:
         """True if the controller is paused, none of its reconciles is running, and keys are pending."""
-        running = self._worker is not None and self._worker.running()
+        running = self._worker is not None and self._worker.at_work.running()
         return self._pausing.reason is not None and not running and not self._ownership.queue.is_idle()

@@ -7,11 +7,11 @@ from typing import Any
 
 import trio
 
-from headway.base import leaves, leaving, of_controller, only_error, ordinary, stack_text
+from headway.base import leaves, leaving, of_controller, only_error, ordinary
 from headway.cache import READING, VersionedReads
 from headway.controller import Definition, Reconciler
 from headway.errors import ReconcileTimeout
-from headway.events import ReconcileSlow, Report
+from headway.events import Report
 from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import (
     RECONCILING,
@@ -22,15 +22,14 @@ from headway.reconcile import (
     RequeueAfter,
     Runtime,
     SecretReads,
-    trace_id_of,
 )
 from headway.resource import Key, ResourceId, secret_types
+from headway.run._at_work import AtWork
 from headway.run._contexts import restore_context
 from headway.run._invalid_result import invalid_result
 from headway.run._outcomes import Outcomes
 from headway.run._own_writes import SelfTriggers
 
-_SLOW = 30.0
 _EARLY = 0.001
 """The fraction of its deadline by which a reconcile may be canceled too early."""
 _IN_A_ROW = 8
@@ -43,6 +42,9 @@ class Worker:
     Args:
         find: returns a cached resource, to note what each reconcile reads.
         noted: True if what is read is noted for the journal.
+
+    Attributes:
+        at_work: what the workers are reconciling now.
     """
 
     def __init__(
@@ -64,22 +66,20 @@ class Worker:
         self._runtime = runtime
         self._queue = queue
         self._outcomes = outcomes
-        self._report = report
         self._self_triggers = self_triggers
         self._find = find
         self._noted = noted
         # The types with secret fields, by name. Most controllers have none.
         self._secret = secret_types(definition.types)
-        self._started: dict[Key, float] = {}
-        # The tasks of the workers. Invariant: the `Reconciling` of a task has the key that the task works on.
-        self._tasks: dict[trio.lowlevel.Task, Reconciling] = {}
+        self.at_work = AtWork(definition, report)
+        self._started = self.at_work.started
 
     async def work(self) -> None:
         """Reconcile keys until canceled. If a reconcile is canceled, its key stays in hand and therefore pending."""
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
         reconciling.task = trio.lowlevel.current_task()
-        self._tasks[reconciling.task] = reconciling
+        self.at_work.tasks[reconciling.task] = reconciling
         if self._secret:
             READING.set(SecretReads(self._find, self._secret))
         self._note_versions(reconciling)
@@ -215,40 +215,6 @@ class Worker:
             self._note_versions(reconciling)
         return None, invalid_result(self._definition.full_name, result)
 
-    def running(self) -> tuple[float, ...]:
-        """Return the duration so far, in seconds, of each running reconcile."""
-        now = trio.current_time()
-        return tuple(now - began for began in self._started.values())
-
-    def busy(self) -> tuple[Key, float] | None:
-        """Return the key that has been reconciled for longest, and since when, if no worker is free; else None."""
-        if len(self._started) < self._definition.concurrency:
-            return None
-        return min(self._started.items(), key=lambda each: each[1])
-
-    def stack(self, key: Key) -> tuple[float, str] | None:
-        """Return since when a key is being reconciled, and the program's own frames where it waits, or None."""
-        began = self._started.get(key)
-        if began is None:
-            return None
-        for task, reconciling in self._tasks.items():
-            if reconciling.key == key:
-                return began, stack_text(_innermost(task).iter_await_frames())
-        return began, ""
-
-    async def watchdog(self) -> None:
-        """Report long-running reconciles periodically, until canceled."""
-        while True:
-            await trio.sleep(_SLOW)
-            now = trio.current_time()
-            for reconciling in self._tasks.values():
-                key, dequeued = reconciling.key, reconciling.dequeued
-                began = now if key is None else self._started.get(key, now)
-                if key is not None and dequeued is not None and now - began >= _SLOW:
-                    id = ResourceId(self._type, key[2], key[0], key[1])
-                    about = (dequeued.attempt, trace_id_of(dequeued.reasons))
-                    self._report(ReconcileSlow(self._definition.full_name, id, now - began, *about))
-
 
 def _is_changed(clean: Context) -> bool:
     try:
@@ -265,11 +231,3 @@ def _read_into(reconciling: Reconciling, reads: list[Any]) -> None:
         noted.into = reads
     else:
         READING.set(reads)
-
-
-def _innermost(task: trio.lowlevel.Task) -> trio.lowlevel.Task:
-    """Return the first task that a task waits for, or the task itself: one that has opened a nursery only waits."""
-    for nursery in task.child_nurseries:
-        for child in nursery.child_tasks:
-            return _innermost(child)
-    return task
