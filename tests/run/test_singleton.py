@@ -178,3 +178,21 @@ async def test_status_shows_a_failed_renewal_until_one_succeeds(autojump_clock: 
             first.wire.mend()
             await cluster.until(lambda: first.status().error == "", TTL / 2)
         assert first.events_of(events.RunEnded) == []
+
+
+async def test_standby_that_is_cut_off_has_been_starting_since_then(autojump_clock: MockClock) -> None:
+    """The time for which it has stood by is not counted, so it does not look stuck after a moment without a server."""
+    cluster = Cluster(autojump_clock, "singleton")
+    async with cluster.open("web-1", "web-2"):
+        _, second = await led(cluster)
+        await trio.sleep(TTL * 20)
+        second.wire.cut()
+        cut_at = trio.current_time()
+        await cluster.until(lambda: second.status().phase == "starting", TTL * 3)
+        assert second.status().seconds <= trio.current_time() - cut_at
+        await trio.sleep(TTL)
+        assert TTL <= second.status().seconds <= trio.current_time() - cut_at
+        second.wire.mend()
+        mended_at = trio.current_time()
+        await cluster.until(lambda: second.status().phase == "standby", 10)
+        assert second.status().seconds <= trio.current_time() - mended_at

@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
+import trio
+
 from headway.base import story
 from headway.client import HeldLease, LeaseClient, hold_lease
 from headway.errors import HeadwayError
@@ -37,6 +39,7 @@ class Leading:
     Attributes:
         leader: the other process that holds the lease; empty if none is known.
         answered: True once a server has reported the holder of the lease.
+        delayed_at: when the requests for the lease began to fail, by Trio's clock, if the last one failed.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Leading:
         self._warm = warm
         self.leader = ""
         self.answered = False
+        self.delayed_at = 0.0
         self._error = ""
         self._lease: HeldLease | None = None
         # The end of the lease at the last failed renewal. A successful renewal moves the end beyond it.
@@ -106,6 +110,8 @@ class Leading:
         elif isinstance(event, LeaseTaken):
             self.leader = self._error = ""
         elif isinstance(event, LeaseDelayed):
+            if not self._error:
+                self.delayed_at = trio.current_time()
             self._error = story(event.error)
             self._until = self._lease.until if self._lease is not None else 0.0
         self._report(event)

@@ -220,7 +220,11 @@ class Supervisor:
         else:
             # Before the first run, this is the time since the supervisor was created.
             phase: Phase = "resting" if self._resting else "starting"
-            status = ControllerStatus(self.fence_name, phase, trio.current_time() - self._ended_at)
+            since = self._ended_at
+            if leading is not None and leading.leader:
+                # It has stood by until a request for the lease failed.
+                since = max(since, leading.delayed_at)
+            status = ControllerStatus(self.fence_name, phase, trio.current_time() - since)
         error = leading.error if leading is not None and leading.error else self._error
         return dataclasses.replace(
             status,
