@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
-from headway.access import LEASE, REFUSED, Access, Authorizer, Guarded, Policy, Rule, new_token
+from headway.access import CHANGED, LEASE, REFUSED, Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.client import LeaseClient
 from headway.errors import HeadwayError, InvalidArgument, PermissionDenied
 from headway.resource import Registry, pb
@@ -24,9 +24,9 @@ class Guard:
     """A guarded lease service, and a client with a token for some rules."""
 
     def __init__(self, *rules: Rule) -> None:
-        text, token = new_token(["some"])
+        text, self.token = new_token(["some"])
         self.backend = MemoryBackend()
-        self.authorizer = Authorizer(Access([Policy("some", rules)], [token]))
+        self.authorizer = Authorizer(Access([Policy("some", rules)], [self.token]))
         channel = InProcessChannel(
             Guarded(lambda caller: LeaseService(self.backend, caller), self.authorizer, Registry())
         )
@@ -147,6 +147,32 @@ async def test_waiter_must_still_be_authorized_when_the_lease_is_free(autojump_c
     assert (await guard.backend.list_leases())[0] == []
     with pytest.raises(PermissionDenied, match=REFUSED):
         await guard.client.list()
+
+
+@pytest.mark.parametrize("still", [True, False])
+async def test_waiter_whose_rights_change_asks_again_with_the_new_ones(autojump_clock: MockClock, still: bool) -> None:
+    """Its token is still valid, so the change itself is no denial. The next request is decided by the new rules."""
+    guard = Guard(rule("write"))
+    await guard.backend.acquire_lease(NAME, "grace", 10)
+    began = autojump_clock.current_time()
+    said: list[object] = []
+
+    async def wait() -> None:
+        try:
+            async with headway.hold_lease(guard.client, NAME, holder="ada", report=said.append):
+                said.append("held")
+        except PermissionDenied:
+            said.append("denied")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+        rules = [rule("list"), rule("write", prefix=NAME if still else "other/")]
+        guard.authorizer.replace(Access([Policy("some", rules)], [guard.token]))
+    delayed = [each.error for each in said if isinstance(each, headway.events.LeaseDelayed)]
+    assert [str(each) for each in delayed] == [f"UNAVAILABLE: {CHANGED}"]
+    assert [each for each in said if isinstance(each, str)] == ["held" if still else "denied"]
+    assert autojump_clock.current_time() - began == pytest.approx(10, abs=2)
 
 
 def test_prefix_may_have_the_characters_of_lease_names() -> None:

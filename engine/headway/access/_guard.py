@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import trio
@@ -237,6 +238,10 @@ class Guarded:
             except GRPCError as error:
                 if error.status is not Status.PERMISSION_DENIED:
                     raise
+                if (method == "Acquire" or method not in _DONE) and self._has_changed(identity, stream):
+                    # The call began with the earlier rights, such as one that has waited for a lease. It has had no
+                    # effect and may be repeated, also an Acquire. A write may not: it would count as unknown.
+                    raise GRPCError(_CHANGED.get(method, Status.UNAVAILABLE), CHANGED) from None
                 self._audit.denied(identity, path, stream)
                 unsent = NO_TOKEN_SENT if identity.token is None else None
                 added = [each for each in (identity.missing(), unsent) if each is not None]
@@ -292,6 +297,15 @@ class Guarded:
         if not identity.is_current():
             self._identified(stream)
             raise GRPCError(_CHANGED.get(method, Status.UNAVAILABLE), CHANGED)
+
+    def _has_changed(self, identity: Identity, stream: Any) -> bool:
+        """Return True if the caller's token is still valid, but has other policies than at the start of the call."""
+        if identity.is_current():
+            return False
+        with suppress(GRPCError):
+            self._identified(stream)
+            return True
+        return False
 
     async def _until_ended(self, answer: Awaitable[None], identity: Identity, stream: Any, method: str) -> None:
         """Serve a stream that may be quiet for long, and end it when the caller's identity ends."""
