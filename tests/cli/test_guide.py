@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 
 import headway
+import headway.observe
 from headway import events, field
 from headway.cli import main
 from tests.cli.terminal import Terminal
@@ -91,6 +93,31 @@ def test_alerts_of_the_guide_are_about_metrics_that_exist() -> None:
     alerts = set(re.findall(r"headway_\w+", (GUIDES / "production.md").read_text()))
     assert len(alerts) > 5
     assert alerts <= set(re.findall(r"headway_\w+", (GUIDES / "observing.md").read_text()))
+
+
+@pytest.mark.parametrize("page", sorted(GUIDES.glob("*.md")), ids=lambda page: page.stem)
+def test_yaml_of_a_guide_is_yaml(page: Path) -> None:
+    """Whoever copies it into a file has a file that loads, such as the rules of the alerts."""
+    for found in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        list(yaml.safe_load_all(found))
+
+
+async def test_alert_on_an_increase_notices_the_first_event_of_its_counter() -> None:
+    """To Prometheus, a counter that appears at 1 has not increased. So it begins at 0, or the alert looks for it."""
+    [text] = re.findall(r"^```yaml\n(groups:.*?)^```", (GUIDES / "production.md").read_text(), re.MULTILINE | re.DOTALL)
+    [group] = yaml.safe_load(text)["groups"]
+    metrics = headway.observe.Metrics()
+    async with headway.open_engine("memory:", app, report=metrics) as engine:
+        metrics.watch(engine.status)
+        await engine.wait_idle()
+        page = metrics.text().decode()
+    counters = {each["alert"]: re.findall(r"increase\((\w+)", each["expr"]) for each in group["rules"]}
+    assert sum(map(len, counters.values())) > 3
+    for rule in group["rules"]:
+        for name in counters[rule["alert"]]:
+            # A reading that fails is repeated within a minute, so its counter goes on to 2.
+            noticed = f"{name} unless {name} offset" in rule["expr"] or name == "headway_issuer_reads_total"
+            assert noticed or re.search(rf"^{name}\{{.* 0\.0$", page, re.MULTILINE), rule
 
 
 def write(file: str, text: str) -> None:
