@@ -268,3 +268,19 @@ async def test_process_that_cannot_end_is_killed_and_reported(start: Started, et
     assert group.supervisor.returncode == 70
     assert errors.count("has not ended within") == 1, errors
     assert not any(map(runs, processes))
+
+
+@pytest.mark.wide
+def test_process_that_is_stopped_is_killed_and_named(start: Started, etcd: EtcdServer) -> None:
+    """It cannot report itself, so the command does."""
+    group = started(start, store_of(etcd), "tests.cli.served:app", "--hard-exit", "1")
+    stopped, other = group.processes().items()
+    os.kill(stopped[1], signal.SIGSTOP)
+    group.supervisor.send_signal(signal.SIGTERM)
+    said, _ = group.supervisor.communicate(timeout=SECONDS)
+    assert group.supervisor.returncode == 70
+    [line] = [line for line in said.splitlines() if "ProcessEnded" in line]
+    assert "was killed, because it had not ended within 3 s" in line
+    assert f"process={stopped[0]}" in line
+    assert not runs(stopped[1])
+    assert not runs(other[1])

@@ -236,6 +236,11 @@ class _Process:
         with trio.move_on_after(self._patience):
             await process.wait()
         if process.returncode is None:
+            import structlog
+
+            # It cannot say so itself, such as one that is stopped.
+            how = f"was killed, because it had not ended within {self._patience:g} s"
+            structlog.get_logger("headway").warning("ProcessEnded", process=self._sibling.process, how=how)
             process.kill()
             await process.wait()
         self.blocked |= process.returncode in (HARD_EXIT, -signal.SIGKILL)
