@@ -10,7 +10,7 @@ import trio
 
 from headway._gen.etcdserverpb import WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse
 from headway._gen.mvccpb import KeyValue
-from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable
+from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable, Unavailable
 from headway.rpc import Duplex, Lagging
 from headway.storage._operations import StoreMismatch
 from headway.storage.etcd._client import EtcdClient, Unreadable, understood
@@ -206,7 +206,16 @@ class Follower:
         return revision + 1
 
     async def _begin_anew(self, session: Session) -> int:
-        """Replace the mirror by one of the other store or history that etcd has now."""
+        """Replace the mirror by one of the other store or history that etcd has now.
+
+        Only a server that starts may found a store. An etcd that has come back without its data would otherwise become
+        an empty store, on which every controller of a running server would act.
+        """
+        if (await read_standing(self._client, self._layout)).store_id is None:
+            raise Unavailable(
+                f"etcd at {self._client.where} has no store any more: give it its data back, or restart every server "
+                "to found an empty one"
+            )
         await begin_session(self._client, self._layout)
         mirror, revision = await self.load()
         text = f"etcd at {self._client.where} now has another history: {self._suspicion}"

@@ -193,7 +193,10 @@ class Session:
         reply = await self.client.range(RangeRequest(key=self.layout.head, keys_only=True))
         if not reply.kvs:
             self._suspect("the head key is missing")
-            raise Unavailable(f"the head key of the store at {self.client.where} is missing")
+            raise Unavailable(
+                f"the head key of the store at {self.client.where} is missing: give etcd its data back, or restart "
+                "every server to found an empty store"
+            )
         return revision_of(reply.kvs[0].mod_revision)
 
     # --- Commits -------------------------------------------------------------
