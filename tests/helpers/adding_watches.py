@@ -9,15 +9,10 @@ from hypothesis.stateful import precondition, rule
 
 import headway
 from headway.events import RunEnded, WatchAdded
-from headway.resource import ResourceType
-from headway.testing import LiveRun
-from tests.helpers.contract import Witness
-from tests.helpers.faulty_channel import FaultyChannel
-from tests.helpers.noted_pools import Note, NotedPools
-from tests.helpers.restorable import RestorableBackend
+from tests.helpers.machine_parts import MachineParts, names
+from tests.helpers.noted_pools import Note
 from tests.helpers.stream_beginnings import Begins, Behind, Half, Unreachable
 
-names = st.sampled_from(["a", "b", "c"])
 notes = st.sampled_from(["n1", "n2"])
 beginnings = st.lists(
     st.one_of(
@@ -29,14 +24,8 @@ beginnings = st.lists(
 )
 
 
-class AddingWatches(LiveRun):
+class AddingWatches(MachineParts):
     """A mixin with these rules, for the controller of a `NotedPools`."""
-
-    engine: headway.Engine
-    store: RestorableBackend
-    channel: FaultyChannel
-    pools: NotedPools
-    witness: Witness
 
     @precondition(lambda self: not self.pools.watching)
     @rule(
@@ -44,8 +33,11 @@ class AddingWatches(LiveRun):
         leave=st.booleans(),
         begin=beginnings,
         seconds=st.sampled_from([0.0, 0.3, 6.0]),
+        converges=st.booleans(),
     )
-    def watch_notes(self, held: int | None, leave: bool, begin: list[Begins], seconds: float) -> None:
+    def watch_notes(
+        self, held: int | None, leave: bool, begin: list[Begins], seconds: float, converges: bool = False
+    ) -> None:
         """Let a reconcile add the watch, with faults at the beginning of the streams of the new type.
 
         Perhaps a stream is held, so that changes wait for it in the run that ends. One of them moves a member away from
@@ -66,6 +58,8 @@ class AddingWatches(LiveRun):
         self._pass(seconds)
         if held is not None:
             self.channel.streams(self.kinds()[held]).release()
+        if converges:
+            self.converge()
 
     @rule(note=notes, pool=names, delete=st.booleans(), on=st.booleans())
     def change_a_note(self, note: str, pool: str, delete: bool, on: bool) -> None:
@@ -75,9 +69,9 @@ class AddingWatches(LiveRun):
 
     async def _change_note(self, note: str, pool: str, delete: bool) -> None:
         if delete:
-            await self.engine.client.delete(self.pools.note.id(note))
+            await self.users.delete(self.pools.note.id(note))
         else:
-            await self.engine.client.apply(self.pools.note.new(note, Note(pool=pool)))
+            await self.users.apply(self.pools.note.new(note, Note(pool=pool)))
 
     @precondition(lambda self: self.pools.watching)
     @rule(begin=beginnings, note=notes, pool=names, delete=st.booleans())
@@ -87,26 +81,15 @@ class AddingWatches(LiveRun):
         self.channel.streams(self.pools.note).drop()
         self.change_a_note(note, pool, delete, True)
 
-    def _change(self, changes: list[tuple[str, str, str]]) -> None:
-        """Make changes. The machine implements this."""
-        raise NotImplementedError
-
-    def _pass(self, seconds: float) -> None:
-        """Let time pass. The machine implements this."""
-        raise NotImplementedError
-
     def check_watches(self) -> None:
         """Check that only the addition ended a run without an error, and that notes were watched in the end."""
         added, ended = self.witness.events_of(WatchAdded), self.witness.events_of(RunEnded)
-        assert len(added) <= 1
-        assert sum(event.error is None for event in ended) <= len(added)
-        assert self.pools.watches_notes == bool(added)
+        assert len(added) <= 1 + self.restarts
+        assert sum(event.error is None for event in ended) <= len(added) + self.restarts
+        here = self.witness.events[self.witness.process_from :]
+        assert self.pools.watches_notes == any(isinstance(event, WatchAdded) for event in here)
 
     def noted(self, pool: str) -> list[str]:
         """Return the notes that the summary of a pool should list."""
         stored: dict[str, headway.Resource[Any]] = self.store.resources(self.pools.note)
         return sorted(name for name, note in stored.items() if note.data.pool == pool) if self.pools.watching else []
-
-    def kinds(self) -> list[ResourceType[Any]]:
-        """Return every type whose streams may have faults."""
-        return [self.pools.pool, self.pools.member, self.pools.summary, self.pools.note]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import headway
 from headway.builtin import builtin_app
 from headway.cache import CacheReader
-from headway.events import DeletionsUnknown, Primed, RunStarted
+from headway.events import DeletionsUnknown, Primed, RunEnded, RunStarted
 from headway.resource import Key, Kind, Registry, ResourceType, TypeName, pb, position
 from headway.storage import Fence
 from headway.testing import Call, ScriptedChannel
@@ -46,10 +46,15 @@ class Witness:
         self.pools, self.channel, self.store = pools, channel, store
         pools.around, pools.on_mapping = self.reconciling, self.mapping
         self.events: list[object] = []
+        # The index of the first event of the present process.
+        self.process_from = 0
         self.reconciles: list[Seen] = []
+        self._completed: list[Seen] = []
         self.broken: list[str] = []
-        # The starting revision of the present run, and of the first one that began.
+        # The starting revision of the present run, and of the first one that began in this process.
         self.started = self.began = 0
+        # The highest revision that any type of the present run showed when it was primed.
+        self._cut = 0
         # The last change that was stored when the first run began.
         self._stored = 0
         self._running: list[tuple[int, str]] = []
@@ -66,12 +71,13 @@ class Witness:
         self._of_lost: set[tuple[str, str]] = set()
         # The keys that such a history leaves to the runs on the store's new content (C6).
         self._owed: set[str] = set()
-        # By kind: the revision up to which the first run on the present history has not found deletions.
-        self._unknown_deletions: dict[Kind, int] = {}
+        # By kind: the revisions after which, and up to which, a run has not found deletions.
+        self._unknown_deletions: dict[Kind, list[tuple[int, int]]] = {}
         # By type and key: the lowest version that a later read may return.
         self._lowest: dict[tuple[TypeName, Key], int] = {}
-        # Every version that the cache has shown.
+        # Every version that the cache of this process has shown, and those of earlier processes.
         self._held: set[tuple[Kind, Key, int]] = set()
+        self._held_earlier: set[tuple[Kind, Key, int]] = set()
 
     def report(self, event: object) -> None:
         """Record an event, unless it is about Headway's own controllers. Pass this to `open_engine`."""
@@ -79,13 +85,13 @@ class Witness:
         if getattr(event, "controller", "") in BUILTIN or (isinstance(about, TypeName) and about.group in RESERVED):
             return
         self.events.append(event)
-        if isinstance(event, DeletionsUnknown) and self.lost is not None:
+        if isinstance(event, DeletionsUnknown):
             primed = [each.revision for each in self.events_of(Primed) if each.type == event.type]
-            self._unknown_deletions[event.type.unversioned] = primed[-1]
+            self._unknown_deletions.setdefault(event.type.unversioned, []).append((event.settled, primed[-1]))
         if isinstance(event, RunStarted):
             if self.lost is not None:
                 self._begin_era(event)
-            self.started = event.starting_revision
+            self.started, self._cut = event.starting_revision, self._highest_primed(event)
             if not self.began and self.store.commits:
                 self._stored = self.store.commits[-1].revision
             self.began = self.began or self.started
@@ -112,8 +118,25 @@ class Witness:
         self._owed |= self._left_by(commits)
         self._lowest.clear()
         self._held.clear()
+        self._held_earlier.clear()
         self.reconciles.clear()
+        self._completed.clear()
         self.lost, self.began = None, 0
+
+    def _highest_primed(self, begun: RunStarted) -> int:
+        """Return the highest revision of the types of a run that has just begun, as they were primed for it."""
+        before = [each for each in self.events if getattr(each, "controller", "") == begun.controller]
+        ended = [number for number, each in enumerate(before[:-1]) if isinstance(each, RunStarted | RunEnded)]
+        primed = [each for each in before[ended[-1] if ended else 0 :] if isinstance(each, Primed)]
+        return max((each.revision for each in primed), default=0)
+
+    def end_process(self) -> None:
+        """Note that the process has ended. The next one knows only what the store has (C6)."""
+        assert not self._running, f"C7, C10: {self._running} go on after the end of the engine"
+        self.began, self.process_from = 0, len(self.events)
+        self._owed.clear()
+        self._held_earlier |= self._held
+        self._held.clear()
 
     def look(self, cache: CacheReader) -> None:
         """Check the present content of a cache, outside of any call."""
@@ -155,13 +178,18 @@ class Witness:
             self._is_not_behind_its_predecessor(rt)
             self._knows_the_outcome_of_every_write(rt)
         self.looks_back += self.lost is not None
-        self._owed.discard(name)
-        self.reconciles.append(Seen(name, rt.term, self._frontiers(rt.cache)))
+        seen, lost = Seen(name, rt.term, self._frontiers(rt.cache)), self.lost
+        self.reconciles.append(seen)
         self._running.append((rt.term, name))
         try:
             yield
         finally:
             self._running.remove((rt.term, name))
+        # A reconcile that was canceled, or has failed, has not acted on what it saw.
+        if self.lost is lost:
+            self._completed.append(seen)
+            if lost is None:
+                self._owed.discard(name)
 
     def mapping(self, resource: headway.Resource[Any], cache: CacheReader) -> None:
         """Check one call of a mapper."""
@@ -196,10 +224,13 @@ class Witness:
         for resource_type in types:
             frontier = cache.revision(resource_type)
             assert frontier >= self.started, f"C1: {resource_type.name} is at {frontier}, below {self.started}"
+            assert frontier >= self._cut, f"C1: {resource_type.name} is at {frontier}, below the cut at {self._cut}"
             if self.lost is not None:
                 head = self.lost.head
                 assert frontier <= head, f"C2: {resource_type.name} is at {frontier} of a history that ended at {head}"
-            held = {each.id.key: int(each.version) for each in cache.list(resource_type)}
+            listed = cache.list(resource_type)
+            held = {each.id.key: int(each.version) for each in listed}
+            self._shows_what_is_stored(resource_type, listed)
             honest = self.is_honest(resource_type)
             self._does_not_go_back(resource_type.name, held, frontier if honest else 0)
             replies = self._replies_since(resource_type.kind)
@@ -210,6 +241,20 @@ class Witness:
                 there = {key: version for key, version in expected.items() if version}
                 assert held == there, f"C1, C2: {resource_type.name} at {frontier} holds {held}, not {there}"
         self._has_its_index(cache)
+
+    def _shows_what_is_stored(self, type: ResourceType[Any], listed: Iterable[headway.Resource[Any]]) -> None:
+        """Check each resource against the commit of its version: another reader may have changed what it was handed."""
+        if self.lost is not None:
+            # A version of the lost history may also be one of the present history, whose replies the run shows.
+            return
+        for each in listed:
+            stored = self.record.committed(type.kind, each.id.key, int(each.version))
+            if stored is not None:
+                shown = (each.data, each.metadata, dict(each.status))
+                true = type.view(stored)
+                assert shown == (true.data, true.metadata, dict(true.status)), (
+                    f"C9: {each.id} at {each.version} shows {shown}, which no writer has stored"
+                )
 
     def _has_its_index(self, cache: CacheReader) -> None:
         by_pool: dict[str, list[str]] = {}
@@ -286,7 +331,8 @@ class Witness:
             if commit.kind in self.pools.added and not self._held_before(commit):
                 # It may have changed before its type was watched.
                 before = set()
-            if commit.new is None and commit.revision <= self._unknown_deletions.get(commit.kind, 0):
+            unknown = self._unknown_deletions.get(commit.kind, ())
+            if commit.new is None and any(after < commit.revision <= until for after, until in unknown):
                 before = set()
             early = commit.revision <= self._stored and not self._held_before(commit)
             if commit.new is not None and (commit.revision <= self.began or early):
@@ -318,13 +364,17 @@ class Witness:
         """Return the names whose reconciles have seen a change."""
         return {
             seen.name
-            for seen in self.reconciles
+            for seen in self._completed
             for type_name, frontier in seen.frontiers.items()
             if type_name.unversioned == commit.kind and frontier >= commit.revision
         }
 
     def _held_before(self, commit: Commit) -> bool:
-        return commit.old is not None and (commit.kind, commit.key, int(commit.old.version)) in self._held
+        if commit.old is None:
+            return False
+        # No checkpoint passes a deletion that a process has not acted on, so the next one finds it in the history.
+        held = self._held | self._held_earlier if commit.new is None else self._held
+        return (commit.kind, commit.key, int(commit.old.version)) in held
 
     @staticmethod
     def is_ours(fence: Fence) -> bool:
@@ -351,14 +401,16 @@ class Witness:
 
     def _replies(self, kind: Kind, done: Iterable[Call]) -> Iterator[tuple[Key, int, bool]]:
         for call in done:
-            if call.known and call.method in ("Write", "Delete"):
+            if call.known and call.method in ("Write", "WriteStatus", "Delete"):
                 id = call.request.resource.id if call.method == "Write" else call.request.id
                 if (id.type.group, id.type.kind) == kind:
                     key = (id.tenancy.partition, id.tenancy.namespace, id.name)
                     at = position(call.reply.position)
                     assert at is not None
                     stored = call.reply.resource
-                    yield key, at.revision, stored is not None and self.pools.ranges[kind].admits(stored)
+                    # A status that is stored already needs no commit, and the reply is at any later position.
+                    revision = int(stored.version) if call.method == "WriteStatus" else at.revision
+                    yield key, revision, stored is not None and self.pools.ranges[kind].admits(stored)
 
     def _all_raised(self) -> list[tuple[int, int, int]]:
         done = [*([] if self.lost is None else self.lost.done), *self.channel.done]

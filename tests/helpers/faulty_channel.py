@@ -8,13 +8,17 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import trio
+from grpclib import GRPCError
+from grpclib.const import Status
 from typing_extensions import override
 
+from headway._gen.headway.store import v1 as store_pb
 from headway.resource import ANY_VERSIONS, Kind, ResourceType, pb
-from headway.service import WATCH_LIST
-from headway.testing import ScriptedChannel
+from headway.rpc import Metadata
+from headway.service import POSITION, WATCH_LIST
+from headway.testing import Fault, ScriptedChannel
 from tests.helpers.faulty_stream import FaultyStream, KindStreams
-from tests.helpers.stream_beginnings import Begins
+from tests.helpers.stream_beginnings import Begins, Unreachable
 from tests.helpers.truth import Record
 
 _ENOUGH = 200
@@ -35,6 +39,12 @@ class FaultyChannel(ScriptedChannel):
         # The number of streams that may still be opened; None for any.
         self._left: int | None = None
         self._kinds: dict[Kind, KindStreams] = {}
+        # The faults of the next writes of statuses, before those of all writes.
+        self._status_faults: deque[Fault] = deque()
+
+    def statuses(self, *faults: Fault) -> None:
+        """Apply these faults to the next writes of statuses, one each."""
+        self._status_faults.extend(faults)
 
     def streams(self, type: ResourceType[Any]) -> KindStreams:
         """Return the streams of a type, open and future ones."""
@@ -47,10 +57,15 @@ class FaultyChannel(ScriptedChannel):
     def end_faults(self) -> None:
         """Let all later calls and streams succeed. Streams that are open keep their faults."""
         self.heal()
+        self._status_faults.clear()
         self._left = _ENOUGH
         for streams in self._kinds.values():
             streams.beginnings.clear()
             streams.false_bookmarks = streams.repeats = 0
+
+    def allow_faults(self) -> None:
+        """Allow any number of streams again, because further faults follow."""
+        self._left = None
 
     def end_calls(self) -> None:
         """End the calls that are held back: answer the slow ones, and lose those that are late."""
@@ -66,6 +81,14 @@ class FaultyChannel(ScriptedChannel):
             streams.delivered = streams.false_up_to = 0
             streams.drop()
 
+    def end_process(self) -> None:
+        """Forget what the streams of the process have delivered, because the next one begins without it."""
+        self.opened.clear()
+        for streams in self._kinds.values():
+            assert not streams.open, f"C10: {len(streams.open)} streams of {streams.kind[1]} are left"
+            streams.delivered = streams.false_up_to = 0
+            streams.beginnings.clear()
+
     def check(self) -> None:
         """Raise AssertionError if a stream lagged for longer than the engine may wait."""
         for kind, streams in self._kinds.items():
@@ -79,6 +102,18 @@ class FaultyChannel(ScriptedChannel):
     @override
     def is_honest(self, type: ResourceType[Any]) -> bool:
         return not self.streams(type).false_up_to
+
+    @override
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        if path == POSITION and isinstance(request, store_pb.PositionRequest) and request.type is not None:
+            coming = self._of_kind((request.type.group, request.type.kind)).beginnings
+            if coming and isinstance(coming[0], Unreachable):
+                raise GRPCError(Status.UNAVAILABLE, "the endpoint refuses the connection")
+        if self._status_faults and path.endswith("/WriteStatus"):
+            self._faults["write"].appendleft(self._status_faults.popleft())
+        return await super().unary(path, request, reply_type, metadata=metadata)
 
     @override
     def stream(self, path: str, request: object, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:

@@ -26,6 +26,7 @@ class NotedPools(PoolsApp):
         watching: True if each reconcile watches notes before it reads anything.
         asked: the term of each run in which a reconcile has asked to watch them.
         watched: the term of each run in which the call has returned.
+        at_first: the types that it has from the beginning.
     """
 
     def __init__(self, *, concurrency: int = 2, deadline: float = 20.0, scoped: bool = False) -> None:
@@ -35,7 +36,7 @@ class NotedPools(PoolsApp):
         super().__init__(concurrency=concurrency, deadline=deadline, scoped=scoped)
         self.note = self.app.type("test", "v1", "Note", Note)
         self.ranges[self.note.kind] = range_of(self.note)
-        self._at_first = self.types
+        self.at_first = self.types
 
     @property
     def watches_notes(self) -> bool:
@@ -51,9 +52,9 @@ class NotedPools(PoolsApp):
         try:
             rt.cache.revision(self.note)
         except NotWatched:
-            self.types = self._at_first
+            self.types = self.at_first
         else:
-            self.types, self.added = (*self._at_first, self.note), {self.note.kind}
+            self.types, self.added = (*self.at_first, self.note), {self.note.kind}
 
     @override
     async def prepare(self, rt: headway.Runtime) -> None:

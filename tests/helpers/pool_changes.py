@@ -10,12 +10,17 @@ from headway.storage import Backend
 from tests.helpers.pools import Member, Pool, PoolsApp, Summary
 
 
-async def write_first(store: Backend, pools: PoolsApp) -> None:
-    """Write a pool with a member, and a member of a pool that does not exist, before any engine runs."""
+def users_of(store: Backend, pools: PoolsApp) -> headway.Client:
+    """Return a client of the store that needs no engine."""
     registry = Registry()
-    for type in pools.types:
-        registry.register(type)
-    client = headway.Client(InProcessChannel(ResourceService(store, registry)), registry)
+    for type in pools.app.registry:
+        if type.name not in registry:
+            registry.register(type)
+    return headway.Client(InProcessChannel(ResourceService(store, registry)), registry)
+
+
+async def write_first(client: headway.Client, pools: PoolsApp) -> None:
+    """Write a pool with a member, and a member of a pool that does not exist, before any engine runs."""
     await client.write(pools.pool.new("a", Pool(note="first")))
     metadata = {"counts": "yes"} if pools.scoped else {}
     await client.write(pools.member.new("m1", Member(pool="a"), metadata=metadata))

@@ -55,7 +55,9 @@ class PoolsApp:
         around: returns a context manager that is entered around each reconcile.
         on_mapping: is called with the arguments of each mapper call.
         pause: seconds that each reconcile sleeps before it reads anything.
+        pauses: the same for single pools, by name, in place of ``pause``.
         final_pause: seconds that each reconcile sleeps after its last write.
+        told: the number that each reconcile writes into two statuses of its pool at once; 0 for none.
         at_start: the pools that the source enqueues when it begins.
         linger: seconds that each reconcile takes to end when it is canceled.
         blind: True if a summary is written over whatever the server has, even if the cache does not have it yet.
@@ -92,6 +94,8 @@ class PoolsApp:
         self.around: Around = _nothing_around
         self.on_mapping: Callable[[headway.Resource[Any], CacheReader], None] = _ignore_mapping
         self.pause = self.final_pause = self.linger = 0.0
+        self.pauses: dict[str, float] = {}
+        self.told = 0
         self.blind = False
         self.runtime: headway.Runtime | None = None
         self.at_start: list[str] = []
@@ -164,16 +168,48 @@ class PoolsApp:
     async def _reconcile(self, rt: headway.Runtime, request: headway.Request) -> None:
         with self.around(rt, request):
             try:
-                if self.pause:
-                    await trio.sleep(self.pause)
+                if pause := self.pauses.get(request.id.name, self.pause):
+                    await trio.sleep(pause)
                 await self.prepare(rt)
+                self._scribble(rt.cache)
                 await self._converge(rt, request.id)
+                await self._tell(rt, request.id)
                 if self.final_pause:
                     await trio.sleep(self.final_pause)
             except trio.Cancelled:
                 with trio.CancelScope(shield=True):
                     await trio.sleep(self.linger)
                 raise
+
+    def _scribble(self, cache: CacheReader) -> None:
+        """Change everything that reads of the cache return. Nobody else may see that (C9)."""
+        pools, members, summaries = cache.list(self.pool), cache.list(self.member), cache.list(self.summary)
+        for pool in pools:
+            pool.data.note += "scribbled"
+        for member in members:
+            member.data.pool += "scribbled"
+        for summary in summaries:
+            summary.data.members.append("scribbled")
+        read: list[headway.Resource[Any]] = [*pools, *members, *summaries]
+        for each in read:
+            each.metadata["scribbled"] = "yes"
+            for status in each.status.values():
+                status.conditions.clear()
+
+    async def _tell(self, rt: headway.Runtime, id: headway.ResourceId) -> None:
+        pool = rt.cache.get(self.pool, id)
+        if not self.told or pool is None:
+            return
+        conditions = [headway.Condition(type="Told", message=str(self.told))]
+
+        async def second() -> None:
+            # The first one has been sent by then. Its reply may come later than that of the second one.
+            await trio.sleep(0.01)
+            await rt.client.write_status(pool, "second", conditions)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rt.client.write_status, pool, "first", conditions)
+            nursery.start_soon(second)
 
     async def _converge(self, rt: headway.Runtime, id: headway.ResourceId) -> None:
         pool, summary = rt.cache.get(self.pool, id), rt.cache.get(self.summary, id.name)

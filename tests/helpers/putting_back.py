@@ -8,30 +8,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-import headway
-from headway.resource import ResourceType
-from headway.testing import LiveRun
-from tests.helpers.contract import Witness
-from tests.helpers.faulty_channel import FaultyChannel
-from tests.helpers.noted_pools import NotedPools
-from tests.helpers.restorable import Backup, RestorableBackend
+from tests.helpers.machine_parts import MachineParts, Wanted, changes
 from tests.helpers.stream_beginnings import Unreachable
 
-names = st.sampled_from(["a", "b", "c"])
-members = st.sampled_from(["m1", "m2", "m3"])
-operations = st.sampled_from(["pool", "no pool", "member", "no member", "no summary", "spoilt summary"])
-changes = st.lists(st.tuples(operations, names, members), max_size=3)
 
-
-class PuttingBack(LiveRun):
+class PuttingBack(MachineParts):
     """A mixin with these rules, for the controller of a `NotedPools`."""
-
-    engine: headway.Engine
-    store: RestorableBackend
-    channel: FaultyChannel
-    pools: NotedPools
-    witness: Witness
-    backup: Backup | None
 
     @rule()
     def compact(self) -> None:
@@ -43,8 +25,21 @@ class PuttingBack(LiveRun):
         self.backup = self.store.back_up()
 
     @precondition(lambda self: self.backup is not None)
-    @rule(new_id=st.booleans(), changes=changes, away=st.sampled_from([0, 3, 7]), ends=st.booleans())
-    def restore(self, new_id: bool, changes: list[tuple[str, str, str]], away: int = 0, ends: bool = False) -> None:
+    @rule(
+        new_id=st.booleans(),
+        changes=changes,
+        away=st.sampled_from([0, 3, 7]),
+        ends=st.booleans(),
+        converges=st.booleans(),
+    )
+    def restore(
+        self,
+        new_id: bool,
+        changes: Wanted,
+        away: int = 0,
+        ends: bool = False,
+        converges: bool = False,
+    ) -> None:
         """Put the store back to a backup. Without a new id, no run begins until an operator accepts it.
 
         Until the streams find out, the run goes on with what it has cached. They are unreachable ``away`` times before
@@ -56,7 +51,7 @@ class PuttingBack(LiveRun):
         if self.backup is None or not self._is_running() or self._delivered() <= self.backup.revision:
             # Nothing has been delivered that the store would lose.
             return
-        backup, self.backup = self.backup, None
+        backup, self.backup, lost = self.backup, None, self._delivered()
         self.witness.put_back()
         self.witness.restored_to = backup.revision
         if new_id:
@@ -70,6 +65,9 @@ class PuttingBack(LiveRun):
             self._reconcile_all()
             if ends:
                 self.pools.fail_source()
+                self._pass(0.3)
+            # Users go on, and the store passes every revision that it has lost, before the streams show what it is.
+            self._change([("pool", "a", "")] * (lost - self.store.position.revision + 1))
         # Within this time, every stream has been opened again, or a position has been read instead.
         self._pass(60.0)
         if not new_id:
@@ -82,6 +80,41 @@ class PuttingBack(LiveRun):
             self.witness.resume()
             assert self.engine.accept_store(), "a store that was rolled back was not noticed"
         self._pass(60.0)
+        if converges:
+            self.converge()
+
+    @precondition(lambda self: self._is_running())
+    @rule(
+        lost=changes,
+        leave=st.booleans(),
+        new_id=st.booleans(),
+        changes=changes,
+        away=st.sampled_from([0, 3, 7]),
+        ends=st.booleans(),
+        converges=st.booleans(),
+    )
+    def lose(self, lost: Wanted, leave: bool, changes: Wanted, **how: Any) -> None:
+        """Put the store back to just before these changes and many more, which the controller has acted on.
+
+        It has not mapped the last one if that moves a member away from a pool that does not exist. Nothing else leads
+        to that pool in the present history. Otherwise, a pool without members is deleted in the present history.
+        """
+        first = "no pool" if leave else "pool"
+        self._change([(first, "c", ""), *[("member", "a", each) for each in ("m1", "m2", "m3")]])
+        self._pass(6.0)
+        if not leave:
+            changes = [*changes, ("no pool", "c", "")]
+        self.back_up()
+        self._change([*lost, *[("pool", "b", "")] * 12])
+        self._pass(2.0)
+        if leave:
+            self._change([("member", "c", "m3")])
+            self._pass(2.0)
+            self._streams(0).hold()
+            self._change([("member", "a", "m3")])
+            self._pass(0.0)
+            self.nothing_is_broken()
+        self.restore(changes=changes, **how)
 
     def _reconcile_all(self) -> None:
         """Let the run that goes on write what it computes from the history that the store has lost."""
@@ -99,21 +132,3 @@ class PuttingBack(LiveRun):
             function()
 
         self.call(call)
-
-    # --- what the machine implements ---
-
-    def _change(self, changes: list[tuple[str, str, str]]) -> None:
-        """Make changes."""
-        raise NotImplementedError
-
-    def _pass(self, seconds: float) -> None:
-        """Let time pass."""
-        raise NotImplementedError
-
-    def _is_running(self) -> bool:
-        """Return True if the cache of the present run can be read."""
-        raise NotImplementedError
-
-    def kinds(self) -> list[ResourceType[Any]]:
-        """Return every type whose streams may have faults."""
-        raise NotImplementedError

@@ -21,11 +21,14 @@ from headway.rpc import Channel
 from headway.testing import Fault
 from tests.helpers.adding_watches import AddingWatches
 from tests.helpers.contract import Witness
+from tests.helpers.crossings import Crossings
 from tests.helpers.faulty_channel import FaultyChannel
 from tests.helpers.faulty_stream import KindStreams
+from tests.helpers.machine_parts import Wanted, changes, kinds, members, names, thens
 from tests.helpers.noted_pools import NotedPools
-from tests.helpers.pool_changes import make_change, write_first
+from tests.helpers.pool_changes import make_change, users_of, write_first
 from tests.helpers.putting_back import PuttingBack
+from tests.helpers.restarting import Restarting
 from tests.helpers.restorable import RestorableBackend
 from tests.helpers.settings import HeldClock, Setting
 from tests.helpers.stream_beginnings import Again, Begins, Behind, Beyond, Compacted, Half, Unreachable
@@ -33,10 +36,6 @@ from tests.helpers.view_witness import ViewWitness
 
 LAG_LIMIT = 30.0
 
-names = st.sampled_from(["a", "b", "c"])
-members = st.sampled_from(["m1", "m2", "m3"])
-kinds = st.sampled_from([0, 1, 2])
-thens = st.sampled_from(["catches up", "hangs", "is slow", "stands still"])
 begins = st.one_of(
     st.just(Unreachable()),
     st.just(Compacted()),
@@ -46,14 +45,11 @@ begins = st.one_of(
     st.builds(Behind, st.integers(0, 40), thens),
 )
 beginnings = st.lists(begins, max_size=3)
-# Changes by users: an operation, a name of each type, and the pool of a member.
-operations = st.sampled_from(["pool", "no pool", "member", "no member", "no summary", "spoilt summary"])
-changes = st.lists(st.tuples(operations, names, members), max_size=3)
 write_faults = st.lists(st.sampled_from(list(Fault)), min_size=1, max_size=3)
 bare_faults = st.sampled_from([Fault.FAILED, Fault.LOST, Fault.LATE])
 
 
-class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
+class RunMachine(AddingWatches, PuttingBack, Restarting, Crossings, RuleBasedStateMachine):
     """A run under random writes, deletions, and faults of streams, servers, stores and calls. A witness checks it."""
 
     network: ClassVar[bool] = False
@@ -71,15 +67,31 @@ class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
         self.written = 0
 
         async def open_engine() -> None:
-            await write_first(self.store, self.pools)
+            self.users = users_of(self.store, self.pools)
+            await write_first(self.users, self.pools)
             for kind, of_type in enumerate(begin):
                 self.channel.begin(self._type(kind), *of_type)
-            self.engine = await self.nursery.start(self._live)
+            await self._open()
 
         self.call(open_engine)
         self._change([("pool", "a", ""), ("member", "a", "m1")])
 
+    async def _open(self) -> None:
+        self.engine = await self.nursery.start(self._live)
+
+    async def _close(self) -> None:
+        self._process.cancel()
+        await self._closed.wait()
+
     async def _live(self, task_status: trio.TaskStatus[headway.Engine]) -> None:
+        self._process, self._closed = trio.CancelScope(), trio.Event()
+        try:
+            with self._process:
+                await self._serve(task_status)
+        finally:
+            self._closed.set()
+
+    async def _serve(self, task_status: trio.TaskStatus[headway.Engine]) -> None:
         async with AsyncExitStack() as stack:
             through: Callable[[Channel], Channel] = self.channel.over
             if self.network:
@@ -104,15 +116,15 @@ class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
     # --- users ---
 
     @rule(changes=changes, on=st.booleans())
-    def change(self, changes: list[tuple[str, str, str]], on: bool) -> None:
+    def change(self, changes: Wanted, on: bool) -> None:
         self._change(changes)
         if on:
             self.run_until_blocked()
 
-    def _change(self, changes: list[tuple[str, str, str]]) -> None:
+    def _change(self, changes: Wanted) -> None:
         for change in changes:
             self.written += 1
-            self.call(make_change, self.engine.client, self.pools, self.written, *change)
+            self.call(make_change, self.users, self.pools, self.written, *change)
 
     # --- time ---
 
@@ -144,7 +156,7 @@ class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
     # --- the network, the replicas and wrong servers ---
 
     @rule(kind=kinds, begin=beginnings, changes=changes, seconds=st.sampled_from([0.0, 0.3, 6.0, 40.0]))
-    def cut_off(self, kind: int, begin: list[Begins], changes: list[tuple[str, str, str]], seconds: float) -> None:
+    def cut_off(self, kind: int, begin: list[Begins], changes: Wanted, seconds: float) -> None:
         """Break a stream, and change resources before the next streams, which begin with faults."""
         self.channel.begin(self._type(kind), *begin)
         self._streams(kind).drop()
@@ -152,9 +164,9 @@ class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
         self._pass(seconds)
 
     @rule(kind=kinds, resources=st.integers(1, 3), changes=changes)
-    def break_a_snapshot(self, kind: int, resources: int, changes: list[tuple[str, str, str]]) -> None:
+    def break_a_snapshot(self, kind: int, resources: int, changes: Wanted) -> None:
         """Break a stream and then its snapshot. A resource of the snapshot is deleted before the next one."""
-        self.channel.begin(self._type(kind), Half(resources), *[Unreachable()] * 4)
+        self.channel.begin(self._type(kind), Half(resources), *[Unreachable()] * 4, Compacted())
         self._streams(kind).drop()
         # Half of the snapshot has arrived by now, and the endpoint is not reachable for another moment.
         self._pass(0.3)
@@ -165,7 +177,7 @@ class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
 
     async def _delete_first(self, type: ResourceType[Any], names: list[str]) -> None:
         for name in names:
-            await self.engine.client.delete(type.id(name))
+            await self.users.delete(type.id(name))
 
     @rule(kind=kinds, name=names, member=members, delete=st.booleans(), back=st.sampled_from([1, 1, 2, 8]), then=thens)
     def fall_behind(self, kind: int, name: str, member: str, delete: bool, back: int, then: Any) -> None:
@@ -183,8 +195,18 @@ class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
         streams.drop()
         self._pass(0.3)
 
+    @rule(kind=kinds, name=names, member=members, delete=st.booleans(), begin=begins)
+    def miss(self, kind: int, name: str, member: str, delete: bool, begin: Begins) -> None:
+        """Break a stream before a change of its type. The next stream begins with a fault."""
+        self._change([("pool", name, ""), ("member", name, member)])
+        self._pass(2.0)
+        self.channel.begin(self._type(kind), begin)
+        self._streams(kind).drop()
+        self._change([(self._operation(kind, name, member, delete), name, member)])
+        self._pass(0.3)
+
     @rule(kind=kinds, changes=changes, steps=st.integers(0, 4), after=st.sampled_from(["release", "leave", "drop"]))
-    def lag(self, kind: int, changes: list[tuple[str, str, str]], steps: int, after: str) -> None:
+    def lag(self, kind: int, changes: Wanted, steps: int, after: str) -> None:
         """Hold a stream while something changes, and let its items pass one at a time."""
         streams = self._streams(kind)
         streams.hold()
@@ -282,7 +304,17 @@ class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
             super().teardown()
 
     def _end_faults_and_converge(self) -> None:
-        """End all faults, and check that the engine recovers. It must leave streams that hang or lag."""
+        self.converge()
+        self._leave_a_pool()
+        self.check_watches()
+
+    @rule()
+    def converge(self) -> None:
+        """End all faults, and check that the engine recovers. It must leave streams that hang or lag.
+
+        Other rules call this half of the time, because what they have made the controller forget may not matter any
+        more after the next few changes.
+        """
         self.pools.pause = 0.0
         self.channel.end_faults()
         self.call(self.channel.run_late)
@@ -300,7 +332,15 @@ class RunMachine(AddingWatches, PuttingBack, RuleBasedStateMachine):
         self.witness.last_changes_were_seen()
         assert all(map(self.channel.is_honest, self.kinds())), "a false bookmark was not corrected"
         assert self._outputs() == self._expected()
-        self.check_watches()
+        self.channel.allow_faults()
+
+    def _leave_a_pool(self) -> None:
+        """Move a member away from a pool that does not exist. Nothing but its old state leads there (C6)."""
+        for moved in ([("no pool", "c", ""), ("member", "c", "m3")], [("member", "a", "m3")]):
+            self._change(moved)
+            self.call(self.engine.wait_idle)
+            self.nothing_is_broken()
+            self.witness.last_changes_were_seen()
 
     def _outputs(self) -> dict[str, tuple[str, list[str]]]:
         summaries = self.store.resources(self.pools.summary)

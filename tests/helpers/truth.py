@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headway.protobuf import copy_message
 from headway.resource import Change, Key, Kind, Position, Resource, ResourceType, Within, pb
 from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, SqliteBackend
 from headway.storage.sqlite._quotas import FileQuotas
@@ -47,7 +48,10 @@ class Record:
                 continue
             place = (operation.kind, operation.key)
             old = self._now.get(place)
-            new = operation.resource if isinstance(operation, Put) else None
+            # A copy, because the store's own message is shared with the caches, and a reader might change it there.
+            new = copy_message(operation.resource) if isinstance(operation, Put) else None
+            if new is not None:
+                new.version = str(revision)
             if new is None and (old is None or old.version != operation.expected):
                 continue
             if new is None:
@@ -60,6 +64,13 @@ class Record:
         """Return the changes of a kind within a scope."""
         found = [each.within(within) for each in self.commits if each.kind == kind]
         return [each for each in found if each is not None]
+
+    def committed(self, kind: Kind, key: Key, revision: int) -> pb.Resource | None:
+        """Return what a key was set to at a revision, or None."""
+        found = (
+            each.new for each in self.commits if each.revision == revision and (each.kind, each.key) == (kind, key)
+        )
+        return next(found, None)
 
     def versions(self, type: ResourceType[Any], revision: int, within: Within = EVERYTHING) -> dict[Key, int]:
         """Return the version of each key of a type, at a revision."""
