@@ -12,6 +12,7 @@ from grpclib.const import Cardinality, Handler, Status
 from typing_extensions import override
 
 from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Policy, Rule, Token, new_token
+from headway.base import CALLER
 from headway.resource import ResourceId, pb, type_name
 from headway.rpc import InProcessChannel
 from headway.service import Decision, Handlers, ResourceService
@@ -99,6 +100,21 @@ async def test_request_makes_only_its_own_handler() -> None:
         "Note one not found",
     )
     assert made == [f"{SERVICE}/Read"]
+
+
+async def test_store_knows_for_which_caller_it_works() -> None:
+    """Callers take turns there. Callers without a token take turns by their hosts."""
+    text, access = token_for(rule("read"))
+    seen: list[object] = []
+
+    class Noted(MemoryBackend):
+        @override
+        async def read(self, *args: Any, **options: Any) -> Any:
+            seen.append(CALLER.get())
+            return await super().read(*args, **options)
+
+    await said(text, Authorizer(access), Noted(), "one")
+    assert seen == [text.split("_")[1]]
 
 
 def _nothing() -> None:

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from headway.base import CALLER
 from headway.errors import StoreUnusable
 from headway.resource import Key
 from headway.storage import open_sqlite
@@ -32,6 +33,8 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lock.release()
 
     around_reads(monkeypatch, counted)
+    # The machine may be busy.
+    set_limit(monkeypatch, "MOST_SECONDS", 3600)
     return seen
 
 
@@ -134,6 +137,66 @@ async def test_reads_per_transaction_are_bounded(
         for _ in range(21):
             nursery.start_soon(read)
     assert (sum(sizes), max(sizes)) == (105, 4)
+
+
+async def test_large_rows_do_not_share_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    """A transaction ends with the row that fills it, and the others wait, so few large rows are in memory at once."""
+    set_limit(monkeypatch, "MOST_BYTES", 1)
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("a"))
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(backend.read, KIND, _key("a"))
+    assert sizes == [4, 3, 2, 1]
+
+
+async def test_transaction_ends_after_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    """It makes progress even if its first read takes longer."""
+    set_limit(monkeypatch, "MOST_SECONDS", 0)
+    async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(backend.read, KIND, _key("a"))
+    assert sizes == [4, 3, 2, 1]
+
+
+async def test_callers_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
+    """A caller with one read doesn't wait for all the reads of another, however small the transactions are."""
+    set_limit(monkeypatch, "MOST_BYTES", 1)
+    order: list[str] = []
+
+    async def read(caller: str) -> None:
+        CALLER.set(caller)
+        await backend.read(KIND, _key("a"))
+        order.append(caller)
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("a"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read, "first")
+            await gate.reached()
+            for caller in ["many"] * 5 + ["few"] * 2:
+                nursery.start_soon(read, caller)
+                await trio.testing.wait_all_tasks_blocked()
+            gate.open()
+    assert order == ["first", "many", "few", "many", "few", "many", "many", "many"]
+
+
+async def test_waiting_read_is_canceled_at_once(tmp_path: Path, gate: Gate) -> None:
+    """Its caller has given up, and the reads of others do not wait for it."""
+    async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
+        nursery.start_soon(backend.read, KIND, _key("a"))
+        await gate.reached()
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as doomed:
+                doomed.start_soon(backend.read, KIND, _key("a"))
+                await trio.testing.wait_all_tasks_blocked()
+                scope.cancel()
+        assert scope.cancelled_caught
+        gate.open()
 
 
 async def test_closing_the_store_rejects_all_waiting_reads(tmp_path: Path, gate: Gate) -> None:

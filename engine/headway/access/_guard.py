@@ -18,7 +18,7 @@ from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
-from headway.base import function_text, repr_text
+from headway.base import CALLER, function_text, repr_text
 from headway.errors import PayloadError, PermissionDenied
 from headway.events import ignore
 from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName, redact_error
@@ -226,6 +226,7 @@ class Guarded:
 
         async def serve(stream: Any) -> None:
             identity = await self._admitted(path, stream)
+            CALLER.set(host_of(stream) if identity.token is None else identity.account)
             caller = Caller(identity, method, self._registry)
             check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
             guarded = _Stream(stream, caller, self._registry, check, self._limit(identity, path, stream))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
+
+CALLER: ContextVar[Hashable] = ContextVar("headway.caller", default=None)
+"""For whom this task works: a caller over the network. Callers take turns where their calls wait for one another."""
 
 
 def in_turn(groups: Iterable[Iterable[T]]) -> Iterator[T]:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain, groupby, islice
+from time import perf_counter
 from typing import TypeVar
 
 import trio
 
+from headway.base import CALLER, by_turns
 from headway.errors import HeadwayError, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
@@ -134,9 +136,15 @@ Found = tuple[pb.Resource | None, int]
 MOST_AT_ONCE = 256
 """The maximum number of reads in one transaction. It bounds how long the last one waits for the others."""
 
+MOST_BYTES = 1 << 20
+"""The bytes of rows, at about which a transaction ends. One row may take more. It bounds the memory of large rows."""
+
+MOST_SECONDS = 0.02
+"""The time after which a transaction ends. To find a row, SQLite may have to read large rows beside it."""
+
 
 class _Read:
-    __slots__ = ("error", "found", "key", "kind", "task")
+    __slots__ = ("caller", "error", "found", "key", "kind", "task")
 
     def __init__(self, kind: Kind, key: Key) -> None:
         self.kind = kind
@@ -144,6 +152,7 @@ class _Read:
         self.found: Found | None = None
         self.error: Exception | None = None
         self.task = trio.lowlevel.current_task()
+        self.caller = CALLER.get()
 
 
 class GatheredReads:
@@ -151,14 +160,15 @@ class GatheredReads:
 
     Passing a function to a worker thread costs many times what SQLite needs to find one row. As for writers there is no
     background task. A caller that finds no read in progress reads for all that wait, and then hands over to the first
-    of those that came since.
+    of those that came since. Callers over the network take turns, so that none waits for all the reads of another.
 
     Invariants:
 
     1. While any read waits or is in progress, exactly one caller leads.
     2. A read's transaction begins after the read was requested, so it sees every commit acknowledged before
        (promise 8).
-    3. A read is canceled before it waits, or not at all: a cancellation waits for at most two transactions.
+    3. A read is canceled before its transaction begins, or not at all: a cancellation waits for at most one.
+    4. The read of the leader is the first one of its transaction, which reads at least that.
     """
 
     def __init__(self, readers: Readers) -> None:
@@ -174,7 +184,7 @@ class GatheredReads:
         mine = _Read(kind, key)
         self._waiting.append(mine)
         if self._leading:
-            await trio.lowlevel.wait_task_rescheduled(_not_now)
+            await trio.lowlevel.wait_task_rescheduled(partial(self._give_up, mine))
         if mine.found is None and mine.error is None:
             await self._lead()
         if mine.error is not None:
@@ -186,7 +196,10 @@ class GatheredReads:
         self._leading = True
         # The callers that one transaction has served come back within one turn of the loop. Wait for them.
         await trio.lowlevel.cancel_shielded_checkpoint()
-        batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+        # The first one stays the first one. What is left of the last transaction is in turns already, and goes first.
+        waiting = list(by_turns(self._waiting, lambda read: read.caller))
+        batch, self._waiting = waiting[:MOST_AT_ONCE], waiting[MOST_AT_ONCE:]
+        left: list[_Read] = []
         try:
             # Without the shield, a cancellation before the thread starts would end the reads of all others.
             with trio.CancelScope(shield=True):
@@ -199,31 +212,51 @@ class GatheredReads:
                 raise
         finally:
             for read in batch[1:]:
-                trio.lowlevel.reschedule(read.task)
+                if read.found is None and read.error is None:
+                    left.append(read)
+                else:
+                    trio.lowlevel.reschedule(read.task)
+            self._waiting[:0] = left
             self._leading = bool(self._waiting)
             if self._waiting:
                 trio.lowlevel.reschedule(self._waiting[0].task)
 
-
-def _not_now(_: object) -> trio.lowlevel.Abort:
-    return trio.lowlevel.Abort.FAILED
+    def _give_up(self, read: _Read, _: object) -> trio.lowlevel.Abort:
+        if read not in self._waiting:
+            return trio.lowlevel.Abort.FAILED
+        self._waiting.remove(read)
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _read_all(readers: Readers, batch: list[_Read], connection: sqlite3.Connection) -> None:
+    left, until = MOST_BYTES, perf_counter() + MOST_SECONDS
     for read in batch:
         try:
-            read.found = read_one(connection, read.kind, read.key)
+            row = _row_of(connection, read.kind, read.key)
+            left -= 0 if row is None else sys.getsizeof(row[2])
+            read.found = _found(connection, row)
         except sqlite3.Error as error:
             # If one page is damaged, resources on other pages can still be read.
             read.error = unreadable(readers.path, error)
             readers.failed = _Retry(partial(read_one, kind=read.kind, key=read.key))
         except StoreUnusable as error:
             read.error = error
+        if left <= 0 or perf_counter() >= until:
+            # The others are read in the next transactions.
+            return
 
 
-def read_one(connection: sqlite3.Connection, kind: Kind, key: Key) -> tuple[pb.Resource | None, int]:
+def read_one(connection: sqlite3.Connection, kind: Kind, key: Key) -> Found:
     """Return one resource and the revision of the read."""
-    row = connection.execute(sql.READ_RESOURCE, (*kind, *key)).fetchone()
+    return _found(connection, _row_of(connection, kind, key))
+
+
+def _row_of(connection: sqlite3.Connection, kind: Kind, key: Key) -> Row | None:
+    row: Row | None = connection.execute(sql.READ_RESOURCE, (*kind, *key)).fetchone()
+    return row
+
+
+def _found(connection: sqlite3.Connection, row: Row | None) -> Found:
     return (None if row is None else resource_from(*row)), read_head(connection)
 
 
