@@ -124,18 +124,19 @@ def replace_gathering(patch: pytest.MonkeyPatch, instead: Callable[[object], Awa
 
 
 def hold_lists(patch: pytest.MonkeyPatch, gate: Gate, *, after: bool = False) -> None:
-    """Hold every list before it reads the file, or after."""
-    read_many = _reader.read_many
+    """Hold every list, also of what an owner owns, before it reads the file, or after."""
+    for name in ("read_many", "read_owned"):
+        read: Callable[..., object] = vars(_reader)[name]
 
-    def held(*arguments: object, **named: object) -> object:
-        if not after:
-            gate.pass_through()
-        found = read_many(*arguments, **named)  # type: ignore[arg-type]  # passed through
-        if after:
-            gate.pass_through()
-        return found
+        def held(*arguments: object, read: Callable[..., object] = read, **named: object) -> object:
+            if not after:
+                gate.pass_through()
+            found = read(*arguments, **named)
+            if after:
+                gate.pass_through()
+            return found
 
-    patch.setattr(_backend, "read_many", held)
+        patch.setattr(_backend, name, held)
 
 
 def around_reads(patch: pytest.MonkeyPatch, around: Callable[[int, Callable[[], None]], None]) -> None:

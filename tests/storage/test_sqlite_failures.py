@@ -22,6 +22,7 @@ from tests.storage.sqlite_kit import (
     hold_lists,
     opened_plainly,
     replace_connect,
+    set_limit,
 )
 
 
@@ -157,6 +158,7 @@ async def test_reads_never_reopen_the_file(tmp_path: Path, monkeypatch: pytest.M
         found.append(await names(backend))
 
     path = tmp_path / "a.db"
+    set_limit(monkeypatch, "PAGE_CONNECTIONS", READERS)
     hold_lists(monkeypatch, gate)
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))

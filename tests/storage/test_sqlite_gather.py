@@ -11,9 +11,9 @@ import trio.testing
 from headway.base import CALLER
 from headway.errors import StoreUnusable
 from headway.resource import Key
-from headway.storage import open_sqlite
+from headway.storage import Within, open_sqlite
 from headway.testing.conformance import KIND, put, thing
-from tests.storage.sqlite_kit import Gate, around_reads, set_limit
+from tests.storage.sqlite_kit import READERS, Gate, around_reads, hold_lists, set_limit
 
 
 def _key(name: str) -> Key:
@@ -183,6 +183,25 @@ async def test_callers_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 await trio.testing.wait_all_tasks_blocked()
             gate.open()
     assert order == ["first", "many", "few", "many", "few", "many", "many", "many"]
+
+
+@pytest.mark.parametrize("verb", ["list", "list_by_owner"])
+async def test_lists_leave_connections_for_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """However many lists wait for a slow disk, or take long because of large rows, single resources can be read."""
+    gate = Gate()
+    hold_lists(monkeypatch, gate)
+
+    async def collect() -> None:
+        await (backend.list(KIND, Within()) if verb == "list" else backend.list_by_owner("01"))
+
+    async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
+        for _ in range(2 * READERS):
+            nursery.start_soon(collect)
+        await gate.reached()
+        with trio.fail_after(20):
+            await backend.read(KIND, _key("a"))
+        gate.open()
+    assert gate.calls == 2 * READERS
 
 
 async def test_waiting_read_is_canceled_at_once(tmp_path: Path, gate: Gate) -> None:

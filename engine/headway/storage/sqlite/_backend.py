@@ -154,14 +154,16 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
     ) -> tuple[Sequence[pb.Resource], Position]:
         opened = self._use()
         read = partial(read_many, kind=kind, within=within, after=after, limit=limit)
-        rows, revision = await opened.readers.run(read)
-        return await rows.all(), opened.seen(revision)
+        async with opened.readers.pages:
+            rows, revision = await opened.readers.run(read)
+            return await rows.all(), opened.seen(revision)
 
     @override
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         opened = self._use()
-        rows, revision = await opened.readers.run(partial(read_owned, owner_uid=owner_uid))
-        return await rows.all(), opened.seen(revision)
+        async with opened.readers.pages:
+            rows, revision = await opened.readers.run(partial(read_owned, owner_uid=owner_uid))
+            return await rows.all(), opened.seen(revision)
 
     @override
     async def kinds(self) -> Sequence[Kind]:

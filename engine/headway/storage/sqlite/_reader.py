@@ -33,6 +33,9 @@ R = TypeVar("R")
 CONNECTIONS = 4
 """The number of concurrent reads; further ones wait."""
 
+PAGE_CONNECTIONS = 2
+"""How many of them may read lists and pages of snapshots. The others are left for reads of single resources."""
+
 PAGE_BYTES = 256 << 10
 """The bytes of rows, at about which a page of a snapshot ends. One row may take more."""
 
@@ -74,8 +77,8 @@ class Readers:
         self.path = path
         self.connections = tuple(connections)
         self._limiter = trio.CapacityLimiter(len(connections))
-        # Pages take this one first. Many snapshots then leave connections for the reads of single resources.
-        self.pages = trio.CapacityLimiter(max(1, len(connections) // 2))
+        # Lists and pages take this one first.
+        self.pages = trio.CapacityLimiter(PAGE_CONNECTIONS)
         # Invariant: contains every connection that no thread uses. The limiter lends no more than there are.
         self._free = list(connections)
         self._closed = False
