@@ -30,6 +30,12 @@ from tests.storage.etcd_kit import failing, is_write, lagging, primed, rigged
     ("status", "message", "error", "says"),
     [
         (Status.INVALID_ARGUMENT, "etcdserver: request is too large", InvalidArgument, "--max-request-bytes"),
+        (
+            Status.RESOURCE_EXHAUSTED,
+            "grpc: received message larger than max (3800384 vs. 2097152)",
+            InvalidArgument,
+            "--max-request-bytes",
+        ),
         (Status.INVALID_ARGUMENT, "etcdserver: too many operations in txn request", InvalidArgument, "--max-txn-ops"),
         (Status.RESOURCE_EXHAUSTED, "etcdserver: too many requests", Unavailable, "too many requests"),
         (Status.UNAVAILABLE, "etcdserver: no leader", Unavailable, "no leader"),

@@ -169,12 +169,17 @@ async def test_writes_of_one_fence_share_a_transaction_and_a_raised_fence_reject
 
 
 @pytest.mark.parametrize(
-    "message", ["etcdserver: too many operations in txn request", "etcdserver: request is too large"]
+    ("status", "message"),
+    [
+        (Status.INVALID_ARGUMENT, "etcdserver: too many operations in txn request"),
+        (Status.INVALID_ARGUMENT, "etcdserver: request is too large"),
+        (Status.RESOURCE_EXHAUSTED, "grpc: received message larger than max (2100000 vs. 2097152)"),
+    ],
 )
-async def test_batch_that_is_too_large_is_split(message: str) -> None:
+async def test_batch_that_is_too_large_is_split(status: Status, message: str) -> None:
     """An etcd with a lower limit than the default takes the commits one by one."""
     async with rigged() as rig:
-        rig.fake.on_txn = failing(Status.INVALID_ARGUMENT, message)
+        rig.fake.on_txn = failing(status, message)
         writes = counted(rig)
         revisions(await at_once(rig.store, [[putting(thing(f"n{index}"))] for index in range(5)]))
         assert len(writes) == 6

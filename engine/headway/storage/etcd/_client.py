@@ -61,7 +61,8 @@ _REFUSED = frozenset(
 _COMPACTED = "has been compacted"
 _NO_LEADER = "etcdserver: no leader"
 _TOO_MANY_REQUESTS = "etcdserver: too many requests"
-_TOO_LARGE = "etcdserver: request is too large"
+# etcd itself looks at requests of up to 512 KiB more than its limit. Its gRPC server refuses larger ones before that.
+_TOO_LARGE = ("etcdserver: request is too large", "grpc: received message larger than max")
 _TOO_MANY_OPERATIONS = "etcdserver: too many operations in txn request"
 _STALE_TOKENS = ("etcdserver: invalid auth token", "etcdserver: revision of auth store is old")
 
@@ -98,7 +99,7 @@ def nothing_was_done(error: GRPCError) -> bool:
 def failure(error: GRPCError, where: str, *, writes: bool) -> HeadwayError:
     """Return the error of Headway for a failed call."""
     text = said(error)
-    if _TOO_LARGE in text:
+    if any(each in text for each in _TOO_LARGE):
         return InvalidArgument(
             f"the commit is larger than etcd at {where} accepts in one request (its --max-request-bytes, 1.5 MiB by "
             "default). Nothing was written"
