@@ -57,7 +57,7 @@ async def test_failed_write_is_followed_by_probe_writes_without_changes() -> Non
             found = await find_problem(rig.store)
             assert found is not None
             assert found[0] is StoreProblem.AWAY
-            assert "database space exceeded" in str(found[1])
+            assert "database space exceeded: compact its history" in str(found[1])
         rig.fake.on_txn = lambda _: None
         here = rig.store.position
         assert await find_problem(rig.store) is None

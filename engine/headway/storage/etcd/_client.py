@@ -60,6 +60,7 @@ _REFUSED = frozenset(
 )
 _COMPACTED = "has been compacted"
 _NO_LEADER = "etcdserver: no leader"
+_FULL = "database space exceeded"
 _TOO_MANY_REQUESTS = "etcdserver: too many requests"
 # etcd itself looks at requests of up to 512 KiB more than its limit. Its gRPC server refuses larger ones before that.
 _TOO_LARGE = ("etcdserver: request is too large", "grpc: received message larger than max")
@@ -68,8 +69,13 @@ _STALE_TOKENS = ("etcdserver: invalid auth token", "etcdserver: revision of auth
 
 
 def said(error: GRPCError) -> str:
-    """Return the message of the error, or the name of its status."""
-    return error.message or error.status.name
+    """Return the message of the error, or the name of its status. A full etcd needs more than room on its disk."""
+    text = error.message or error.status.name
+    if _FULL not in text:
+        return text
+    return (
+        f"{text}: compact its history, defragment it and disarm its alarm with etcdctl, or raise --quota-backend-bytes"
+    )
 
 
 def wants_new_token(error: GRPCError) -> bool:
