@@ -1,4 +1,4 @@
-"""Correct programs that a simulation could accuse: of failing in an outage, of what users do too early, of removals."""
+"""Correct programs that a simulation could accuse: of an outage, of early users, of removals, of writes of others."""
 
 from __future__ import annotations
 
@@ -152,3 +152,40 @@ def test_large_work_in_steps_that_ends_is_no_self_trigger() -> None:
     played = run(Setting(app=make, scenario=write, outside=Mail), simulation.Plan())
     assert any(isinstance(each, headway.events.SelfTriggered) for each in played.trace.events)
     assert played.findings == ()
+
+
+def removed_by_three(process: simulation.Process) -> headway.App:
+    """Build an app whose controllers, in two processes, remove their finalizers of one resource at the same time."""
+    declared = headway.App("dns")
+    declared.registry = types.registry
+    outside: Dns = process.outside
+    for name in ("mail", "git", "vpn"):
+
+        @declared.controller(manages=HOST, name=name)
+        async def guard(rt: headway.Runtime, request: headway.Request[Host]) -> None:
+            found = rt.resource(request)
+            if found is not None:
+                async with rt.finalizer(found) as guarded:
+                    if guarded.alive:
+                        await outside.put(f"{rt.controller}-{found.name}", found.data.address)
+                    elif guarded.cleaning_up:
+                        await outside.remove(f"{rt.controller}-{found.name}")
+
+    return declared
+
+
+async def two_hosts(world: simulation.World) -> None:
+    for name in ("www", "ftp"):
+        await world.client.apply(HOST.new(name, Host(address="192.0.2.1")))
+    await world.wait_idle()
+    await world.client.apply(HOST.new("www", Host(address="192.0.2.2")))
+    await world.wait_idle()
+    await world.client.delete(HOST.id("ftp"))
+    await world.wait_idle()
+
+
+def test_commit_belongs_to_the_call_that_made_it_when_two_calls_write_a_resource_at_once() -> None:
+    setting = Setting(app=removed_by_three, scenario=two_hosts, outside=Dns, processes=2)
+    for seed in (1, 3, 4):
+        played = run(setting, simulation.Plan.parse(f"seed({seed})"))
+        assert played.findings == ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import trio
@@ -17,6 +18,9 @@ from headway.resource import Key, Kind
 from headway.testing.simulation import faults
 from headway.testing.simulation._trace import Happened, Reconcile, Step, Trace
 from headway.testing.simulation.world._jumping import Clock
+
+_CALLING: ContextVar[Step | None] = ContextVar("headway.simulation.calling", default=None)
+"""The step whose call the present task makes: the store commits in the task of the call."""
 
 
 class GivenUp(Exception):
@@ -97,14 +101,20 @@ class Injector:
     def doing(self, step: Step) -> Iterator[None]:
         """Attribute commits of this step's resource to the step while the block runs."""
         self._doing.append(step)
+        token = _CALLING.set(step)
         try:
             yield
         finally:
+            _CALLING.reset(token)
             self._doing.remove(step)
 
     def writer_of(self, kind: Kind, key: Key) -> Step | None:
-        """Return the step under way that writes a resource."""
-        return next((each for each in self._doing if each.write and (each.kind, each.key) == (kind, key)), None)
+        """Return the step whose call commits a resource now. Others that write it may be under way, too."""
+        step = _CALLING.get()
+        # A task that the call has started may go on after its end.
+        if step is None or not any(each is step for each in self._doing):
+            return None
+        return step if step.write and (step.kind, step.key) == (kind, key) else None
 
     # --- finding faults ---
 
