@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import enum
 import pickle
@@ -15,6 +16,7 @@ import pytest
 
 from headway.errors import DeclarationError
 from headway.protobuf import decode, encode, field, message
+from headway.resource import ResourceType
 
 UTC = datetime.UTC
 
@@ -165,6 +167,7 @@ def test_evaluated_annotations_work() -> None:
 from typing import Optional
 import betterproto2
 from headway.protobuf import decode, encode, field, message
+from headway.resource import ResourceType
 @message
 class Node(betterproto2.Message):
     name: str = field(1)
@@ -250,6 +253,34 @@ def test_messages_do_not_inherit_fields() -> None:
         @message
         class Boss(Person):
             rank: int = field(1)
+
+
+def test_message_is_no_dataclass_as_well() -> None:
+    """The methods of the dataclass would replace the message's own, and show secrets."""
+    with pytest.raises(DeclarationError, match=r"Badge: remove @dataclass: @headway.message alone"):
+
+        @message
+        @dataclasses.dataclass
+        class Badge:
+            token: str = field(1, secret=True)
+
+
+def test_message_cannot_become_a_dataclass_again() -> None:
+    """It is refused where a type carries it, and where another message holds it."""
+
+    @dataclasses.dataclass
+    @message(name="test.Badge")
+    class Badge:
+        token: str = field(1, secret=True)
+
+    @message(name="test.Holder")
+    class Holder:
+        badge: Badge | None = field(1)
+
+    with pytest.raises(DeclarationError, match=r"type staff.v1.Badge: payload .*Badge: remove @dataclass"):
+        ResourceType("staff", "v1", "Badge", Badge)
+    with pytest.raises(DeclarationError, match=r"Badge: remove @dataclass"):
+        encode(Holder(badge=Badge(token="secret-token")))
 
 
 def test_name_must_be_a_protobuf_name() -> None:

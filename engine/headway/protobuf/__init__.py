@@ -32,6 +32,7 @@ from headway.protobuf._plan import FieldPlan as FieldPlan
 from headway.protobuf._plan import UnsupportedClassError as UnsupportedClassError
 from headway.protobuf._plan import Value as Value
 from headway.protobuf._plan import plan_class as plan_class
+from headway.protobuf._plan import redecorated_problem as redecorated_problem
 from headway.protobuf._same_content import same_content as same_content
 from headway.protobuf._schema import MOST_PROBLEMS as MOST_PROBLEMS
 from headway.protobuf._schema import Schema as Schema

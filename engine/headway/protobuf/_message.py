@@ -24,6 +24,7 @@ from headway.protobuf._declared import (
     declare_changes,
     scopes,
 )
+from headway.protobuf._plan import NO_DATACLASS
 
 T = TypeVar("T")
 
@@ -137,6 +138,9 @@ def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
         raise DeclarationError(
             f"{cls.__qualname__}: name={name!r} is not a valid protobuf name; use a name such as 'acme.v1.Team'"
         )
+    if "__dataclass_fields__" in vars(cls) and not issubclass(cls, betterproto2.Message):
+        # Its methods would stay, with a `__repr__` that shows secrets.
+        raise DeclarationError(f"{cls.__qualname__}: {NO_DATACLASS}")
     for base in cls.__mro__[1:]:
         if dataclasses.is_dataclass(base):
             raise DeclarationError(

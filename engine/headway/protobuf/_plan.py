@@ -2,18 +2,23 @@
 
 import keyword
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as fields_of
 from enum import IntEnum
 from typing import Any, Literal, cast
 
 import betterproto2
 
+from headway.errors import DeclarationError
 from headway.protobuf._wire import FIXED_FORMATS, VARINT_KINDS
 
 MessageClass = type[betterproto2.Message]
 Shape = Literal["single", "optional", "repeated", "map"]
 
 _KINDS = VARINT_KINDS | FIXED_FORMATS.keys() | {"string", "bytes", "message"}
+
+
+NO_DATACLASS = "remove @dataclass: @headway.message alone makes a class a message, with its __init__ and __repr__"
 
 
 class UnsupportedClassError(Exception):
@@ -90,8 +95,23 @@ class Globals:
     number: dict[type, int]
 
 
+def redecorated_problem(cls: type[Any]) -> str | None:
+    """Return the problem of a message class that was decorated with `dataclass` once more, or None.
+
+    The second decorator replaces the methods, with a `__repr__` that shows secrets, and loses the numbers.
+    """
+    made = fields_of(cls) if is_dataclass(cls) else ()
+    return None if all("betterproto" in each.metadata for each in made) else f"{cls.__qualname__}: {NO_DATACLASS}"
+
+
 def metadata_of(cls: type[Any]) -> betterproto2.ProtoClassMetadata:
-    """Return the betterproto2 metadata of a class."""
+    """Return the betterproto2 metadata of a class.
+
+    Raises:
+        DeclarationError: if the class was decorated with `dataclass` once more.
+    """
+    if "_betterproto_meta" not in vars(cls) and (problem := redecorated_problem(cls)):
+        raise DeclarationError(problem)
     # Cast, because the type of betterproto2's classproperty allows no access.
     metadata: betterproto2.ProtoClassMetadata = cast("Any", cls)._betterproto
     return metadata
