@@ -299,6 +299,48 @@ def test_async_always_condition_is_refused() -> None:
         simulation.explore(STAFF.app, waits, always=[given])
 
 
+def wrong_program(process: simulation.Process) -> None:
+    """Forget to return the app."""
+
+
+EXPLORATIONS: list[tuple[str, dict[str, Any]]] = [
+    ("the function that makes the app, wrong_program .* it returned None", {"app": wrong_program}),
+    ("the app must be a headway.App, or a function that makes one", {"app": "staff"}),
+    ("the app must be .* must take a process, but takes", {"app": lambda: STAFF.app}),
+    ("the scenario .*must be an async function", {"scenario": lambda _: None}),
+    ("the scenario must take the world, but takes", {"scenario": lambda: None}),
+    ("outside must be a function, not .*, such as outside=Cloud, not Cloud", {"outside": object()}),
+    ("processes must be a whole number from 1 on, not 0", {"processes": 0}),
+    ("processes must be a whole number from 1 on, not '2'", {"processes": "2"}),
+    ("holds must be a list, such as holds=.check., not <function", {"holds": wrong_program}),
+    ("holds must take the world, but takes", {"holds": [lambda: None]}),
+    ("always must be a list, such as always=.check., not <function", {"always": wrong_program}),
+    ("may_differ must be a list, such as may_differ=.'Account.login'., not 'Team'", {"may_differ": "Team"}),
+    ("without must be a list, such as without=.'restore'., not 'restore'", {"without": "restore"}),
+]
+
+
+@pytest.mark.parametrize(("said", "given"), EXPLORATIONS)
+def test_wrong_arguments_of_an_exploration_are_refused(said: str, given: dict[str, Any]) -> None:
+    """They raised TypeError or IndexError, or a text was taken for its letters."""
+    arguments: dict[str, Any] = {"app": STAFF.app, "scenario": writes_one, "plan": "none"}
+    with pytest.raises(DeclarationError, match=said):
+        simulation.explore(**{**arguments, **given})
+
+
+async def writes_one(world: simulation.World) -> None:
+    await world.client.apply(TEAM.new("core"))
+    await world.wait_idle()
+
+
+def test_check_of_an_exploration_that_returns_false_fails() -> None:
+    """It would hold for any state, because only an AssertionError counted."""
+    for checks in ({"always": [lambda _: False]}, {"holds": [lambda _: False]}):
+        given: dict[str, Any] = checks
+        with pytest.raises(simulation.Refuted, match="it returned False: a check raises AssertionError"):
+            simulation.explore(STAFF.app, writes_one, plan="none", **given)
+
+
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("unknown option 'concurency'; did you mean 'concurrency'?", {"concurency": 1}),
     ("unknown option 'dead_line'; did you mean 'deadline'?", {"dead_line": 1}),

@@ -62,7 +62,7 @@ from headway.testing.simulation.plans import (
 )
 from headway.testing.simulation.plans import pairs as pairs_of
 from headway.testing.simulation.stories import Explored, located
-from headway.testing.simulation.world import Beside, Invariant, MakeApp, Peer, Scenario, Setting
+from headway.testing.simulation.world import Beside, Invariant, MakeApp, Peer, Scenario, Setting, several
 
 
 class ExploreSettings(TypedDict, total=False):
@@ -166,9 +166,9 @@ def explore(
         scenario=scenario,
         processes=processes,
         outside=outside,
-        holds=tuple(holds),
-        always=tuple(always),
-        beside=tuple(beside),
+        holds=several("holds", holds, "[check]"),
+        always=several("always", always, "[check]"),
+        beside=several("beside", beside, "[proxy]"),
         quiet=quiet,
         own_services=own_services,
         peers=peers or {},
@@ -177,7 +177,9 @@ def explore(
     lengths = checked_durations(durations if durations is not None else {})
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
     setting = _spread(setting)
-    measure = Measure(setting, may_differ=tuple(may_differ), paces=only is None, without=left)
+    measure = Measure(
+        setting, may_differ=several("may_differ", may_differ, "['Account.login']"), paces=only is None, without=left
+    )
     setting, first = measure.setting, measure.first
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     plans, left_out = _plans(measure, pairs, processes, left) if only is None else ([Plan.parse(only)], {})
@@ -372,7 +374,7 @@ def _left_out(without: Iterable[str]) -> tuple[str, ...]:
         DeclarationError: if there is no such fault.
     """
     known = [each.name for each in FAULTS if each not in (Hurried, DoneAgain)]
-    names = tuple(dict.fromkeys(without))
+    names = tuple(dict.fromkeys(several("without", without, "['restore']")))
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known)

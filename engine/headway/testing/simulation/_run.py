@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from headway import events
-from headway.base import error_text
+from headway.base import error_text, function_text
 from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import oracles
@@ -24,6 +24,7 @@ from headway.testing.simulation.oracles import (
     Finding,
     Result,
     always_held,
+    check_answer,
     contents,
     late_writes,
     viewed,
@@ -116,7 +117,12 @@ async def _live(
 async def _phases(
     world: World, setting: Setting, findings: list[Finding], rival: Rival[World] | None, more: float
 ) -> None:
-    await setting.scenario(world)
+    waited: object = setting.scenario(world)
+    if not isinstance(waited, Awaitable):
+        raise DeclarationError(
+            f"the scenario {function_text(setting.scenario)} must be an async function (`async def`)"
+        )
+    await waited
     world.pace.end()
     if more:
         await world.wait_idle()
@@ -217,9 +223,8 @@ def _first(group: BaseExceptionGroup[GivenUp]) -> BaseException:
 async def _hold_invariants(world: World, setting: Setting, findings: list[Finding]) -> None:
     for invariant in setting.holds:
         try:
-            waited = invariant(world)
-            if waited is not None:
-                await waited
+            answer: object = invariant(world)
+            check_answer(await answer if isinstance(answer, Awaitable) else answer)
         except AssertionError as error:
             findings.append(Finding(getattr(invariant, "__name__", "invariant"), error_text(error) or "doesn't hold"))
 

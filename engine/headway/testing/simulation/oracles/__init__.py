@@ -21,6 +21,7 @@ from headway.testing.simulation.oracles._always import RESERVED_KINDS as RESERVE
 from headway.testing.simulation.oracles._always import Always as Always
 from headway.testing.simulation.oracles._always import Stored as Stored
 from headway.testing.simulation.oracles._always import always_held as always_held
+from headway.testing.simulation.oracles._always import check_answer as check_answer
 from headway.testing.simulation.oracles._always import name_of as name_of
 from headway.testing.simulation.oracles._always import shown_as as shown_as
 from headway.testing.simulation.oracles._always import type_of as type_of

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headway.base import error_text
+from headway.base import error_text, repr_text
 from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb, type_name
 from headway.service import Versions
@@ -101,6 +101,14 @@ def name_of(always: Always) -> str:
     return getattr(always, "__name__", "always")
 
 
+def check_answer(answer: object) -> None:
+    """Raise AssertionError if a check has returned something, such as False, instead of raising."""
+    if answer is not None and answer is not True:
+        raise AssertionError(
+            f"it returned {repr_text(answer)}: a check raises AssertionError for what is wrong, and returns nothing"
+        )
+
+
 def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequence[Always]) -> list[Finding]:
     """Return a finding for each check that fails, about its first failure.
 
@@ -126,7 +134,7 @@ def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequen
                     now[each.kind, each.key] = each.new
         for asked in list(left):
             try:
-                asked(Stored(revision, now, types, outside))
+                check_answer(asked(Stored(revision, now, types, outside)))
             except AssertionError as error:
                 left.remove(asked)
                 said = error_text(error) or "it did not hold"

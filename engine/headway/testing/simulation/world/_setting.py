@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headway.base import async_problem, check_plain
+from headway.base import async_problem, check_plain, either_problem, ended, repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
@@ -15,6 +15,18 @@ from headway.testing.simulation.world._peer import Peer, check_peers
 from headway.testing.simulation.world._process import Beside, MakeApp
 
 _BESIDE = "`async def proxy(process: simulation.Process) -> None`"
+_FORM = "simulation.explore(app, scenario), with `async def scenario(world: simulation.World) -> None`"
+
+
+def several(name: str, given: Iterable[Any], form: str) -> tuple[Any, ...]:
+    """Return the members of an argument that is a list.
+
+    Raises:
+        DeclarationError: if it is a single text or function, or no list at all.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise DeclarationError(f"{name} must be a list, such as {name}={form}, not {repr_text(given)}")
+    return tuple(given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +74,7 @@ class Setting:
         return max([self.shared_by, *(each.engines for each in self.peers.values())])
 
     def __post_init__(self) -> None:
+        self._check_program()
         check_peers(self.peers)
         for beside in self.beside:
             if problem := async_problem(beside, 1, "a process"):
@@ -69,3 +82,19 @@ class Setting:
         for each in self.always:
             # A coroutine function would never be awaited, and so never fail.
             check_plain("always", each, 1, "the stored resources", "always=[lambda stored: ...]")
+        for check in self.holds:
+            if problem := either_problem(check, 1, "the world"):
+                raise DeclarationError(f"holds {ended(problem)} The form is: holds=[check], with `def check(world)`")
+
+    def _check_program(self) -> None:
+        problem = None if isinstance(self.app, App) else either_problem(self.app, 1, "a process")
+        if problem:
+            raise DeclarationError(f"the app must be a headway.App, or a function that makes one: it {problem}")
+        if problem := either_problem(self.scenario, 1, "the world"):
+            raise DeclarationError(f"the scenario {ended(problem)} The form is: {_FORM}")
+        if type(self.processes) is not int or self.processes < 1:
+            raise DeclarationError(f"processes must be a whole number from 1 on, not {self.processes!r}")
+        if self.outside is not None and (problem := either_problem(self.outside, 0, "no arguments")):
+            raise DeclarationError(
+                f"outside {ended(problem)} Pass the class itself, such as outside=Cloud, not Cloud()"
+            )

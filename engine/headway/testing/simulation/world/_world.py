@@ -9,8 +9,10 @@ from typing import Any, cast
 
 import trio
 
+from headway.base import answer_problem, function_text, repr_text
 from headway.client import Client
 from headway.controller import App
+from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, ResourceType
 from headway.rpc import Channel
 from headway.testing.simulation import faults
@@ -394,7 +396,11 @@ class World:
 
 
 def _made(given: App | MakeApp, process: Process) -> App:
-    return given if isinstance(given, App) else given(process)
+    made: object = given if isinstance(given, App) else given(process)
+    if isinstance(made, App):
+        return made
+    problem = answer_problem(made) or f"it returned {repr_text(made)}: it must return the headway.App that it makes"
+    raise DeclarationError(f"the function that makes the app, {function_text(given)}: {problem}")
 
 
 def _current_process() -> tuple[str, int] | None:
