@@ -10,7 +10,7 @@ import trio
 import headway
 from headway.errors import DeclarationError
 from headway.testing import simulation
-from headway.testing.simulation import Setting, run
+from headway.testing.simulation import Setting, _run, run
 from tests.helpers.corpus.staff import Account, Team
 
 
@@ -48,6 +48,32 @@ async def in_haste(world: simulation.World) -> None:
 def test_scenario_that_waits_for_nothing_is_still_explored() -> None:
     with pytest.raises(simulation.Refuted):
         simulation.explore(twice, in_haste, outside=Cloud)
+
+
+def test_scenario_that_waits_for_what_never_comes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The renewals of leases would let time pass without an end."""
+    monkeypatch.setattr(_run, "_PATIENCE", 600.0)
+
+    async def waits(world: simulation.World) -> None:
+        await in_haste(world)
+        await headway.until(world.client, world.type("Team"), "nobody", lambda team: team is not None)
+
+    with pytest.raises(simulation.Refuted, match=r"converges: the scenario waits for .*\n.*in waits\n"):
+        simulation.explore(twice, waits, plan="none")
+
+
+def test_scenario_may_wait_for_a_time_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own tasks may do so, too."""
+    monkeypatch.setattr(_run, "_PATIENCE", 600.0)
+
+    async def waits(world: simulation.World) -> None:
+        await in_haste(world)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.sleep, 2000)
+        with trio.move_on_after(2000):
+            await trio.sleep_forever()
+
+    assert run(Setting(app=twice, scenario=waits, outside=Cloud), simulation.Plan()).findings == ()
 
 
 def test_scenario_without_events_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 import random
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 import trio
 
 from headway import events
-from headway.base import error_text, function_text
+from headway.base import error_text, function_text, stack_text
 from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import oracles
@@ -49,6 +50,8 @@ _NEW_OBJECTS = 50_000
 """The number of new objects after which the garbage collector looks at them."""
 _NOTHING_WAITS = 10.0
 """The seconds of the quiet time if no function of the program waits for a time: what Headway does by itself shows."""
+_PATIENCE = 6 * 3600.0
+"""The seconds of virtual time that a scenario may wait for something that is not a time."""
 _TASK_STEPS = 1_000_000
 """The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
 
@@ -82,7 +85,8 @@ def run(
     with _deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
         world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look, due=due)
         run_it = partial(_live, world, setting, findings, rival, more)
-        trio.run(run_it, clock=world.clock, instruments=[_Spinning(world.injector)])
+        watching = [_Spinning(world.injector), _Endless(world.injector)]
+        trio.run(run_it, clock=world.clock, instruments=watching)
     return judged(world, setting, findings)
 
 
@@ -122,7 +126,10 @@ async def _phases(
         raise DeclarationError(
             f"the scenario {function_text(setting.scenario)} must be an async function (`async def`)"
         )
+    task = trio.lowlevel.current_task()
+    world.injector.scenario = task, len(task.child_nurseries)
     await waited
+    world.injector.scenario = None
     world.pace.end()
     if more:
         await world.wait_idle()
@@ -300,6 +307,44 @@ def _self_trigger(key: str, event: events.SelfTriggered, trace: Trace) -> Findin
     entries = tuple(each for each in trace.commits if each.revision in revisions)
     text = f"{key} triggers itself by what it writes: {', '.join(map(str, event.writes))}"
     return Finding("self-trigger", text, (event.id.type.unversioned, event.id.key), entries)
+
+
+class _Endless(trio.abc.Instrument):
+    """An instrument that ends a run whose scenario waits for something that never comes, such as a condition.
+
+    Time would pass without an end, because leases are renewed. The program may do something much later, so the scenario
+    gets some hours. It looks after a number of steps, so that it adds no task, which would change the order of others.
+    """
+
+    def __init__(self, injector: Injector) -> None:
+        self._injector = injector
+        self._steps = 0
+        # The scenario's task, since it was last seen to run, and when that was.
+        self._task: trio.lowlevel.Task | None = None
+        self._since = 0.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._steps += 1
+        if task is self._task:
+            self._task = None
+        if self._steps % 1000 or self._injector.scenario is None:
+            return
+        now = self._injector.clock.current_time()
+        task, around = self._injector.scenario
+        if self._task is None:
+            self._task, self._since = task, now
+        elif now - self._since > _PATIENCE and _waits_for_no_time(task, around):
+            where = stack_text(task.iter_await_frames())
+            text = f"the scenario waits for something that has not come in {_PATIENCE / 3600:.0f} hours"
+            self._injector.give_up(f"{text}:\n{where}".rstrip())
+
+
+def _waits_for_no_time(task: trio.lowlevel.Task, around: int = 0) -> bool:
+    """Return True if neither a task nor those that it has started, except in its first nurseries, wait for a time."""
+    # Trio has no public way to ask another task for its deadline.
+    return math.isinf(task._cancel_status.effective_deadline()) and all(
+        _waits_for_no_time(each) for nursery in task.child_nurseries[around:] for each in nursery.child_tasks
+    )
 
 
 class _Spinning(trio.abc.Instrument):

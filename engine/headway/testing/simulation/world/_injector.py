@@ -37,6 +37,7 @@ class Injector:
         gave_up: the reason why the run was ended early; empty if it was not.
         nursery: the nursery of the run. The world sets it.
         healed: true when the faults have ended.
+        scenario: the task of the scenario while it runs, and the number of the world's nurseries around it.
         during_change: waits until users have made their next change. The world sets it.
         before_reconcile: called before each reconcile.
     """
@@ -49,6 +50,7 @@ class Injector:
         self.struck: list[faults.Fault] = []
         self.gave_up = ""
         self.healed = False
+        self.scenario: tuple[trio.lowlevel.Task, int] | None = None
         self.during_change: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self.before_reconcile: Callable[[], Awaitable[None]] | None = None
         self._most_steps = most_steps
