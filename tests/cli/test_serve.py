@@ -102,7 +102,9 @@ async def test_serve_listens_on_a_public_address_with_insecure(terminal: Termina
     ("reference", "said"),
     [
         ("staff", "'staff' is not an app; write module:attribute"),
+        ("./staff:app", "'./staff:app' is not an app; write module:attribute"),
         ("no_such.module:app", "module 'no_such' not found"),
+        ("no_such.py:app", "not found here or among installed packages; leave out .py"),
         ("tests.cli.served:ap", "tests.cli.served has no 'ap'"),
         ("tests.cli.served:TEAM", "it must be a headway.App, or a list of them"),
     ],

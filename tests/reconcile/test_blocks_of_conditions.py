@@ -138,3 +138,10 @@ async def test_conditions_of_anything_but_a_resource_are_refused_at_once(given: 
             headway.errors.InvalidArgument, match=r"rt.conditions\(\) expects a resource, as rt.resource"
         ):
             shot.runtime.conditions(given)
+
+
+@pytest.mark.parametrize("given", [None, "core", Staff().team.id("core")])
+async def test_resource_of_anything_but_a_request_is_refused(given: Any) -> None:
+    async with shot_of_staff() as (_, shot):
+        with pytest.raises(headway.errors.InvalidArgument, match=r"not .*: for a name or an id use rt.cache.get"):
+            shot.runtime.resource(given)

@@ -155,6 +155,7 @@ async def test_source_may_only_enqueue_ids_of_the_managed_type(autojump_clock: M
         await rig.wait_idle()
 
     assert "source odd enqueued" in refused[0]
+    assert "return" not in refused[0]  # as a mapper does
     assert "TYPE.id(name)" in refused[0]
 
 

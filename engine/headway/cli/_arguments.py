@@ -98,7 +98,7 @@ def object_at(reference: str, expected: str, form: str) -> Any:
     ``expected`` and ``form`` say in errors what the reference should name, and how it is written.
     """
     module, colon, attribute = reference.partition(":")
-    if not (module and colon and attribute):
+    if not (module and colon and attribute) or module.startswith(".") or "/" in module:
         raise Usage(f"{reference!r} is not {expected}; write {form}")
     # Like `python -m`, find modules in the working directory.
     sys.path.insert(0, os.getcwd())
@@ -114,7 +114,8 @@ def object_at(reference: str, expected: str, form: str) -> Any:
     except Exception as error:  # a module of the program may raise anything
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
-            raise Usage(f"{reference}: module {missing!r} not found here or among installed packages") from error
+            hint = "; leave out .py" if module.endswith(".py") else ""
+            raise Usage(f"{reference}: module {missing!r} not found here or among installed packages{hint}") from error
         # A syntax error has no frames of the program, but its message shows the line.
         where = own_frames(error) or message_of(error)
         fail(

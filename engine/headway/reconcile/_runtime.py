@@ -125,6 +125,12 @@ class Runtime:
             raise NotWatched(
                 f"controller {self.full_name} manages the projection {type!r}: use rt.cache.get(..., request.id)"
             )
+        given: object = request
+        if not isinstance(given, Request):
+            raise InvalidArgument(
+                f"rt.resource() expects the request that the reconciler gets, not {repr_text(given)}: for a name or "
+                "an id use rt.cache.get(TYPE, id)"
+            )
         resource: Resource[T] | None = self.cache.get(type, request.id)
         return resource
 

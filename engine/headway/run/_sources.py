@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import trio
 
 from headway.base import guarded, repr_text
@@ -59,9 +61,10 @@ class RunSources:
                 )
             keys, problems = ids_of([id], manages)
             if problems:
+                # The problem is worded for a mapper.
+                problem = re.split("[:;] return ", problems[0].removeprefix("it returned "))[0]
                 raise InvalidArgument(
-                    f"{what} enqueued {repr_text(id)}; {problems[0]}: enqueue ids of {manages.name}, as from "
-                    f"TYPE.id(name)"
+                    f"{what} enqueued {problem}: enqueue ids of {manages.name}, as from TYPE.id(name)"
                 )
             for key in keys:
                 self._mapping.mapper.add(key, reason)
