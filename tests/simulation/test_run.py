@@ -22,7 +22,10 @@ def test_program_that_never_becomes_idle_is_found() -> None:
     async def fails(*_: object) -> None:
         raise ValueError("never")
 
-    assert found(result_of(fails)) == ["converges"]
+    result = result_of(fails)
+    assert found(result) == ["converges"]
+    # The first line of a failed test says why.
+    assert "has work left, such as Team core: ValueError: never" in str(result.findings[0])
 
 
 @pytest.mark.parametrize("calls", [False, True])

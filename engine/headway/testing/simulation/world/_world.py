@@ -15,6 +15,7 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, ResourceType
 from headway.rpc import Channel
+from headway.run import ControllerStatus
 from headway.testing.simulation import faults
 from headway.testing.simulation._trace import PeersTrace, Trace
 from headway.testing.simulation.faults import HOME
@@ -200,7 +201,7 @@ class World:
                     # A shard whose lease was lost belongs to no process for some seconds, and no process owes its work.
                     await trio.sleep(_SHARDS_MOVE)
         owing = "; ".join(
-            f"{process.name}: {status.name} {status.problem or 'has work left'}"
+            f"{process.name}: {status.name} {status.problem or 'has work left'}{_first_error(status)}"
             for process in self.processes
             for status in process.status()
             if not status.settled
@@ -393,6 +394,12 @@ class World:
         """Wait until any fault would have ended and all work is done."""
         await trio.sleep(_PATIENCE)
         await self._wait_idle()
+
+
+def _first_error(status: ControllerStatus) -> str:
+    """Return the first key whose reconcile is tried again, with its error, for the end of a sentence."""
+    tried_again = [each for each in status.not_done if each.outcome != "permanent"]
+    return "".join(f", such as {each.id}: {each.error}" for each in tried_again[:1])
 
 
 def _made(given: App | MakeApp, process: Process) -> App:
