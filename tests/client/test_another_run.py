@@ -99,6 +99,8 @@ async def test_calls_in_another_run_are_refused_and_the_engine_goes_on(store: st
 
     async with headway.open_engine(store.format(tmp_path), app, report=ignore) as engine:
         client = engine.client
+        # Otherwise the start of the run may enqueue the resource, and the change may follow its reconcile.
+        await engine.wait_idle()
         await client.apply(team.new("core"))
         await engine.wait_idle()
         async with (
