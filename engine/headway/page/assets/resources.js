@@ -11,13 +11,18 @@ const ROWS = 50;
 const AGAIN = 3000;
 const STATES = ["", "TRUE", "FALSE", "UNKNOWN"];
 
+/** What was searched for last: a view that is opened again goes on with it, and so does the first view of a type. */
+let asked = { type: "", q: "" };
+
 /** A view of the resources of a type. */
 export class Resources {
   constructor(main, type, redraw) {
     this.main = main;
     this.type = type;
     this.redraw = redraw;
-    this.query = { q: type ? live.asked : "", partition: "", namespace: "", condition: "", state: "", failing: "" };
+    if (asked.type && asked.type !== type) asked = { type, q: "" };
+    asked.type = type;
+    this.query = { q: asked.q, partition: "", namespace: "", condition: "", state: "", failing: "" };
     this.rows = [];
     this.columns = []; // the titles of the columns that the type declares
     this.cursor = "";
@@ -25,7 +30,6 @@ export class Resources {
     this.busy = false;
     this.error = "";
     this.timer = null;
-    live.asked = "";
     if (type) this.search();
   }
 
@@ -39,7 +43,6 @@ export class Resources {
     clearTimeout(this.timer);
     if (!this.type) {
       // A search is within a type. The page says so, and asks nothing.
-      live.asked = this.query.q;
       return this.redraw();
     }
     this.aborter?.abort();
@@ -76,6 +79,7 @@ export class Resources {
 
   set(name, value) {
     this.query = { ...this.query, [name]: value.trim() };
+    asked.q = this.query.q;
     clearTimeout(this.typing);
     this.typing = setTimeout(() => this.search(), 200);
   }
