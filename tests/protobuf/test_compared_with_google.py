@@ -41,14 +41,21 @@ ENDS: dict[str, list[Any]] = {
 
 
 def check_same(ours: Every, encoded: bytes) -> None:
-    """Check that a decoded message has these bytes, protobuf's JSON, and survives both of its texts."""
+    """Check that a decoded message has these bytes, protobuf's JSON, and survives both of its texts.
+
+    Neither text has the sign of a NaN.
+    """
     assert encode(ours) == encoded
     written = MessageToJson(THEIRS.FromString(encoded))
     # By their texts, because equality takes the two zeros for one, and NaN for none.
     assert json.dumps(as_object(ours), sort_keys=True) == json.dumps(json.loads(written), sort_keys=True)
+    kept = THEIRS.FromString(encoded)
+    for name in ("double", "single"):
+        if math.isnan(getattr(kept, name)):
+            setattr(kept, name, math.nan)
     document = {"type": "Every", "name": "a", "data": json.loads(written)}
     for [back] in (load(json.dumps(document), REGISTRY, format="JSON"), load(dump(EVERY.new("a", ours)), REGISTRY)):
-        assert encode(back.data) == encoded
+        assert encode(back.data) == kept.SerializeToString()
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -68,6 +75,7 @@ def test_scalar_is_encoded_as_by_protobuf_or_refused_by_both(name: str) -> None:
 
 @given(st.floats(), st.floats(width=32), st.floats())
 @example(0.0, 0.0, 1006071829233665.0)
+@example(0.0, -math.nan, 0.0)
 def test_numbers_are_encoded_as_by_protobuf(double: float, single: float, small: float) -> None:
     """A number of 64 bits in a field of 32 is rounded first, so that it may become zero. It may need nine digits."""
     for each in (single, small if abs(small) < LARGEST else 0.0):
