@@ -247,8 +247,9 @@ class Witness:
         if self.lost is not None:
             # A version of the lost history may also be one of the present history, whose replies the run shows.
             return
+        committed = {(each.key, each.revision): each.new for each in self.record.commits if each.kind == type.kind}
         for each in listed:
-            stored = self.record.committed(type.kind, each.id.key, int(each.version))
+            stored = committed.get((each.id.key, int(each.version)))
             if stored is not None:
                 shown = (each.data, each.metadata, dict(each.status))
                 true = type.view(stored)

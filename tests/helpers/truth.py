@@ -65,13 +65,6 @@ class Record:
         found = [each.within(within) for each in self.commits if each.kind == kind]
         return [each for each in found if each is not None]
 
-    def committed(self, kind: Kind, key: Key, revision: int) -> pb.Resource | None:
-        """Return what a key was set to at a revision, or None."""
-        found = (
-            each.new for each in self.commits if each.revision == revision and (each.kind, each.key) == (kind, key)
-        )
-        return next(found, None)
-
     def versions(self, type: ResourceType[Any], revision: int, within: Within = EVERYTHING) -> dict[Key, int]:
         """Return the version of each key of a type, at a revision."""
         there: dict[Key, int] = {}

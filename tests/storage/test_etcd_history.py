@@ -132,7 +132,7 @@ async def test_recreated_store_is_detected_by_its_id() -> None:
         with pytest.raises(Unavailable):
             await put(rig.store, thing("a2"))
         calls = len(rig.fake.calls)
-        await until(lambda: len(rig.fake.calls) >= calls + 6)
+        await until(lambda: len(rig.fake.calls) >= calls + 3)
         assert rig.store.position.store_id == before.store_id
         assert not [key for key in rig.fake.state.keys if key.startswith(PREFIX.encode())]
         async with EtcdBackend(rig.url):
