@@ -58,7 +58,7 @@ async def test_changes_during_the_build_are_indexed(
     async def members(rt: headway.Runtime, _: headway.Request[Member]) -> None:
         seen.append(rt)
 
-    heard: list[object] = []
+    heard, before = list[object](), list[int]()
     async with headway.open_engine(store, bare, report=headway.events.ignore) as engine:
         for n in range(MANY):
             await engine.client.create(type.new(f"m{n}", drawn(draw)))
@@ -74,6 +74,7 @@ async def test_changes_during_the_build_are_indexed(
         async def change() -> None:
             while calls < MANY // 20:
                 await trio.lowlevel.checkpoint()
+            before.append(store.position.revision)
             async with trio.open_nursery() as changes:
                 for n in draw.sample(range(MANY + 20), 150):
                     changes.start_soon(write, n)
@@ -94,5 +95,9 @@ async def test_changes_during_the_build_are_indexed(
                     found = {each.name for each in cache.index(by_tag, f"t{n}")}
                     assert found == {each.name for each in stored if f"t{n}" in each.data.tags}
     # The two engines fence each other's built-in controllers.
+    (primed,) = [each for each in heard if isinstance(each, events.Primed) and each.controller == "members/members"]
+    # What it had when the run subscribed, and not after the changes: the first calls see the types at this revision.
+    assert primed.count == MANY
+    assert primed.revision <= before[0]
     ended = [each.error for each in heard if isinstance(each, events.RunEnded) and each.controller == "members/members"]
     assert ended == []

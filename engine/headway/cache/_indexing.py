@@ -33,7 +33,7 @@ class _Gathering(IndexTable):
 
 async def subscribe_by_turns(
     informer: Informer, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure, subscribed: dict[Any, Subscription]
-) -> Subscription:
+) -> None:
     """Subscribe as `Informer.subscribe` does, but let other tasks run while the indexes are built.
 
     The subscription begins before the first checkpoint, and is in ``subscribed`` then, under the name of the type. The
@@ -64,4 +64,3 @@ async def subscribe_by_turns(
     for table in tables:
         table.apply(gathering.changes)
     subscription.tables = {table.index.name: table for table in tables}
-    return subscription

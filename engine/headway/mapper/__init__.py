@@ -15,6 +15,7 @@ from headway.mapper._mappers import ReadyMapper as ReadyMapper
 from headway.mapper._mappers import StateMapper as StateMapper
 from headway.mapper._mappers import ask as ask
 from headway.mapper._mappers import failed_name as failed_name
+from headway.mapper._mappers import id_problem as id_problem
 from headway.mapper._mappers import ids_of as ids_of
 from headway.mapper._mappers import listed as listed
 from headway.mapper._mappers import mapper_name as mapper_name

@@ -187,15 +187,20 @@ def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[st
     keys: list[Key] = []
     problems: list[str] = []
     for each in cast("Iterable[object]", result):
-        id = each.id if isinstance(each, Stored) else each
-        if not isinstance(id, ResourceId):
-            problems.append(
-                f"it returned {repr_text(each)}, which is not an id: return {managed.name.kind} ids from TYPE.id(name)"
-            )
-        elif id.type.unversioned != managed.kind:
-            problems.append(f"it returned {id}, of type {id.type}: the controller manages {managed.name}")
-        elif problem := managed.tenancy_problem(id.partition, id.namespace):
-            problems.append(f"it returned {id}: {problem}; return {managed.name.kind} ids, as from TYPE.id(name)")
+        id: Any = each.id if isinstance(each, Stored) else each
+        if problem := id_problem(id, managed):
+            problems.append(f"it returned {problem}; return ids of {managed.name}, as from TYPE.id(name)")
         elif range_of(managed).matches(id.key):
             keys.append(id.key)
     return keys, problems
+
+
+def id_problem(given: object, managed: CachedType[Any]) -> str | None:
+    """Return what is neither an id nor a resource of the managed type, with the reason, or None if it is one."""
+    id = given.id if isinstance(given, Stored) else given
+    if not isinstance(id, ResourceId):
+        return f"{repr_text(id)}, which is not an id"
+    if id.type.unversioned != managed.kind:
+        return f"{id}, of type {id.type}: the controller manages {managed.name}"
+    problem = managed.tenancy_problem(id.partition, id.namespace)
+    return f"{id}: {problem}" if problem else None

@@ -151,11 +151,11 @@ class RunCaches:
         if cached != start.store_id:
             raise StoreChanged(f"the cache of {type.name} belongs to store {cached}, but the fence to {start.store_id}")
         # No checkpoint since the check, so every change from here on enters the feed.
-        subscription = await subscribe_by_turns(
+        count, revision = len(informer.store.entries), informer.store.frontier
+        await subscribe_by_turns(
             informer, self._definition.indexes_of(type), self._report_indexes(type.name), self.subscriptions
         )
-        count, seconds = len(subscription.store.entries), trio.current_time() - began
-        self._report(Primed(name, type.name, count, subscription.revision, seconds))
+        self._report(Primed(name, type.name, count, revision, trio.current_time() - began))
 
     async def open(self, types: Iterable[CachedType[Any]], may_have: Callable[[CachedType[Any]], bool]) -> None:
         """Open the informers of further types, and wait until they are primed. The next run shares them.

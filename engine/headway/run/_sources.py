@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import trio
 
 from headway.base import guarded, repr_text
 from headway.controller import Definition, Enqueue
 from headway.errors import Closed, InvalidArgument, NotOnTrio
-from headway.mapper import ids_of
+from headway.mapper import id_problem, ids_of
 from headway.queue import WaitingQueue
 from headway.reconcile import Find, Reason, Runtime, SecretReads
 from headway.resource import Key, ResourceId
@@ -59,14 +57,11 @@ class RunSources:
                     f"{what} enqueued {named} after its run of {self._definition.full_name} had ended: the next run "
                     "calls the source again, with another enqueue"
                 )
-            keys, problems = ids_of([id], manages)
-            if problems:
-                # The problem is worded for a mapper.
-                problem = re.split("[:;] return ", problems[0].removeprefix("it returned "))[0]
+            if problem := id_problem(id, manages):
                 raise InvalidArgument(
-                    f"{what} enqueued {problem}: enqueue ids of {manages.name}, as from TYPE.id(name)"
+                    f"{what} enqueued {problem}; enqueue ids of {manages.name}, as from TYPE.id(name)"
                 )
-            for key in keys:
+            for key in ids_of([id], manages)[0]:
                 self._mapping.mapper.add(key, reason)
 
         return enqueue

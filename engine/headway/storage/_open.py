@@ -96,7 +96,7 @@ class StoreProblem(enum.Enum):
 
     UNUSABLE = "the store can't be used until it is opened again"
     AWAY = "the store does not answer, or accepts no writes"
-    ROLLED_BACK = "the store was rolled back: an operator has to accept it, as by a restart of this process"
+    ROLLED_BACK = "the store was rolled back: an operator has to accept it, for example by restarting this process"
 
     @property
     def mended_by_reopening(self) -> bool:

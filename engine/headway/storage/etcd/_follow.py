@@ -10,7 +10,7 @@ import trio
 
 from headway._gen.etcdserverpb import WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse
 from headway._gen.mvccpb import KeyValue
-from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable, Unavailable
+from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable
 from headway.rpc import Duplex, Lagging
 from headway.storage._operations import StoreMismatch
 from headway.storage.etcd._client import EtcdClient, Unreadable, understood
@@ -212,10 +212,7 @@ class Follower:
         an empty store, on which every controller of a running server would act.
         """
         if (await read_standing(self._client, self._layout)).store_id is None:
-            raise Unavailable(
-                f"etcd at {self._client.where} has no store any more: give it its data back, or restart every server "
-                "to found an empty one"
-            )
+            raise Ended("etcd has no store any more")
         await begin_session(self._client, self._layout)
         mirror, revision = await self.load()
         text = f"etcd at {self._client.where} now has another history: {self._suspicion}"
