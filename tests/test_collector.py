@@ -113,6 +113,7 @@ async def test_collection_is_off_during_the_first_pass_and_primed_objects_are_fr
         assert is_examined(stored)
 
 
+@pytest.mark.wide
 async def test_garbage_of_the_first_pass_is_not_frozen(autojump_clock: MockClock) -> None:
     """Frozen cycles that reconciles leave behind would stay for ever."""
     it = Pass()
@@ -253,6 +254,7 @@ async def test_objects_frozen_by_python_do_not_count_as_frozen_by_the_program(
         assert not is_frozen()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("failures_only", [False, True])
 async def test_report_of_failures_only_receives_no_successes(autojump_clock: MockClock, failures_only: bool) -> None:
     """A report that does not ask for successes is not called with them, with or without a frozen collector."""

@@ -89,7 +89,9 @@ def _end_of(refusal: str, *changes: tuple[str, str]) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize("refusal", ["busy", "shielding", "swallowing"])
+@pytest.mark.parametrize(
+    "refusal", ["busy", *[pytest.param(each, marks=pytest.mark.wide) for each in ("shielding", "swallowing")]]
+)
 def test_c10_hard_exit_ends_a_process_whose_reconcile_does_not_end(refusal: str) -> None:
     """The exit status is 70, and the worker and its position are reported."""
     ended = _end_of(refusal)

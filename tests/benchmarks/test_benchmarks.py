@@ -32,7 +32,7 @@ FULL_ONLY = {
 }
 """The scenarios that are at their bounds, and those that take seconds to prepare."""
 
-WIDE = {"share", "import", "journal", "flat_10k", "controllers_50"} | {
+WIDE = {"share", "import", "journal", "flat_10k", "controllers_50", "dns_change", "flat"} | {
     f"{kind}_{size}"
     for kind in ("prime", "queue", "first", "update", "list", "snapshot", "flat")
     for size in ("100k", "1m")

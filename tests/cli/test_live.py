@@ -383,6 +383,7 @@ async def test_graph_is_drawn_on_a_terminal_that_is_wide_enough(columns: int, dr
 # --- rich ---------------------------------------------------------------------
 
 
+@pytest.mark.wide
 def test_rich_is_imported_only_where_something_is_shown_live() -> None:
     """It would cost every command its import time."""
     modules = ["_apply", "_graph", "_main", "_resources", "_store", "_top"]

@@ -38,13 +38,15 @@ def full() -> Iterator[int]:
         yield opened.fileno()
 
 
-@pytest.mark.parametrize(("arguments", "unbuffered"), [(("store", "--help"), ""), (GRAPH, "1")])
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"), [(("store", "--help"), ""), pytest.param(GRAPH, "1", marks=pytest.mark.wide)]
+)
 async def test_full_output_is_one_sentence(full: int, arguments: tuple[str, ...], unbuffered: str) -> None:
     """While arguments are parsed, and while a command runs. Without a buffer, the error comes at another place."""
     assert await run(arguments, full, PYTHONUNBUFFERED=unbuffered) == (74, SAID)
 
 
-@pytest.mark.parametrize("command", ["list", "watch"])
+@pytest.mark.parametrize("command", ["list", pytest.param("watch", marks=pytest.mark.wide)])
 async def test_full_output_ends_a_command_with_a_connection(server: str, full: int, command: str) -> None:
     """The error is raised below the nurseries of the command and its connection."""
     async with headway.connect([server], app) as client:

@@ -242,6 +242,7 @@ def test_client_connects_by_tls(start: Started, tmp_path: Path) -> None:
             assert event.upsert.resource.id.name == package[:4]
 
 
+@pytest.mark.wide
 def test_health_and_reflection_answer_grpcios_clients(start: Started) -> None:
     """Every service is serving, and is described under its name."""
     server = start(*SERVE)

@@ -18,7 +18,11 @@ pytestmark = pytest.mark.usefixtures("nothing_frozen")
 
 @pytest.mark.parametrize(
     ("options", "wanted"),
-    [([], True), pytest.param(["--gc-freeze"], True, marks=pytest.mark.wide), (["--no-gc-freeze"], False)],
+    [
+        ([], True),
+        pytest.param(["--gc-freeze"], True, marks=pytest.mark.wide),
+        pytest.param(["--no-gc-freeze"], False, marks=pytest.mark.wide),
+    ],
 )
 async def test_collections_are_off_during_priming_unless_an_option_says_otherwise(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, options: list[str], wanted: bool

@@ -146,6 +146,7 @@ def test_server_works_and_ends_while_its_log_is_not_read(lost: list[subprocess.P
         assert b"lines of output were lost" in log.read(room)
 
 
+@pytest.mark.wide
 def test_verbose_logs_all_events_and_full_tracebacks(start: Started) -> None:
     """Without it, the log has what an operator needs to know."""
     process = start("serve", "tests.cli.failing:app", "--listen", "127.0.0.1:0", "--verbose")

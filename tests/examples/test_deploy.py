@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
 import yaml
 
@@ -27,6 +28,7 @@ def kubernetes() -> dict[str, Any]:
     return dict(found["StatefulSet"]["spec"])
 
 
+@pytest.mark.wide
 def test_server_of_the_stateful_set_is_used_with_tls_and_a_token(tmp_path: Path) -> None:
     """Its arguments run as they stand, but for the folders and the ports."""
     (container,) = kubernetes()["template"]["spec"]["containers"]

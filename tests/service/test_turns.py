@@ -193,6 +193,10 @@ VARIANTS = {
     "Write of just few enough fields",
     "List of a rare prefix",
     "List of a page of few",
+    "List of a large page",
+    "Read of a long name",
+    "Delete of a long name",
+    "Write of empty entries",
     "List by a long filter",
     "WatchList of a rare prefix",
 }

@@ -105,7 +105,7 @@ async def until_expiry(world: simulation.World) -> None:
         pytest.param(grants(), until_expiry, "wall_jump(3, 3600.0)", marks=pytest.mark.wide),
         pytest.param(grants(), two_notes, "clock_jump(3, 600.0)", marks=pytest.mark.wide),
         pytest.param(grants(), until_expiry, "wall_jump(2, -600.0)", marks=pytest.mark.wide),
-        (retries, two_notes, "wall_jump(2, 3600.0)"),
+        pytest.param(retries, two_notes, "wall_jump(2, 3600.0)", marks=pytest.mark.wide),
         pytest.param(retries, two_notes, "clock_jump(2, 600.0)", marks=pytest.mark.wide),
     ],
 )
@@ -154,6 +154,7 @@ def test_time_that_is_lived_twice_may_be_served_twice(look: int) -> None:
     assert explored.runs
 
 
+@pytest.mark.wide
 def test_same_full_minute_that_is_served_twice_is_found() -> None:
     with pytest.raises(simulation.Refuted, match="the outside world is"):
         simulation.explore(

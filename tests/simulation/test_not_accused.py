@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import headway
 from headway import field
 from headway.resource import DELETION_TIMESTAMP, pb
@@ -109,6 +111,7 @@ def test_removal_that_a_user_has_asked_for_is_not_the_controllers() -> None:
     assert counted([*by_user, _commit(plain, None, "teams")], {TEAM}) == {(TEAM, CORE, "deleted"): 1}
 
 
+@pytest.mark.wide
 def test_users_may_undo_everything_before_a_controller_begins() -> None:
     """The controller has something to do at the other paces of the users."""
 

@@ -167,7 +167,12 @@ def _session_of(seconds: float) -> Callable[[simulation.World], Awaitable[None]]
 
 @pytest.mark.parametrize(
     ("seconds", "plan"),
-    [(46, "none"), (47, "wall_jump(4, 1.0)"), (300, "wall_jump(4, 3600.0)"), (300, "clock_jump(1, 600.0)")],
+    [
+        (46, "none"),
+        pytest.param(47, "wall_jump(4, 1.0)", marks=pytest.mark.wide),
+        (300, "wall_jump(4, 3600.0)"),
+        pytest.param(300, "clock_jump(1, 600.0)", marks=pytest.mark.wide),
+    ],
 )
 def test_heartbeats_with_sessions_that_expire_are_not_accused(seconds: float, plan: str) -> None:
     """A session ends in the very moment of the restart, or only under the fault. It does so by the clock."""

@@ -74,6 +74,7 @@ def test_restore_when_all_work_is_done_is_tried_after_changes_of_users() -> None
 HURRIED = "hurried(); spaced(2.0); commit_late(1, 30.0)"
 
 
+@pytest.mark.wide
 def test_call_that_is_on_its_way_while_users_go_on_is_tried() -> None:
     """The scenario waits for each change, so that a call at its own pace arrives before the next change."""
     explored = simulation.explore(puts(versioned=True), note_changes, outside=Cloud, seconds=0)

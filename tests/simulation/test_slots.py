@@ -78,6 +78,7 @@ def test_times_that_a_jump_forward_skips_are_not_asked_for() -> None:
     assert explored.runs
 
 
+@pytest.mark.wide
 def test_mail_that_is_sent_twice_for_one_time_is_found_after_a_jump() -> None:
     with pytest.raises(simulation.Refuted, match="the outside world is"):
         simulation.explore(mailing(once=False), a_while, outside=Mailer, quiet=None, plan="wall_jump(2, 3600.0)")

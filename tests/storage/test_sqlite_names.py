@@ -95,7 +95,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("there", ["this process", "another process"])
+@pytest.mark.parametrize("there", ["this process", pytest.param("another process", marks=pytest.mark.wide)])
 @pytest.mark.parametrize(("become", "why"), WAYS.values(), ids=WAYS)
 async def test_second_engine_is_refused_whatever_became_of_the_names(
     tmp_path: Path, become: Callable[[Path], Path], why: str, there: str
