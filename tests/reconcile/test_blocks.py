@@ -116,6 +116,59 @@ async def test_each_reconcile_may_open_its_block_of_outputs(autojump_clock: Mock
     assert not staff.errors()
 
 
+async def test_output_that_one_block_applies_with_two_contents_is_refused(autojump_clock: MockClock) -> None:
+    """Each reconcile would store both in turn and so cause the next one. Equal contents do no harm."""
+    rig, said = Rig(autojump_clock), list[str]()
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            returned = await wanted.apply("a", Summary(members=["ada"]), metadata={"x": "1", "y": "2"})
+            before = rig.store.position.revision
+            returned.data.members.append("changed by the reconciler")
+            await wanted.apply("a", Summary(members=["ada"]), metadata={"y": "2", "x": "1"})
+            for members, metadata in ((["grace"], {"x": "1", "y": "2"}), (["ada"], {"x": "1"}), (["ada"], None)):
+                with pytest.raises(InvalidArgument) as caught:
+                    await wanted.apply("a", Summary(members=members), metadata=metadata)
+                said.append(str(caught.value))
+            assert rig.store.position.revision == before
+            await wanted.apply("b", Summary(members=["grace"]))
+
+    await _run(rig, body)
+
+    assert _errors(rig) == []
+    assert said
+    assert len(said) % 3 == 0
+    assert {text.partition(", with other contents: ")[0] for text in said} == {
+        "second apply() of Summary a in one block of outputs()"
+    }
+    assert {name: each.data.members for name, each in rig.store.resources(rig.pools.summary).items()} == {
+        "a": ["ada"],
+        "b": ["grace"],
+    }
+
+
+async def test_output_whose_apply_has_failed_may_be_applied_otherwise(autojump_clock: MockClock) -> None:
+    """Here the store refuses both, because the name is another owner's. Neither is a second apply."""
+    rig, said = Rig(autojump_clock), list[str]()
+
+    async def prepare(engine: headway.Engine) -> None:
+        another = await engine.client.apply(rig.pools.pool.new("b"))
+        await engine.client.apply(rig.pools.summary.new("taken", owner=another))
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            for members in (["ada"], ["grace"]):
+                with pytest.raises(InvalidArgument) as caught:
+                    await wanted.apply("taken", Summary(members=members))
+                said.append(str(caught.value))
+
+    await _run(rig, body, prepare)
+
+    assert _errors(rig) == []
+    assert len(said) == 2
+    assert all("owner" in text and "second apply()" not in text for text in said)
+
+
 async def test_kept_output_must_be_a_resource(autojump_clock: MockClock) -> None:
     rig, said = Rig(autojump_clock), list[str]()
 

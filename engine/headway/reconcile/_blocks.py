@@ -10,7 +10,7 @@ from headway.base import AsyncBlock, bounded, leaves, messages, repr_text
 from headway.cache import Cache, state_of
 from headway.client import Client, holds_output
 from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound
-from headway.protobuf import Payload
+from headway.protobuf import Payload, equal
 from headway.reconcile._block import Block
 from headway.reconcile._request import RECONCILING
 from headway.reconcile._secret_reads import read_secrets
@@ -70,6 +70,8 @@ class Outputs(Block, Generic[T]):
         self._owner = owner
         self._owner_id, self._owner_message = owner.id, owner.id.message()
         self._wanted: set[Key] = set()
+        # What is applied under each key, unless its call has failed: the payload, in its resource, and the metadata.
+        self._applied: dict[Key, tuple[Resource[T], dict[str, str]]] = {}
         # The names of the calls of `apply` that have not ended.
         self._begun: list[str] = []
         self._pruned = type.name, owner.id
@@ -112,7 +114,8 @@ class Outputs(Block, Generic[T]):
         Raises:
             Conflict: the resource has changed since it was cached. Let the error propagate, so that the key is
                 reconciled again.
-            InvalidArgument: the resource belongs to another owner, or its partition or namespace is invalid.
+            InvalidArgument: the resource belongs to another owner, its partition or namespace is invalid, or the block
+                has already applied it with other contents.
         """
         self._check_open("apply()")
         id, type = self._owner_id, self._type
@@ -121,6 +124,7 @@ class Outputs(Block, Generic[T]):
         cached = self._unchanged(name, data, *units, metadata)
         wanted = cached or type.new(name, data, partition=units[0], namespace=units[1], owner=id, metadata=metadata)
         key = wanted.id.key if cached is None else (*units, name)
+        self._check_alike(key, wanted, dict(metadata or {}))
         self._begun.append(name)
         return self._apply(wanted, key, unchanged=cached is not None)
 
@@ -136,6 +140,20 @@ class Outputs(Block, Generic[T]):
         same = holds_output(self._type, shared_message(cached), data, self._owner_message, metadata or {})
         return cached if same else None
 
+    def _check_alike(self, key: Key, wanted: Resource[T], metadata: dict[str, str]) -> None:
+        """Raise InvalidArgument if the block has applied this resource with other contents."""
+        earlier, of = self._applied.setdefault(key, (wanted, metadata))
+        if earlier is wanted and of is metadata:
+            return
+        same = shared_message(earlier).data == shared_message(wanted).data
+        # Equal messages may differ in their bytes, for example in the order of a map.
+        if of != metadata or not (same or equal(earlier.original().data, wanted.original().data)):
+            raise InvalidArgument(
+                f"second apply() of {wanted.id} in one block of outputs(), with other contents: each reconcile would "
+                "store both in turn, and cause the next one. Apply each output once: if several sources want one "
+                "name, merge what they want before, or give each a name of its own, such as f'{owner.name}-{source}'"
+            )
+
     async def _apply(self, wanted: Resource[T], key: Key, *, unchanged: bool) -> Resource[T]:
         self._wanted.add(key)
         try:
@@ -149,6 +167,10 @@ class Outputs(Block, Generic[T]):
                 of = {"partition": key[0], "namespace": key[1]}
                 wanted = self._type.new(key[2], wanted.data, **of, owner=self._owner_id, metadata=own)
             return await apply_over_cache(self._cache, self._client, wanted)
+        except BaseException:
+            # The block may apply something else instead.
+            self._applied.pop(key, None)
+            raise
         finally:
             self._begun.remove(key[2])
 
