@@ -152,6 +152,10 @@ def ends(_: Any) -> Any:
     raise SystemExit(3)
 
 
+def silent(_: Any) -> Any:
+    raise LookupError
+
+
 def interrupted(_: Any) -> Any:
     raise KeyboardInterrupt
 
@@ -160,6 +164,7 @@ def interrupted(_: Any) -> Any:
     ("upward", "text"),
     [
         (ends, r"up= of tests\.v1\.Team → tests\.v2\.Team raised SystemExit: 3$"),
+        (silent, r"raised LookupError: LookupError was raised without a message at test_versions\.py:\d+$"),
         (
             lambda _: Crew(color=cast("Any", 7)),
             r"returned a payload that cannot be encoded: Crew\.color has the invalid",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
 import pytest
@@ -50,6 +51,21 @@ async def test_hook_that_has_checked_nothing_fails_the_write(hooks: headway.Hook
     assert " of staff.v1.Team: " in str(failed.error)
     if hooks.mutate is not copy.deepcopy:
         assert f"<lambda> ({__file__}, line " in str(failed.error)
+
+
+async def test_refusal_without_a_message_names_its_class_and_its_line() -> None:
+    """The caller would read only the name of the resource, as if that were wrong."""
+
+    def refuse(_: headway.Resource[Team]) -> None:
+        raise ValueError
+
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team, hooks=headway.Hooks(validate=refuse))
+    line = f"{os.path.basename(__file__)}:{refuse.__code__.co_firstlineno + 1}"
+    async with headway.open_engine("memory:", app, report=events.ignore) as engine:
+        with pytest.raises(headway.errors.InvalidArgument) as caught:
+            await engine.client.write(team.new("ops"))
+    assert str(caught.value) == f"Team ops: ValueError was raised without a message at {line}"
 
 
 IN_PLACE: list[headway.Hooks[Any]] = [

@@ -43,3 +43,18 @@ def test_refusal_by_a_hook_has_no_secret() -> None:
     assert check(type.new("core", Key(token="token-1")).message()) == "['(redacted)']"
     said = check(type.new("core", Key(token="token-1")).message())
     assert said == "the validate hook of tests.v1.Key failed: ['(redacted)']"
+
+
+def test_refusal_by_a_hook_without_a_message_is_not_empty() -> None:
+    def refuse(_: headway.Resource[Team]) -> None:
+        raise errors.pop()
+
+    type = ResourceType("tests", "v1", "Team", Team, hooks=headway.Hooks(validate=refuse))
+    registry = Registry()
+    registry.register(type)
+    check = received_check(registry)
+    errors: list[Any] = [KeyError, ValueError]
+    line = f"test_received.py:{refuse.__code__.co_firstlineno + 1}"
+    assert check(type.new("core").message()) == f"ValueError was raised without a message at {line}"
+    said = check(type.new("core").message())
+    assert said == f"the validate hook of tests.v1.Team failed: KeyError was raised without a message at {line}"

@@ -150,7 +150,9 @@ def test_invariants_are_checked() -> None:
         raise AssertionError
 
     result = result_of(right, quiet=None, holds=[at_once, later])
-    assert [str(each) for each in result.findings] == ["at_once: at once", "later: doesn't hold"]
+    line = later.__code__.co_firstlineno + 2
+    said = ["at_once: at once", f"later: doesn't hold, at {__file__}:{line}"]
+    assert [str(each) for each in result.findings] == said
 
 
 def test_cache_reads_and_writes_are_recorded() -> None:

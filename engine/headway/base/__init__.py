@@ -71,6 +71,7 @@ from headway.base._tracebacks import all_frames as all_frames
 from headway.base._tracebacks import first_leaves as first_leaves
 from headway.base._tracebacks import message_of as message_of
 from headway.base._tracebacks import own_frames as own_frames
+from headway.base._tracebacks import reason_text as reason_text
 from headway.base._tracebacks import stack_text as stack_text
 from headway.base._tracebacks import where_of as where_of
 from headway.base._trio import OneRun as OneRun

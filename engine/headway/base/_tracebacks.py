@@ -14,7 +14,7 @@ import trio
 
 from headway import errors
 from headway.base._groups import MOST_ERRORS, leaves
-from headway.base._text import bounded, plain, scrubbed
+from headway.base._text import bounded, error_text, plain, scrubbed
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
@@ -31,6 +31,14 @@ def where_of(error: BaseException) -> str:
     """Return the innermost line of the program's own code that an error passed through, or an empty text."""
     frames = list(_own(error))
     return f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""
+
+
+def reason_text(error: BaseException) -> str:
+    """Return an error's message. For an error without one: its class, and the line that raised it, without folders."""
+    if (text := error_text(error)).strip():
+        return text
+    where = os.path.basename(where_of(error))
+    return f"{type(error).__name__} was raised without a message{where and f' at {where}'}"
 
 
 def own_frames(error: BaseException) -> str:

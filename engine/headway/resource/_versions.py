@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.base import answer_problem, error_text, repr_text
+from headway.base import answer_problem, reason_text, repr_text
 from headway.errors import DeclarationError, PayloadError
 from headway.protobuf import Payload, decode, encode
 from headway.resource._redact import redact_conversion
@@ -154,7 +154,7 @@ def _called(step: Step, side: Literal["up", "down"], passed: list[Any]) -> bytes
     except BaseException as error:
         # `SystemExit` in a converter must not end the server, which serves other callers too. `trio.Cancelled` cannot
         # be raised here, since a converter is a plain function and awaits nothing.
-        raise failed(f"{name} raised {type(error).__name__}: {error_text(error)}") from error
+        raise failed(f"{name} raised {type(error).__name__}: {reason_text(error)}") from error
     if type(made) is not wanted.payload:
         if problem := answer_problem(made):
             raise failed(f"{name}: {problem}")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from grpclib import GRPCError
 
-from headway.base import Steps, error_text
+from headway.base import Steps, reason_text
 from headway.errors import HeadwayError, PayloadError
 from headway.protobuf import Payload, decode
 from headway.resource import (
@@ -203,6 +203,6 @@ def _hooked(type: Type, name: str, hook: Hook, resource: pb.Resource, decoded: P
         # The caller knows its secrets, and yet its terminal and our log must not show them.
         redact_error(error, [type.view(resource), view])
         if name == "validate" and isinstance(error, ValueError):
-            raise invalid(f"{resource_id(resource.id)}: {error_text(error)}") from error
+            raise invalid(f"{resource_id(resource.id)}: {reason_text(error)}") from error
         # `SystemExit` in a hook must not end the server, which serves others too.
         raise failed(f"the {name} hook of {type.name} failed", error) from error

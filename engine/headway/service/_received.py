@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from grpclib import GRPCError
 
-from headway.base import error_text, finished
+from headway.base import finished, reason_text
 from headway.protobuf import payload_problem
 from headway.resource import Registry, check_answer, pb, redact_error, resource_id
 from headway.rpc import HandlerFault
@@ -54,14 +54,14 @@ def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:
                     # The text is shown in the status of the peering, and is sent to the peer.
                     redact_error(error, [type.view(resource), view])
                     if isinstance(error, ValueError):
-                        return error_text(error)
+                        return reason_text(error)
                     raise
         except HandlerFault:
             raise
         except GRPCError as error:
             return error.message or str(error)
         except Exception as error:  # noqa: BLE001  # a hook is the program's code
-            return f"the validate hook of {resource_id(resource.id).type} failed: {error_text(error)}"
+            return f"the validate hook of {resource_id(resource.id).type} failed: {reason_text(error)}"
         return None
 
     return check

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from headway import events
-from headway.base import error_text, function_text, stack_text
+from headway.base import error_text, function_text, stack_text, where_of
 from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import oracles
@@ -233,7 +233,12 @@ async def _hold_invariants(world: World, setting: Setting, findings: list[Findin
             answer: object = invariant(world)
             check_answer(await answer if isinstance(answer, Awaitable) else answer)
         except AssertionError as error:
-            findings.append(Finding(getattr(invariant, "__name__", "invariant"), error_text(error) or "doesn't hold"))
+            findings.append(
+                Finding(
+                    getattr(invariant, "__name__", "invariant"),
+                    error_text(error) or f"doesn't hold, at {where_of(error)}",
+                )
+            )
 
 
 def _of_controllers(world: World) -> list[Any]:

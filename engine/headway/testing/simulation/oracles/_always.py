@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headway.base import error_text, repr_text
+from headway.base import error_text, repr_text, where_of
 from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb, type_name
 from headway.service import Versions
@@ -137,7 +137,7 @@ def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequen
                 check_answer(asked(Stored(revision, now, types, outside)))
             except AssertionError as error:
                 left.remove(asked)
-                said = error_text(error) or "it did not hold"
+                said = error_text(error) or f"it did not hold, at {where_of(error)}"
                 text = f"when the store was at {revision}{where}: {said}"
                 findings.append(Finding(name_of(asked), text, entries=moment))
     return findings
