@@ -4,9 +4,11 @@ Nothing here knows a resource or a protocol. `_declarations.py` checks the funct
 `_arguments.py` checks the arguments of its reads, and `_groups.py` splits and unwraps the exceptions of nurseries.
 """
 
+from headway.base._arguments import check_number as check_number
 from headway.base._arguments import check_selection as check_selection
 from headway.base._arguments import check_text as check_text
 from headway.base._arguments import check_token as check_token
+from headway.base._arguments import check_whole as check_whole
 from headway.base._async_blocks import AsyncBlock as AsyncBlock
 from headway.base._async_blocks import AsyncStream as AsyncStream
 from headway.base._async_blocks import async_block as async_block

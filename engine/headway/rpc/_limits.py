@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from grpclib import GRPCError
 from grpclib.const import Status
+
+from headway.base import check_number, check_whole, repr_text
+from headway.errors import DeclarationError
 
 KIB, MIB = 1 << 10, 1 << 20
 REQUEST_SIZE = 4 * KIB
@@ -25,6 +28,10 @@ class Rate:
 
     burst: int
     per_second: float
+
+    def __post_init__(self) -> None:
+        check_whole("burst", self.burst, 0, 50)
+        check_number("per_second", self.per_second, 5, endless=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,16 @@ class Limits:
     pings: Rate = field(default=Rate(50, 5))
     settings: Rate = field(default=Rate(50, 1))
     others: Rate = field(default=Rate(5000, 200))
+
+    def __post_init__(self) -> None:
+        for of in fields(self):
+            given = getattr(self, of.name)
+            if isinstance(of.default, int):
+                check_whole(of.name, given, 0, of.default)
+            elif isinstance(of.default, float):
+                check_number(of.name, given, of.default, endless=True)
+            elif not isinstance(given, Rate):
+                raise DeclarationError(f"{of.name} must be a Rate, such as {of.default}, not {repr_text(given)}")
 
     @property
     def connection_window(self) -> int:

@@ -21,6 +21,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.base import check_whole
 from headway.resource import Kind, ResourceType, pb
 from headway.rpc import Channel, Metadata
 from headway.testing._scripted_stream import ScriptedStream, StreamScript
@@ -139,6 +140,7 @@ class ScriptedChannel:
 
     def let_pass(self, type: ResourceType[Any], count: int = 1) -> None:
         """Hold back changes and bookmarks after the next ``count``."""
+        check_whole("count", count, 0, 1)
         self.kind_script(type.kind).let_pass(count)
 
     def release(self, type: ResourceType[Any]) -> None:
@@ -155,6 +157,7 @@ class ScriptedChannel:
 
     def old_snapshot(self, type: ResourceType[Any], revision: int) -> None:
         """Start the next stream that asks for a snapshot with the state as of that revision, and go on from there."""
+        check_whole("revision", revision, 0, 12)
         self.kind_script(type.kind).old_snapshots.append(revision)
 
     def duplicate(self, type: ResourceType[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from headway.base import check_whole
 from headway.protobuf import Payload
 from headway.resource import DELETION_TIMESTAMP, Condition, Resource, pb
 
@@ -29,6 +30,7 @@ def stored(
         conditions: its conditions by writer, for this generation.
         deleting: if true, it is marked for deletion.
     """
+    check_whole("version", version, 0, 7)
     message = resource.message()
     assert message.id is not None
     message.id.uid = uid or f"uid-of-{resource.name}"

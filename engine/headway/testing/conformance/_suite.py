@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from headway.base import leaves
+from headway.base import check_number, leaves
 from headway.errors import HeadwayError
 from headway.storage import Backend
 from headway.testing.conformance import (
@@ -109,6 +109,7 @@ async def run_backend_check(check: BackendCheck, store: StoreUnderTest, place: P
     Raises:
         AssertionError: if the claim does not hold, or the check takes longer than ``seconds``.
     """
+    check_number("seconds", seconds, 30, endless=True)
     bounded = NEEDED.get(check) is Capability.HISTORY_BOUND
 
     def opening() -> AbstractAsyncContextManager[Backend]:
@@ -142,6 +143,7 @@ async def verdicts(
         seconds: the time limit for each check.
         report: called with every verdict as soon as it is known.
     """
+    check_number("seconds", seconds, 30, endless=True)
     said: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="headway-conformance-") as directory:
         for number, check in enumerate(checks or BACKEND_CHECKS):

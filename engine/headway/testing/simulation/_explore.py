@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
-from headway.base import async_problem, check_keywords, check_options, repr_text
+from headway.base import async_problem, check_keywords, check_number, check_options, check_whole, repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
@@ -161,6 +161,8 @@ def explore(
     """
     __tracebackhide__ = True  # so that pytest shows the caller and the story
     began = time.process_time()
+    check_whole("pairs", pairs, 0, 100)
+    check_number("seconds", seconds, 60, endless=True)
     setting = Setting(
         app=app,
         scenario=scenario,

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from headway.base import check_number, check_whole
 from headway.errors import DeclarationError
 from headway.resource import did_you_mean
 from headway.testing.simulation._fault_base import SCHEDULES as SCHEDULES
@@ -382,10 +384,20 @@ def _fault(part: str, name: str, arguments: list[Any]) -> Fault:
         hint = did_you_mean(name, _BY_NAME)
         raise DeclarationError(f"plan: unknown fault {name!r}{hint}: use one of {', '.join(_BY_NAME)}")
     try:
-        return kind(*arguments)
+        fault = kind(*arguments)
     except TypeError:
         fields = ", ".join(field.name for field in dataclasses.fields(kind))
         raise DeclarationError(f"plan: {part!r} should be {name}({fields})") from None
+    try:
+        for field in dataclasses.fields(kind):
+            given = getattr(fault, field.name)
+            if field.type == "int":
+                check_whole(field.name, given, 0, 1)
+            elif field.type == "float":
+                check_number(field.name, given, 60.0, least=-math.inf if kind is WallJump else 0.0)
+    except DeclarationError as error:
+        raise DeclarationError(f"plan: {part!r}: {error}") from None
+    return fault
 
 
 def _called(part: str) -> tuple[str, list[Any]]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from headway.base import repr_text
+from headway.base import check_whole, repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.peering import Export
@@ -42,6 +42,7 @@ class Peer:
     accepts: bool = False
 
     def __post_init__(self) -> None:
+        check_whole("processes", self.processes, 1, 2)
         if type(self.engines) is not int or not 1 <= self.engines <= _MOST_ENGINES:
             raise DeclarationError(
                 f"engines={repr_text(self.engines, 80)} must be a whole number from 1 to {_MOST_ENGINES}, "

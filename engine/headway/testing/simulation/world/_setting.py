@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headway.base import async_problem, check_plain, either_problem, ended, repr_text
+from headway.base import async_problem, check_number, check_plain, check_whole, either_problem, ended, repr_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
@@ -92,8 +92,9 @@ class Setting:
             raise DeclarationError(f"the app must be a headway.App, or a function that makes one: it {problem}")
         if problem := either_problem(self.scenario, 1, "the world"):
             raise DeclarationError(f"the scenario {ended(problem)} The form is: {_FORM}")
-        if type(self.processes) is not int or self.processes < 1:
-            raise DeclarationError(f"processes must be a whole number from 1 on, not {self.processes!r}")
+        check_whole("processes", self.processes, 1, 2)
+        if self.quiet is not None:
+            check_number("quiet", self.quiet, 120)
         if self.outside is not None and (problem := either_problem(self.outside, 0, "no arguments")):
             raise DeclarationError(
                 f"outside {ended(problem)} Pass the class itself, such as outside=Cloud, not Cloud()"

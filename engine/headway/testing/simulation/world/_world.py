@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any, cast
 
 import trio
 
-from headway.base import answer_problem, function_text, repr_text
+from headway.base import answer_problem, check_number, check_whole, function_text, repr_text
 from headway.client import Client
 from headway.controller import App
 from headway.errors import DeclarationError
@@ -172,6 +173,7 @@ class World:
         Raises:
             GivenUp: if that takes more than ``within`` seconds.
         """
+        check_number("within", within, 1800, endless=True)
         await self.pace.wait_idle(partial(self._wait_idle, within))
 
     async def _wait_idle(self, within: float = 1800.0) -> None:
@@ -210,6 +212,7 @@ class World:
 
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
+        check_number("seconds", seconds, 60)
         await self.pace.sleep(seconds)
 
     @property
@@ -234,7 +237,7 @@ class World:
             app: the new program, or a function that builds it, as for `explore`.
             process: the only process to upgrade. The others go on with their program.
         """
-        chosen = self.processes if process is None else [self.processes[process]]
+        chosen = self.processes if process is None else [self._process(process)]
         if self._patient:
             await self._wait_for_everything()
         await self.pace.before_change(self._wait_idle)
@@ -245,7 +248,8 @@ class World:
 
     def crash(self, process: int = 0, *, checkpoints: int = 0) -> None:
         """Kill a process, now or after this number of its Trio checkpoints. It starts again."""
-        killed = self.processes[process]
+        killed = self._process(process)
+        check_whole("checkpoints", checkpoints, 0, 10)
         if checkpoints:
             self.injector.crash_at(killed.name, killed.checkpoints + checkpoints)
         else:
@@ -259,9 +263,10 @@ class World:
         Raises:
             GivenUp: if the process does not become the leader in time, for example because it is dead.
         """
-        leader = self.processes[process].name
+        chosen = self._process(process)
+        leader = chosen.name
         self.injector.note(f"{leader} is to lead")
-        self._hand_over(self.processes[process])
+        self._hand_over(chosen)
         with trio.move_on_after(_PATIENCE):
             await self.store.wait_handed_over()
             return
@@ -281,6 +286,7 @@ class World:
 
     def jump_wall_clock(self, seconds: float) -> None:
         """Let the wall clock jump forward or back. The other clocks go on."""
+        check_number("seconds", seconds, -600, least=-math.inf)
         self.injector.note(f"the wall clock jumps by {seconds} s", fault=True)
         self.clocks.jump(seconds)
 
@@ -298,6 +304,7 @@ class World:
 
     async def restore(self, revision: int) -> None:
         """Restore the store's backup of a revision, and let users ask again for what is lost."""
+        check_whole("revision", revision, 0, 12)
         await self.server.restore(revision)
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
@@ -372,6 +379,16 @@ class World:
         app = leader.app if leader.lives else leader.make_app(leader)
         singletons = [name for name, each in app.controllers.items() if each.placement == "singleton"]
         self.store.hand_over([f"{app.name}/{name}" for name in singletons], leader.name)
+
+    def _process(self, number: int) -> Process:
+        """Return a process by its number. Raises DeclarationError if there is none of that number."""
+        check_whole("process", number, 0, 0)
+        if number >= len(self.processes):
+            raise DeclarationError(
+                f"process must be from 0 to {len(self.processes) - 1}, not {number}: the world has "
+                f"{len(self.processes)} of them: simulation.explore(..., processes={number + 1}) makes more"
+            )
+        return self.processes[number]
 
     def _make_app(self, process: Process) -> App:
         return _made(self._setting.app, process)
