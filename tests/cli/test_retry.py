@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+import trio
 
 import headway as headway_package
 from headway.client import LeaseClient
@@ -57,6 +60,43 @@ async def test_worker_is_asked_by_its_server(terminal: Terminal) -> None:
             assert (done.returncode, done.stderr) == (0, "")
             assert done.stdout == "staff/teams reconciles Team core now, in process web-1\n"
             await told(engine, core.id, "waiting", also=lambda it: it.attempt > before)
+
+
+@pytest.mark.parametrize("at_worker", [False, True])
+async def test_resource_that_is_being_reconciled_is_reconciled_again_after_that(
+    terminal: Terminal, *, at_worker: bool
+) -> None:
+    """The command would otherwise claim for the present reconcile what only the next one does."""
+    app = headway_package.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+    began, going_on = trio.Event(), trio.Event()
+    attempts = 0
+
+    @app.controller(manages=team)
+    async def teams(_: headway_package.Runtime, __: headway_package.Request[Team]) -> None:
+        nonlocal attempts
+        attempts += 1
+        began.set()
+        await going_on.wait()
+
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(open_server(types_only() if at_worker else app))
+        core = await engine.client.apply(team.new("core", Team()))
+        if at_worker:
+            workers = headway_package.open_workers(
+                engine.addresses, app, process="web-1", insecure=True, report=headway_package.events.ignore
+            )
+            await stack.enter_async_context(workers)
+        await began.wait()
+        await told(engine, core.id, "running")
+        done = await terminal("retry", "team", "core", server=engine.addresses[0])
+        assert (done.returncode, done.stderr) == (0, "")
+        where = "web-1" if at_worker else "server"
+        said = f"staff/teams reconciles Team core now, and again when that has ended, in process {where}\n"
+        assert (done.stdout, attempts) == (said, 1)
+        going_on.set()
+        await told(engine, core.id, "idle")
+        assert attempts == 2
 
 
 async def test_everything_that_fails_is_retried_at_once(terminal: Terminal) -> None:

@@ -85,7 +85,8 @@ async def test_failed_key_is_retried_at_once() -> None:
         await until(lambda: billing.status().queue is not None and not billing.status().running)
         before = attempts()
         body = {"controller": "shop/billing", "type": "shop.v1.Order", "name": "lost"}
-        assert (await visitor.change("POST", "/page/retry", body)).status_code == 200
+        answered = await visitor.change("POST", "/page/retry", body)
+        assert (answered.status_code, answered.json()) == (200, {"running": False})
         await until(lambda: attempts() > before)
         why = await running.engine.why(shop.ORDER.id("lost"))
         assert any("an operator" in each for each in why.sentences())

@@ -67,7 +67,8 @@ async def retry(
     async with naming_units(connection.client, id.partition, id.namespace):
         reply = await _retry(connection, id, controller)
     where = f", in process {', '.join(reply.processes)}" if reply.processes else ""
-    click.echo(plain(f"{reply.controller} reconciles {id} now{where}"))
+    when = "now, and again when that has ended" if reply.running else "now"
+    click.echo(plain(f"{reply.controller} reconciles {id} {when}{where}"))
     await _note_paused(connection, [reply.controller])
 
 

@@ -275,8 +275,9 @@ async def _retry(exchange: Exchange) -> Response:
         raise invalid(f"{', '.join(_RESOURCE)} must be texts")
     name = _type_name(parts[0])
     id = ResourceId(name, parts[3], parts[1], parts[2]).message()
-    await exchange.call(f"/{OBSERVE_SERVICE}/Retry", _returning(observe_pb.RetryRequest(id=id, controller=controller)))
-    return answer(200, {})
+    request = observe_pb.RetryRequest(id=id, controller=controller)
+    reply = await exchange.call(f"/{OBSERVE_SERVICE}/Retry", _returning(request))
+    return answer(200, {"running": reply.running})
 
 
 async def _controller(exchange: Exchange) -> tuple[str, dict[str, Any]]:

@@ -129,13 +129,17 @@ class RunKeys:
         """Return up to ``most`` resources of each type whose mapping failed, the newest first, and how many failed."""
         return self._mapping.retries.newest_unmapped(most)
 
-    def retry(self, key: Key) -> bool:
-        """Enqueue a key for an operator, whatever delay it has. Return False for a key of another process."""
-        here = self.status(key).here
-        if here:
-            self._ownership.queue.end_interval(key)
-            self._ownership.queue.add(key, Reason("operator"))
-        return here
+    def retry(self, key: Key) -> bool | None:
+        """Enqueue a key for an operator, whatever delay it has.
+
+        Return True if it is being reconciled, and so is reconciled again after that; None for a key of another process.
+        """
+        status = self.status(key)
+        if not status.here:
+            return None
+        self._ownership.queue.end_interval(key)
+        self._ownership.queue.add(key, Reason("operator"))
+        return status.began is not None
 
     def pending_since(self, before: float, most: int) -> Pending:
         """Return the work that became pending before a time on Trio's clock, with at most ``most`` keys."""

@@ -195,9 +195,12 @@ class Supervisor:
         """Return up to ``most`` resources of each type whose mapping failed, the newest first, and how many failed."""
         return ([], 0) if self.run is None or self.run.keys is None else self.run.keys.newest_unmapped(most)
 
-    def retry(self, key: Key) -> bool:
-        """Enqueue a key now, whatever delay it has. Return False if no run here reconciles it."""
-        return self.run is not None and self.run.keys is not None and self.run.keys.retry(key)
+    def retry(self, key: Key) -> bool | None:
+        """Enqueue a key now, whatever delay it has. Return None if no run here reconciles it.
+
+        Return True if it is being reconciled, and so is reconciled again after that.
+        """
+        return None if self.run is None or self.run.keys is None else self.run.keys.retry(key)
 
     def status(self) -> ControllerStatus:
         """Return the controller's current status. Once it has ended, this needs no Trio."""

@@ -133,7 +133,8 @@ def _answer(
 ) -> observe_pb.AnswerRequest:
     answer = observe_pb.AnswerRequest(number=question.number)
     if question.why is not None and question.retry:
-        answer.retried = bool(retry_here(supervisors, question.retry, resource_id(question.why)))
+        here = retry_here(supervisors, question.retry, resource_id(question.why))
+        answer.retried, answer.running = bool(here), any(here.values())
     elif question.why is not None:
         id = resource_id(question.why)
         answer.controllers = [to_message(each) for each in controllers_why(supervisors, id)]

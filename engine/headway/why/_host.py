@@ -164,17 +164,18 @@ class ObserveHost:
         left = len(noted) - len(shown)
         return StuckList(wall_time(), items, more, tuple(sorted(unreachable)), shown, left)
 
-    async def retry(self, controller: str, id: ResourceId) -> tuple[list[str], list[str]]:
+    async def retry(self, controller: str, id: ResourceId) -> tuple[dict[str, bool], list[str]]:
         """Let a controller reconcile a resource now, whatever its delay, in each process that has its key.
 
-        Return the processes that do, and those that did not answer.
+        Return the processes that do, each with True if it is reconciling the resource already and does so again after
+        that, and the processes that did not answer.
         """
         kind = id.type.unversioned
         asked = [each for each in self._attending.values() if each.controllers.get(controller) == kind]
         here = retry_here(self.supervisors, controller, id)
         replies = await self._ask(asked, lambda: observe_pb.Question(why=id_without_uid(id), retry=controller))
-        done = [each.process for each, answer in replies if answer is not None and answer.retried]
-        return here + done, self._away() + [each.process for each, answer in replies if answer is None]
+        done = {each.process: answer.running for each, answer in replies if answer is not None and answer.retried}
+        return here | done, self._away() + [each.process for each, answer in replies if answer is None]
 
     async def elsewhere(self, most: int) -> tuple[list[Elsewhere], int]:
         """Return the controllers of the processes that attend, and of those that are gone, and how many are left out.

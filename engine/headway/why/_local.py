@@ -346,20 +346,21 @@ def _stuck_of(
     return managed + unmapped, more
 
 
-def retry_here(supervisors: Iterable[Supervisor], controller: str, id: ResourceId) -> list[str]:
+def retry_here(supervisors: Iterable[Supervisor], controller: str, id: ResourceId) -> dict[str, bool]:
     """Let a controller of this process reconcile a resource now, whatever its delay.
 
-    Return the name of the process, or nothing if it does not have the resource.
+    Return the name of the process, with True if it is reconciling the resource, and does so again after that. The
+    result is empty if the process does not have the resource.
     """
     kind = id.type.unversioned
-    return [
-        each.process
+    return {
+        each.process: running
         for each in supervisors
         if each.fence_name == controller
         and each.definition is not None
         and each.definition.manages.kind == kind
-        and each.retry(id.key)
-    ]
+        and (running := each.retry(id.key)) is not None
+    }
 
 
 def _innermost(stack: str) -> str:

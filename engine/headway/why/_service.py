@@ -144,7 +144,8 @@ class ObserveService:
                 f"{controller} does not reconcile {id} in any process connected to this server: it is starting, ended, "
                 f"or another process holds its lease{ended}"
             )
-        return observe_pb.RetryResponse(controller=controller, processes=done if observes else [])
+        names = list(done) if observes else []
+        return observe_pb.RetryResponse(controller=controller, processes=names, running=any(done.values()))
 
     async def attend(self, stream: Any) -> None:
         """Serve Attend as a grpclib handler: send questions to a process until its stream ends.

@@ -5,10 +5,11 @@ import { change, session } from "./api.js";
 import { parseExact, printExact } from "./exact.js";
 import { kind, named } from "./text.js";
 
+/** Send a change, and say what it has done: `text`, which may be a function of the answer. */
 async function send(text, ...what) {
   try {
-    await change(...what);
-    say(text);
+    const answer = await change(...what);
+    say(typeof text === "function" ? text(answer) : text);
     return true;
   } catch (error) {
     say(error.message, true);
@@ -42,7 +43,7 @@ export function pauseButtons(controller) {
 
 export function retryButton(controller, ref, label = "Retry now") {
   if (!session.writes) return null;
-  return h("button", { type: "button", key: "retry" + controller, "aria-label": `${label}: ${kind(ref.type)} ${named(ref)}, by ${controller}`, onclick: () => send(`${controller} reconciles ${kind(ref.type)} ${named(ref)} now`, "POST", "/page/retry", { controller, ...ref }) }, label);
+  return h("button", { type: "button", key: "retry" + controller, "aria-label": `${label}: ${kind(ref.type)} ${named(ref)}, by ${controller}`, onclick: () => send((answer) => `${controller} reconciles ${kind(ref.type)} ${named(ref)} now${answer.running ? ", and again when that has ended" : ""}`, "POST", "/page/retry", { controller, ...ref }) }, label);
 }
 
 function path(ref, query = {}) {

@@ -77,6 +77,11 @@ class AnswerRequest(betterproto2.Message):
     The commits that the process has refused, by the names of their quotas.
     """
 
+    running: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
+    """
+    With `retried`: it is being reconciled now, and is reconciled again after that.
+    """
+
 
 default_message_pool.register_message("headway.observe.v1", "AnswerRequest", AnswerRequest)
 
@@ -666,6 +671,11 @@ class RetryResponse(betterproto2.Message):
     """
     Where the resource is reconciled now; empty for a caller without the right
     `observe` for it.
+    """
+
+    running: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    It is being reconciled now, and is reconciled again after that.
     """
 
 
