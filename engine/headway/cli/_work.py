@@ -53,8 +53,20 @@ def work(target: Target, app: str, server: str | None, options: ProcessOptions, 
     options.check_pages()
     # Here the options are still checked: a wrong path is wrong usage.
     tls, token = target.context(), target.token
-    working = partial(_work, target, tls, token, apps_at(app), options, lease_ttl)
+    working = partial(_work, target, tls, token, _apps_with_work(app), options, lease_ttl)
     run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
+
+
+def _apps_with_work(reference: str) -> Sequence[App]:
+    """Return the apps at ``module:attribute``. Raises Usage if none of them has a controller."""
+    apps = apps_at(reference)
+    if not any(each.controllers for each in apps):
+        names = ", ".join(repr(each.name) for each in apps)
+        raise Usage(
+            f"{reference}: app {names} has no controllers, so there is nothing to do: name the app that declares them, "
+            "and import the modules with its @app.controller functions before it is used"
+        )
+    return apps
 
 
 async def _work(
