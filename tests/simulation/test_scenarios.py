@@ -9,7 +9,7 @@ import trio
 
 import headway
 from headway.errors import DeclarationError
-from headway.testing import simulation
+from headway.testing import simulation, stored
 from headway.testing.simulation import Setting, _run, run
 from tests.helpers.corpus.staff import Account, Team
 
@@ -95,6 +95,68 @@ def test_reconciler_that_makes_no_call_is_refused_by_its_name() -> None:
 
     with pytest.raises(DeclarationError, match=r"^controller teams: its reconciler is called, but .* await each call"):
         simulation.explore(app, in_haste)
+
+
+def test_scenario_that_forgets_an_await_is_refused_with_its_line() -> None:
+    """Nothing happens, and every run would agree on that. A later error may be a consequence."""
+
+    async def forgets(world: simulation.World) -> None:
+        await in_haste(world)
+        world.client.delete(world.type("Team").id("core"))  # type: ignore[unused-coroutine]
+
+    async def fails(world: simulation.World) -> None:
+        world.client.apply(world.type("Team").new("core"))  # type: ignore[unused-coroutine]
+        await world.client.read(world.type("Team"), "core")
+
+    async def waits(world: simulation.World) -> None:
+        await in_haste(world)
+        world.wait_idle()  # type: ignore[unused-coroutine]
+
+    for scenario, name, line in (
+        (forgets, "Client.delete", 2),
+        (waits, "World.wait_idle", 2),
+        (fails, "Client.apply", 1),
+    ):
+        with pytest.raises(DeclarationError) as caught:
+            simulation.explore(twice, scenario, outside=Cloud)
+        assert str(caught.value).startswith("the scenario forgets an await, as in `await world.client.apply(...)`: ")
+        assert f"coroutine '{name}' was never awaited, at " in str(caught.value)
+        assert f"{__file__}:{scenario.__code__.co_firstlineno + line}: world." in str(caught.value)
+
+
+def test_program_that_forgets_an_await_is_refuted() -> None:
+    """Also if it forgets to enter a block."""
+
+    def forgetful(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team = app.type("staff", "v1", "Team", Team)
+
+        @app.controller(manages=team)
+        async def disks(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is not None:
+                async with rt.conditions(found) as conditions:
+                    conditions.set("Made", True)
+                await process.outside.make(f"{request.id.name} {len(process.outside.disks)}")
+                forget(rt, team)
+
+        return app
+
+    def call(rt: headway.Runtime, team: headway.ResourceType[Team]) -> None:
+        rt.client.delete(team.id("core"))  # type: ignore[unused-coroutine]
+
+    def block(rt: headway.Runtime, team: headway.ResourceType[Team]) -> None:
+        rt.finalizer(stored(team.new("core")))
+
+    for forget, text in (
+        (call, "p1 forgets an await: coroutine 'Client.delete' was never awaited, at "),
+        (block, "p1 forgets an await: an async block was never entered, and has no effect: write `async with "),
+    ):
+        with pytest.raises(simulation.Refuted) as caught:
+            simulation.explore(forgetful, in_haste, outside=Cloud, may_differ=["outside.disks"])
+        found = next(each for each in caught.value.findings if each.oracle == "await")
+        assert text in found.text
+        assert f"{__file__}:{forget.__code__.co_firstlineno + 1}" in found.text
 
 
 def test_decorator_that_is_used_wrongly_is_refused_at_the_declaration() -> None:

@@ -19,6 +19,7 @@ from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import oracles
 from headway.testing.simulation._trace import OVER, Trace
+from headway.testing.simulation._unawaited import unawaited
 from headway.testing.simulation.faults import HOME, AtPeer, PeerRestored, PeerRolledBack, Plan, Restore
 from headway.testing.simulation.oracles import (
     RESERVED_KINDS,
@@ -32,6 +33,7 @@ from headway.testing.simulation.oracles import (
 )
 from headway.testing.simulation.world import (
     LOOK,
+    PROCESS,
     GivenUp,
     Injector,
     Rival,
@@ -82,12 +84,33 @@ def run(
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
     findings: list[Finding] = []
-    with _deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners):
+    forgotten: list[str] = []
+
+    def forgets(text: str) -> None:
+        process = PROCESS.get()
+        if process is None:
+            forgotten.append(text)
+        else:
+            findings.append(Finding("await", f"{process.name} forgets an await: {text}"))
+
+    with _deterministic(plan.seed, draw), _rarely_collected(), own_clocks(*setting.owners), unawaited(forgets):
         world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look, due=due)
         run_it = partial(_live, world, setting, findings, rival, more)
         watching = [_Spinning(world.injector), _Endless(world.injector)]
-        trio.run(run_it, clock=world.clock, instruments=watching)
+        try:
+            trio.run(run_it, clock=world.clock, instruments=watching)
+        except Exception as error:
+            if forgotten:
+                # What was not done may be missing now.
+                raise _forgotten(forgotten[0]) from error
+            raise
+    if forgotten:
+        raise _forgotten(forgotten[0])
     return judged(world, setting, findings)
+
+
+def _forgotten(text: str) -> DeclarationError:
+    return DeclarationError(f"the scenario forgets an await, as in `await world.client.apply(...)`: {text}")
 
 
 def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:

@@ -27,6 +27,7 @@ from headway.testing.simulation.world._outside_state import outside_state as out
 from headway.testing.simulation.world._own_modules import own_clocks as own_clocks
 from headway.testing.simulation.world._pace import DELETED as DELETED
 from headway.testing.simulation.world._peer import Peer as Peer
+from headway.testing.simulation.world._process import PROCESS as PROCESS
 from headway.testing.simulation.world._process import Beside as Beside
 from headway.testing.simulation.world._process import MakeApp as MakeApp
 from headway.testing.simulation.world._process import OutsideUnreachable as OutsideUnreachable

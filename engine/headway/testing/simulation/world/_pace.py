@@ -254,7 +254,10 @@ class PacedClient:
             await self._pace.after_change(_text(name, arguments) + lost, self._idle)
             return result
 
-        return change if name in _CHANGES else call
+        made = change if name in _CHANGES else call
+        # Python names it if it is never awaited.
+        made.__qualname__ = f"Client.{name}"
+        return made
 
 
 def _text(method: str, arguments: tuple[Any, ...]) -> str:
