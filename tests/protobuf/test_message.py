@@ -235,7 +235,12 @@ def declares(body: str) -> Callable[[], object]:
         ("a: enum.IntEnum('E', {'X': 1}) = field(1)", "E must have a member with value 0"),
         ("to_dict: str = field(1)", "the name 'to_dict' is reserved in messages"),
         ("line_1: str = field(1)", "name the field 'line1'"),
-        ("a: no.such = field(1)", "invalid annotation"),
+        (
+            "a: no.such = field(1)",
+            "invalid annotation 'no.such': no is not defined (an import under `if TYPE_CHECKING:`",
+        ),
+        ("a: Sequence[str] = field(1)", "Sequence is not defined (an import under `if TYPE_CHECKING:` does not count)"),
+        ("a: datetime = field(1)", "declare datetime first (an import under `if TYPE_CHECKING:` does not count)"),
     ],
 )
 def test_invalid_declaration_fails_at_once(body: str, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections import ChainMap
@@ -120,6 +121,10 @@ _ELEMENTS = {
 }
 
 
+IMPORTED = "an import under `if TYPE_CHECKING:` does not count"
+"""A hint for a name that an annotation uses and that is not defined."""
+
+
 class Names(ChainMap[str, Any]):
     """The names that an annotation may use, innermost first. An undefined name gives a `Later`."""
 
@@ -137,7 +142,9 @@ def evaluated(annotation: Any, names: Names, where: str) -> Any:
         # Evaluating is safe: the text is the program's own source.
         return eval(annotation, {}, names)
     except Exception as error:
-        raise DeclarationError(f"{where}: invalid annotation {annotation!r}: {error}") from error
+        absent = [name for name in re.findall(r"(?<![\w.])[^\W\d]\w*", annotation) if name not in names]
+        problem = f"{absent[0]} is not defined ({IMPORTED})" if absent else error
+        raise DeclarationError(f"{where}: invalid annotation {annotation!r}: {problem}") from error
 
 
 def read_annotation(annotation: Any, kind: str | None, names: Names, where: str) -> Annotation:
@@ -192,7 +199,9 @@ def _read(annotation: Any, kind: str | None, names: Names, where: str) -> Annota
         # An absent field holds an empty message of the class, so the class must exist by now. This also prevents a
         # message from containing itself endlessly.
         name = element.python.__name__
-        raise DeclarationError(f"{where}: {name} is not declared above; write `{name} | None`, or declare {name} first")
+        raise DeclarationError(
+            f"{where}: {name} is not declared above; write `{name} | None`, or declare {name} first ({IMPORTED})"
+        )
     return Annotation("single", element)
 
 

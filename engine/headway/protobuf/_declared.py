@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import betterproto2
 
 from headway.errors import DeclarationError
-from headway.protobuf._annotation import Annotation, Element, Later
+from headway.protobuf._annotation import IMPORTED, Annotation, Element, Later
 
 HIGHEST_NUMBER = 536_870_911
 """The highest valid field number."""
@@ -60,7 +60,7 @@ class Declaration:
                 raise DeclarationError(
                     f"{where}: {name} is {found!r}; only a @headway.message class can be declared after its use"
                 )
-        raise DeclarationError(f"{where}: {name} not found in {cls.__module__}")
+        raise DeclarationError(f"{where}: {name} not found in {cls.__module__} ({IMPORTED})")
 
 
 def scopes(frames: list[FrameType]) -> list[dict[str, Any]]:
