@@ -310,3 +310,42 @@ def test_scenario_can_let_the_wall_clock_jump() -> None:
 
 
 async def _nothing(*_: object) -> None: ...
+
+
+class Slowness:
+    """The world outside: a service, and the calls of it that the program has found slow."""
+
+    def __init__(self) -> None:
+        self.slow: list[str] = []
+
+    async def call(self) -> None:
+        """Answer."""
+
+    async def report(self, name: str) -> None:
+        self.slow.append(name)
+
+
+@pytest.mark.parametrize("plan", ["clock_jump(1, 600.0)", "answer_late(1, 45.0)"])
+def test_report_of_slow_calls_may_be_declared(plan: str) -> None:
+    """The program is right: its monotonic clock says that the call took long. Only it knows what it measures."""
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team = app.type("staff", "v1", "Team", Team)
+
+        @app.controller(manages=team)
+        async def calls(_: headway.Runtime, request: headway.Request[Team]) -> None:
+            began = time.monotonic()
+            await process.outside.call()
+            if time.monotonic() - began > 30:
+                await process.outside.report(request.id.name)
+
+        return app
+
+    async def scenario(world: simulation.World) -> None:
+        await world.client.apply(world.type("Team").new("core", Team()))
+        await world.wait_idle()
+
+    with pytest.raises(simulation.Refuted, match="'slow': \\['core'\\]"):
+        simulation.explore(make, scenario, outside=Slowness, plan=plan)
+    simulation.explore(make, scenario, outside=Slowness, plan=plan, may_differ=["outside.slow"])

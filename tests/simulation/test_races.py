@@ -330,3 +330,52 @@ def test_work_that_only_memory_says_is_done_is_still_asked_after_a_restore() -> 
 
     with pytest.raises(simulation.Refuted):
         simulation.explore(make, two_teams_in_turn, plan="restore(2, 4)")
+
+
+async def reopened(world: simulation.World) -> None:
+    await apply(world, "core", "closed")
+    await world.wait_idle()
+    await apply(world, "core", "open")
+    await world.wait_idle()
+
+
+async def made_again(world: simulation.World) -> None:
+    await apply(world, "core", "closed")
+    await world.wait_idle()
+    await world.client.delete(world.type("Team").id("core"))
+    await apply(world, "core", "open")
+    await world.wait_idle()
+
+
+@pytest.mark.parametrize(
+    ("how", "scenario", "is_right"),
+    [
+        ("name", reopened, False),
+        ("name", made_again, False),
+        ("incarnation", reopened, False),
+        ("incarnation", made_again, True),
+        ("version", reopened, True),
+        ("version", made_again, True),
+    ],
+)
+def test_deletion_that_loses_a_change_of_the_users_is_found(
+    how: str, scenario: simulation.Scenario, *, is_right: bool
+) -> None:
+    """If the users go on after it. The version protects a change, and the uid only a new incarnation."""
+
+    async def sweeps(rt: headway.Runtime, team: Any, _: Any, __: object) -> None:
+        if team.data.note != "closed":
+            return
+        if how == "name":
+            await rt.client.delete(team.type.id(team.name))
+        else:
+            await rt.client.delete(team, version=team.version if how == "version" else "*")
+
+    def explored() -> object:
+        return simulation.explore(program(sweeps), scenario, plan="change_during(1)")
+
+    if is_right:
+        explored()
+        return
+    with pytest.raises(simulation.Refuted, match="end state: Team core differs with timing alone: absent with"):
+        explored()
