@@ -119,8 +119,8 @@ def test_scenario_that_forgets_an_await_is_refused_with_its_line() -> None:
     ):
         with pytest.raises(DeclarationError) as caught:
             simulation.explore(twice, scenario, outside=Cloud)
-        assert str(caught.value).startswith("the scenario forgets an await, as in `await world.client.apply(...)`: ")
-        assert f"coroutine '{name}' was never awaited, at " in str(caught.value)
+        assert str(caught.value).startswith("the scenario, or a function that it calls, forgets an await: coroutine ")
+        assert f"'{name}' was never awaited, at " in str(caught.value)
         assert f"{__file__}:{scenario.__code__.co_firstlineno + line}: world." in str(caught.value)
 
 

@@ -110,7 +110,7 @@ def run(
 
 
 def _forgotten(text: str) -> DeclarationError:
-    return DeclarationError(f"the scenario forgets an await, as in `await world.client.apply(...)`: {text}")
+    return DeclarationError(f"the scenario, or a function that it calls, forgets an await: {text}")
 
 
 def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
