@@ -11,7 +11,7 @@ Start with `_explore.py`. A module or a package imports only those before it:
     plans, stories               the faults to try; the explanation of a run that failed
     _spread                      the keys that each process has reconciled
     world                        the store, its server and the processes
-    _run                         one run, from its beginning to its end
+    _unawaited, _run             calls that are never awaited; one run, from its beginning to its end
     _twins, _late                the demands that a correct program can meet; the right results at a later time
     _reference, _measure         one run without faults; all runs without faults
     _explore, _machine           many runs. Only `_machine.py` imports a test framework.
