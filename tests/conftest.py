@@ -16,43 +16,24 @@ from headway.base import _reports
 from tests.helpers import stacks
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
+# The check `too_slow` measures the wall clock, so that a busy machine fails it. Each profile names this parent: without
+# one it would inherit what the active profile has, which is `default` from its registration on.
+PATIENT = settings(deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
 # Every run has the same examples, so that it fails because of a change and not by chance.
-# The check `too_slow` measures the wall clock, so that a busy machine fails it.
-PATIENT = [HealthCheck.too_slow]
-settings.register_profile(
-    "default",
-    max_examples=20,
-    stateful_step_count=30,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=PATIENT,
-)
+settings.register_profile("default", PATIENT, max_examples=20, stateful_step_count=30, derandomize=True)
 # The bounds of the default run with other examples for each seed, and nothing shrunk: for `tests.mutants.seeds`.
 settings.register_profile(
     "seeded",
+    PATIENT,
     max_examples=20,
     stateful_step_count=30,
-    deadline=None,
     database=None,
     phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=PATIENT,
 )
-# Each run of `make wide` has other examples, by its seed.
-settings.register_profile("wide", max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=PATIENT)
-settings.register_profile(
-    "round",
-    max_examples=200,
-    stateful_step_count=50,
-    deadline=None,
-    suppress_health_check=PATIENT,
-)
-settings.register_profile(
-    "deep",
-    max_examples=2000,
-    stateful_step_count=80,
-    deadline=None,
-    suppress_health_check=PATIENT,
-)
+# Each run of these has other examples, by its seed.
+settings.register_profile("wide", PATIENT, max_examples=60, stateful_step_count=30)
+settings.register_profile("round", PATIENT, max_examples=200, stateful_step_count=50)
+settings.register_profile("deep", PATIENT, max_examples=2000, stateful_step_count=80)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -5,11 +5,18 @@ It takes a fresh seed each time, unless it is given one.
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import tests.stateful.__main__ as program
 from tests.stateful.__main__ import main
 
+OTHERS = ("seeded", "wide", "deep")
 WELL = "120 steps run without a violation in 6 worlds (C1 5 looks)\n40 steps run without a violation in 2 worlds ()\n"
 
 
@@ -81,3 +88,45 @@ def test_each_time_has_a_fresh_seed_and_prints_it(
     assert len(set(ran)) > 1
     printed = capsys.readouterr().out
     assert all(printed.count(f"by seeds from {seed} on") >= 2 for seed in ran)
+
+
+def _drawn(profile: str, seed: int, path: Path) -> str:
+    """Return what pytest draws under a profile, in a process of its own, as a round has it."""
+    path.write_text(DRAWS)
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "tests.conftest", "-p", "no:cacheprovider", str(path)]
+    ended = subprocess.run(
+        [*command, f"--rootdir={path.parent}", f"--hypothesis-seed={seed}"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "HYPOTHESIS_PROFILE": profile, "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    (drawn,) = re.findall(r"drawn (.*)", ended.stdout)
+    return str(drawn)
+
+
+DRAWS = """
+from hypothesis import given, settings, strategies as st
+
+drawn = []
+
+@settings(max_examples=5, database=None)
+@given(st.integers())
+def test_draws(number):
+    drawn.append(number)
+
+def test_shows():
+    print("drawn", drawn)
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "differ"),
+    [("default", False), ("round", True), *[pytest.param(each, True, marks=pytest.mark.wide) for each in OTHERS]],
+)
+def test_each_seed_has_its_own_examples_except_in_the_default_run(profile: str, differ: bool, tmp_path: Path) -> None:
+    """Rounds with one and the same examples would prove no more than the first of them."""
+    first, second = (_drawn(profile, seed, tmp_path / "test_drawing.py") for seed in (1, 2))
+    assert (first != second) is differ
