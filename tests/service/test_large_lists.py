@@ -180,12 +180,12 @@ async def test_rest_of_pages_that_is_too_large_is_refused_without_reading_all_of
         store.limits.clear()
         rest = await calls.list_type(a_type(), EVERYWHERE, page_token=first.next_page_token)
         assert [id_of(each).name for each in rest.resources] == [f"n{number:05}" for number in range(1, COUNT)]
-        assert store.limits == [16, *[300] * 9]
+        assert store.limits == [300] * 9
         store.limits.clear()
         monkeypatch.setattr("headway.service._pages.MAX_REPLY", 50_000)
         call = calls.list_type(a_type(), EVERYWHERE, page_token=first.next_page_token)
         await refused(call, Status.RESOURCE_EXHAUSTED, "in one reply: ask for pages")
-        assert store.limits == [16, 300, 300]
+        assert store.limits == [300, 300]
 
 
 class CompactedWatch(Watch):

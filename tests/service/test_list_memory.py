@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +21,11 @@ from h2.settings import SettingCodes
 from headway import rpc
 from headway.protobuf import encode
 from headway.resource import pb
-from tests.helpers.list_program import BUDGET, COUNT, MIB, PAGE, SIZE
+from tests.helpers.list_program import BUDGET, COUNT, LARGE_COUNT, LARGE_SIZE, MIB, PAGE, SIZE
 from tests.rpc.raw_kit import HEADERS, Raw, tcp
 
 LIST = "/headway.resource.v1.ResourceService/List"
+BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
 WATCH = "/headway.resource.v1.ResourceService/WatchList"
 PATIENCE = 60.0
 CONNECTIONS, CALLS, REQUESTS = 4, 10, 20
@@ -33,11 +35,15 @@ WATCHES = 400
 BOUND = BUDGET + 48 * MIB
 """The budget, the parts that are being read, and what the allocator and the sockets hold: they take 16 MiB."""
 
+LARGE_BOUND = BOUND + 8 * 2 * LARGE_SIZE
+"""A part is one of the large resources, which is held decoded and encoded."""
+
 
 class Program(NamedTuple):
     pid: int
     grpc: str
     http: str
+    uid: str
 
     def memory(self, name: str) -> int:
         """Return a number of bytes from the system's report on the process: VmRSS, or VmHWM for the peak."""
@@ -46,8 +52,8 @@ class Program(NamedTuple):
 
 
 @asynccontextmanager
-async def program(folder: Path) -> AsyncIterator[Program]:
-    command = [sys.executable, "-m", "tests.helpers.list_program", f"sqlite:{folder / 'a.db'}"]
+async def program(folder: Path, *size: str) -> AsyncIterator[Program]:
+    command = [sys.executable, "-m", "tests.helpers.list_program", f"sqlite:{folder / 'a.db'}", *size]
     async with await trio.open_file(folder / "log", "w") as log:
         process = await trio.lowlevel.open_process(
             command, stdin=subprocess.PIPE, stdout=log.wrapped, stderr=subprocess.PIPE
@@ -60,8 +66,7 @@ async def program(folder: Path) -> AsyncIterator[Program]:
                 more = await process.stderr.receive_some()
                 assert more, (folder / "log").read_text()
                 said += more
-            grpc, http = said.decode().split()
-            yield Program(process.pid, grpc, http)
+            yield Program(process.pid, *said.decode().split())
         finally:
             await process.stdin.aclose()
             with trio.move_on_after(PATIENCE, shield=True) as late:
@@ -71,15 +76,23 @@ async def program(folder: Path) -> AsyncIterator[Program]:
             await process.stderr.aclose()
 
 
-async def unread_calls(where: str, stack: AsyncExitStack, path: str = LIST, count: int = CALLS) -> Raw:
+EVERYTHING = pb.ListRequest(type=PAGE.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
+
+
+async def unread_calls(
+    where: str,
+    stack: AsyncExitStack,
+    path: str = LIST,
+    count: int = CALLS,
+    request: pb.ListRequest | pb.ListByOwnerRequest = EVERYTHING,
+) -> Raw:
     """Ask for lists or snapshots on a connection whose windows are closed."""
     raw = Raw(await stack.enter_async_context(tcp(where)))
     raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
-    body = encode(pb.ListRequest(type=PAGE.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*")))
     for _ in range(count):
         id = raw.h2.get_next_available_stream_id()
         raw.h2.send_headers(id, [(name, path if name == ":path" else value) for name, value in HEADERS])
-        raw.h2.send_data(id, rpc.framed(body), end_stream=True)
+        raw.h2.send_data(id, rpc.framed(encode(request)), end_stream=True)
     await raw.flush()
     return raw
 
@@ -140,3 +153,19 @@ async def test_unread_lists_take_bounded_memory_in_all(tmp_path: Path) -> None:
                 assert served.memory("VmHWM") - before < BOUND
             while served.memory("VmRSS") - before > BUDGET:
                 await trio.testing.wait_all_tasks_blocked(0.1)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc")
+async def test_lists_of_large_resources_take_bounded_memory_in_all(tmp_path: Path) -> None:
+    """Pages and lists by owner are read in parts that end at their bytes, and not at their number of resources."""
+    async with program(tmp_path, "large") as served, AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(3 * PATIENCE))
+        before = served.memory("VmRSS")
+        owner = pb.Id(type=PAGE.name.message(), name="n00000", uid=served.uid)
+        pages = await unread_calls(served.grpc, stack, LIST, request=replace(EVERYTHING, page_size=100))
+        owned = await unread_calls(served.grpc, stack, BY_OWNER, request=pb.ListByOwnerRequest(owner=owner))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(until_answered, pages)
+            nursery.start_soon(until_answered, owned)
+        assert 2 * CALLS * LARGE_COUNT * LARGE_SIZE > 2 * LARGE_BOUND
+        assert served.memory("VmHWM") - before < LARGE_BOUND

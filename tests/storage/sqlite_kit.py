@@ -125,7 +125,7 @@ def replace_gathering(patch: pytest.MonkeyPatch, instead: Callable[[object], Awa
 
 def hold_lists(patch: pytest.MonkeyPatch, gate: Gate, *, after: bool = False) -> None:
     """Hold every list, also of what an owner owns, before it reads the file, or after."""
-    for name in ("read_many", "read_owned"):
+    for module, name in ((_backend, "read_many"), (_snapshots, "read_owned_page")):
         read: Callable[..., object] = vars(_reader)[name]
 
         def held(*arguments: object, read: Callable[..., object] = read, **named: object) -> object:
@@ -136,7 +136,7 @@ def hold_lists(patch: pytest.MonkeyPatch, gate: Gate, *, after: bool = False) ->
                 gate.pass_through()
             return found
 
-        patch.setattr(_backend, name, held)
+        patch.setattr(module, name, held)
 
 
 def around_reads(patch: pytest.MonkeyPatch, around: Callable[[int, Callable[[], None]], None]) -> None:

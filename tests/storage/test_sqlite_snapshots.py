@@ -6,7 +6,7 @@ import gc
 import random
 import sqlite3
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import product
 from pathlib import Path
 
@@ -14,9 +14,9 @@ import pytest
 import trio
 
 from headway.errors import HistoryCompacted, StoreUnusable, WriteRejected
-from headway.resource import EndOfSnapshot, Key, SnapshotChunk, Within, pb, resource_key
-from headway.storage import LogWatch, Put, Remove, SqliteBackend, Watch, open_sqlite
-from headway.testing.conformance import EVERYTHING, KIND, name_of, put, putting, remove, thing
+from headway.resource import EndOfSnapshot, Key, Kind, SnapshotChunk, Within, pb, resource_key
+from headway.storage import LogWatch, Put, Remove, Snapshot, SqliteBackend, Watch, open_sqlite
+from headway.testing.conformance import EVERYTHING, KIND, kind_of, name_of, put, putting, remove, thing
 from tests.storage.sqlite_kit import (
     Gate,
     count_pages,
@@ -201,6 +201,81 @@ async def test_failed_commit_keeps_no_rows(tmp_path: Path, monkeypatch: pytest.M
         assert replaced_rows(backend) == []
         found, _ = await rest_of(watch)
         assert [each.version for each in found] == ["1", "1", "1"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_resources_of_an_owner_are_of_one_revision_whatever_changes_while_they_are_read(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are of two kinds, and change their owners, too. Lists of several owners are read alternately."""
+    monkeypatch.setattr("headway.storage.sqlite._reader.SNAPSHOT_CHUNK", 3)
+    chance = random.Random(seed)
+    there: dict[tuple[Kind, Key], pb.Resource] = {}
+
+    async def change(times: int) -> None:
+        for _ in range(times):
+            kind = chance.choice((KIND, OTHER))
+            made = thing(str(chance.randrange(15)), owner_uid=chance.choice("pq"), kind=kind)
+            key = resource_key(made)
+            old = there.pop((kind, key), None)
+            if old is not None and old.id is not None and chance.random() < 0.3:
+                await backend.commit([Remove(kind, key, old.id.uid, old.version)])
+                continue
+            made.id = made.id if old is None else old.id
+            await backend.commit([Put(kind, key, made, "" if old is None else old.version)])
+            there[kind, key] = made
+
+    def owned(uid: str) -> list[tuple[Kind, Key, str]]:
+        found = sorted((kind, key, each.version, each.owner) for (kind, key), each in there.items())
+        return [(kind, key, version) for kind, key, version, owner in found if owner and owner.uid == uid]
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await change(40)
+        opened: list[tuple[Snapshot, list[tuple[Kind, Key, str]], list[tuple[Kind, Key, str]]]] = []
+        for _ in range(8):
+            uid = chance.choice("pq")
+            snapshot, at = backend.owned_parts(uid)
+            assert at == backend.position
+            opened.append((snapshot, owned(uid), []))
+            await change(2)
+        while opened:
+            snapshot, wanted, found = chance.choice(opened)
+            part = await snapshot.next()
+            assert len(part) <= 3 + len(replaced_rows(backend))
+            found += [(kind_of(each), resource_key(each), each.version) for each in part]
+            if not part:
+                assert found == wanted
+                opened = [each for each in opened if each[0] is not snapshot]
+            await change(1)
+        assert [each.version for each in (await backend.list_by_owner("p"))[0]] == [each[2] for each in owned("p")]
+        # Nothing is kept for lists that have ended.
+        del snapshot
+        gc.collect()
+        await change(1)
+        assert replaced_rows(backend) == []
+
+
+async def test_parts_of_lists_end_at_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the first part, whose resources nobody has seen yet, and also where the resources before were small."""
+    set_limit(monkeypatch, "PAGE_BYTES", 10_000)
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        for name, size in (("a", 10), ("b", 10), ("c", 20_000), ("d", 20_000), ("e", 4000), ("f", 4000), ("g", 10)):
+            await put(backend, thing(name, "x" * size, owner_uid="p"))
+        parts: list[str] = []
+        after: Key | None = None
+        while not parts or after is not None:
+            part, after, at = await backend.list_part(KIND, EVERYTHING, after, 100)
+            parts.append("".join(map(name_of, part)))
+            assert at == backend.position
+        assert parts == ["abc", "d", "efg"]
+        snapshot, _ = backend.owned_parts("p")
+        owned = [part async for part in _parts(snapshot)]
+        assert ["".join(map(name_of, part)) for part in owned] == parts
+
+
+async def _parts(snapshot: Snapshot) -> AsyncIterator[list[pb.Resource]]:
+    while part := await snapshot.next():
+        yield part
 
 
 async def test_snapshot_that_is_read_too_slowly_ends_when_too_much_was_replaced(

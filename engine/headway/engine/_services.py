@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 _READS = 8
 """The number of lists and snapshots for the network that hold a part of the store decoded, at once, if the store
-decodes it for each of them. None waits for its client meanwhile. A part of an SQLite store takes one or two MiB.
+decodes it for each of them. None waits for its client meanwhile. A part of an SQLite store takes one or two MiB, or
+twice the size of a single large resource.
 """
 
 

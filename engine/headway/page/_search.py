@@ -19,7 +19,7 @@ from headway.resource import (
     redacted_resource,
     resource_key,
 )
-from headway.storage import Backend, Within
+from headway.storage import Backend, Within, list_part
 
 STEP = 10_000
 """The number of resources that one request examines at most."""
@@ -101,7 +101,7 @@ async def find(
     examined = 0
     while examined < step:
         most = min(at_once, step - examined)
-        page, _ = await backend.list(kind, within, after=after, limit=most)
+        page, after, _ = await list_part(backend, kind, within, after, most)
         # The name decides first, because that is the cheapest.
         named = [at for at, each in enumerate(page) if text in each.id.name]  # type: ignore[union-attr]  # ids are whole
         for at in named:
@@ -110,9 +110,8 @@ async def find(
                 if len(found) == rows:
                     return Found(found, examined + at + 1, resource_key(resource))
         examined += len(page)
-        if len(page) < most:
-            return Found(found, examined, None)
-        after = resource_key(page[-1])
+        if after is None:
+            break
         await give_way()
     return Found(found, examined, after)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 from headway.base import give_way
@@ -31,7 +32,7 @@ from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
 from headway.service._refusals import invalid, store_errors_refused
 from headway.service._versions import View, are_of_version
-from headway.storage import Backend, Within, open_watch
+from headway.storage import Backend, Within, open_watch, owned_parts
 
 _PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
 _BY_TYPE = "list or watch the types that it owns, and look for its uid in their owners"
@@ -91,7 +92,7 @@ async def _read_cut(
     # The start of a watch is a consistent snapshot in chunks, so unwanted resources need not be held in memory.
     watch = await open_watch(backend, kind, within)
     sorted_by_store = True
-    try:
+    with closing(watch), _compacted_refused():
         while True:
             async with collected.read():
                 item = await watch.next()
@@ -106,14 +107,18 @@ async def _read_cut(
                     break
                 # It is not needed while this list waits for its next turn.
                 del item
-    except HistoryCompacted as error:
-        # A list resumes nothing. Its caller can only repeat it.
-        raise Unavailable(str(error)) from error
-    finally:
-        watch.close()
     if not sorted_by_store:
         await collected.sort()
     return item.position
+
+
+@contextmanager
+def _compacted_refused() -> Iterator[None]:
+    """Turn HistoryCompacted into Unavailable: a list resumes nothing, and its caller can only repeat it."""
+    try:
+        yield
+    except HistoryCompacted as error:
+        raise Unavailable(str(error)) from error
 
 
 async def _collect(resources: Sequence[pb.Resource], wanted: View, collected: ListReply) -> None:
@@ -175,12 +180,16 @@ async def list_by_owner(context: Context, stream: Any) -> None:
             return None
         return next((each for each in versions.views(resource) if access.shows(each)), None)
 
-    with store_errors_refused():
-        async with collected.read():
-            owned, here = await backend.list_by_owner(requested.uid)
-            await check_known(backend, ("", ""), position(request.known))
-            await _collect(owned, wanted, collected)
-            del owned
+    with store_errors_refused(), _compacted_refused():
+        owned, here = await owned_parts(backend, requested.uid)
+        await check_known(backend, ("", ""), position(request.known))
+        while True:
+            async with collected.read():
+                part = await owned.next()
+                await _collect(part, wanted, collected)
+                if not part:
+                    break
+                del part
     await collected.send(pb.ListByOwnerResponse(position=here.message()))
 
 

@@ -32,7 +32,7 @@ from headway.service._handlers import Context
 from headway.service._refusals import invalid
 from headway.service._sizes import least_size
 from headway.service._versions import View
-from headway.storage import Backend, Within, in_order
+from headway.storage import Backend, Within, in_order, list_part
 
 MAX_REPLY = 64 << 20
 """The largest list reply over a network, in bytes: our clients accept no larger message."""
@@ -184,14 +184,11 @@ def _head(size: int) -> bytes:
     return _RESOURCES + varint(size)
 
 
-_FIRST_READ = 16
-"""The number of resources in the first read. Later ones take as many as have `_AT_ONCE` bytes by what the last had."""
-
 _LEAST_READ = 256
-"""The minimum number of small resources per read: a filter may leave few of them."""
+"""The minimum number of resources per further read of a page: a filter may leave few of them."""
 
 _MOST_READ = 5000
-"""The maximum number of resources per read, however large the page: a store may have to decode them."""
+"""The maximum number of resources per read, however large the page."""
 
 
 class PageTokens:
@@ -258,13 +255,11 @@ async def read_page(
     place = tokens.place(request.page_token, 3)
     after: Key | None = (place[0], place[1], place[2]) if place else None
     size = request.page_size
-    most = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else _MOST_READ
+    limit = min(size + 1, _MOST_READ) if size else _MOST_READ
     position: Position | None = None
-    # In process a page is no copy, or its caller's own.
-    read_at_once = min(_FIRST_READ, most) if collected.encodes else most
     while True:
         async with collected.read():
-            stored, here = await backend.list(kind, within, after=after, limit=read_at_once)
+            stored, after, here = await list_part(backend, kind, within, after, limit)
             position = position or here
             for index, resource in enumerate(stored, 1):
                 if index % TURN == 0:
@@ -273,10 +268,10 @@ async def read_page(
                     if size and collected.last and (collected.count == size or collected.is_full()):
                         return tokens.token(*collected.last), position
                     collected.add(seen)
-            if len(stored) < read_at_once:
+            if after is None:
                 return "", position
-            after = resource_key(stored[-1])
-            if collected.encodes:
-                read_at_once = min(max(_AT_ONCE * len(stored) // sum(map(least_size, stored)), 1), most)
+            limit = max(limit, _LEAST_READ)
             # They are not needed while this list waits for its next turn.
-            del stored, resource, seen
+            if stored:
+                del resource, seen
+            del stored

@@ -22,6 +22,8 @@ from headway.storage._abilities import filters_metadata as filters_metadata
 from headway.storage._abilities import is_shared as is_shared
 from headway.storage._abilities import keeps_quotas as keeps_quotas
 from headway.storage._abilities import last_leases as last_leases
+from headway.storage._abilities import list_part as list_part
+from headway.storage._abilities import owned_parts as owned_parts
 from headway.storage._abilities import reads_copies as reads_copies
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
-from headway.resource import Key, Kind, Position, StreamItem, pb
+from headway.resource import Key, Kind, Position, StreamItem, pb, resource_key
 from headway.storage._backend import Backend
-from headway.storage._operations import Fence
+from headway.storage._operations import Fence, Within
 from headway.storage._quotas import QuotaUse
+from headway.storage._reads import ListedSnapshot, Snapshot
 from headway.storage._traces import CommitTraces
 
 Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
@@ -52,14 +53,53 @@ def filters_metadata(backend: Backend) -> bool:
 
 
 class ReadsCopies(Protocol):
-    """A store whose every read decodes its resources again. An engine does not keep their bytes for the next one."""
+    """A store whose every read decodes its resources again. It reads lists for the network in parts.
+
+    An engine does not keep their bytes for the next list. `reads_copies`, `list_part` and `owned_parts` look for the
+    attribute.
+    """
 
     reads_copies: bool = True
+
+    async def list_part(
+        self, kind: Kind, within: Within, after: Key | None, limit: int
+    ) -> tuple[Sequence[pb.Resource], Key | None, Position]:
+        """Return the next resources like `Backend.list`, but no more than fit into a bounded amount of memory.
+
+        One resource may take more. The key is the one behind which the next part begins, or None if nothing is left
+        behind it. With ``within.metadata``, a part may be empty although others follow.
+        """
+        ...
+
+    def owned_parts(self, owner_uid: str) -> tuple[Snapshot, Position]:
+        """Return the resources for `Backend.list_by_owner`, to be read in such parts, and their position."""
+        ...
 
 
 def reads_copies(backend: Backend) -> bool:
     """Return True if two reads of a store never return the same object."""
     return bool(getattr(backend, "reads_copies", False))
+
+
+async def list_part(
+    backend: Backend, kind: Kind, within: Within, after: Key | None, limit: int
+) -> tuple[Sequence[pb.Resource], Key | None, Position]:
+    """Return up to ``limit`` resources of a list, the key behind which to go on (None at the end), and a position.
+
+    A store that decodes them for each reader may return fewer.
+    """
+    if reads_copies(backend):
+        return await cast("ReadsCopies", backend).list_part(kind, within, after, limit)
+    found, here = await backend.list(kind, within, after=after, limit=limit)
+    return found, resource_key(found[-1]) if len(found) == limit else None, here
+
+
+async def owned_parts(backend: Backend, owner_uid: str) -> tuple[Snapshot, Position]:
+    """Return the resources that a uid owns, to be read in parts, and their position."""
+    if reads_copies(backend):
+        return cast("ReadsCopies", backend).owned_parts(owner_uid)
+    owned, here = await backend.list_by_owner(owner_uid)
+    return ListedSnapshot([*owned]), here
 
 
 @runtime_checkable

@@ -143,9 +143,11 @@ class CutSnapshot(Snapshot):
     """A `Snapshot` that delivers the matching resources of a cut, in order of their keys.
 
     Attributes:
+        in_order: True, because all chunks together are in order of key. Other snapshots need not be.
         index: the index that it fills with all resources of the cut, if any.
     """
 
+    in_order = True
     index: MetadataIndex | None = None
 
     def __init__(self, cut: Cut, within: Within) -> None:

@@ -16,7 +16,7 @@ from headway.storage._backend import Watch
 from headway.storage._filter import filtered
 from headway.storage._log import CommitLog, Cursor
 from headway.storage._operations import Within
-from headway.storage._reads import CutSnapshot, Snapshot
+from headway.storage._reads import Snapshot
 
 
 class _Woken(outcome.Outcome[None]):
@@ -158,7 +158,7 @@ class LogWatch(Watch):
 
     async def _open(self) -> StreamItem:
         if self._snapshot is not None and (chunk := await self._snapshot.next()):
-            return SnapshotChunk(chunk, isinstance(self._snapshot, CutSnapshot))
+            return SnapshotChunk(chunk, getattr(self._snapshot, "in_order", False))
         resumed = self._snapshot is None
         self._snapshot = None
         self._opened = True

@@ -16,13 +16,22 @@ from typing_extensions import override
 from headway.base import in_forked_child
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._abilities import ChecksItself, CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, Probed
+from headway.storage._abilities import (
+    ChecksItself,
+    CountsKinds,
+    FiltersMetadata,
+    KeepsQuotas,
+    ListsFences,
+    Probed,
+    ReadsCopies,
+)
 from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
 from headway.storage._log import MAX_BYTES, CommitLog
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._quotas import QuotaUse
+from headway.storage._reads import Snapshot
 from headway.storage._resuming import check_resumable, resume
 from headway.storage._skipping_watch import SkippingWatch
 from headway.storage._traces import COMMITTING
@@ -39,7 +48,7 @@ from headway.storage.sqlite._reader import (
     read_kinds,
     read_log,
     read_many,
-    read_owned,
+    read_part,
     read_session,
 )
 from headway.storage.sqlite._requests import (
@@ -53,12 +62,12 @@ from headway.storage.sqlite._requests import (
     WriteRequest,
     read_leases,
 )
-from headway.storage.sqlite._snapshots import FileSnapshot
+from headway.storage.sqlite._snapshots import FileSnapshot, OwnedSnapshot
 from headway.storage.sqlite._url import check_history
 from headway.storage.sqlite._writer import GroupWriter
 
 
-class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, FiltersMetadata, KeepsQuotas):
+class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, FiltersMetadata, KeepsQuotas, ReadsCopies):
     """A `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
 
     An acknowledged commit survives any end of the process. It also survives a loss of power, as far as the disk keeps
@@ -75,8 +84,6 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
     named), is not a store, is a backup, is damaged, is newer than this program or cannot be accessed; the file is then
     unchanged. A file of an earlier format is upgraded atomically to this program's format.
     """
-
-    reads_copies = True
 
     def __init__(
         self,
@@ -159,11 +166,28 @@ class SqliteBackend(Backend, ListsFences, CountsKinds, ChecksItself, Probed, Fil
             return await rows.all(), opened.seen(revision)
 
     @override
-    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+    async def list_part(
+        self, kind: Kind, within: Within, after: Key | None, limit: int
+    ) -> tuple[Sequence[pb.Resource], Key | None, Position]:
         opened = self._use()
+        read = partial(read_part, kind=kind, within=within, after=after, limit=limit)
         async with opened.readers.pages:
-            rows, revision = await opened.readers.run(partial(read_owned, owner_uid=owner_uid))
-            return await rows.all(), opened.seen(revision)
+            resources, end, revision = await opened.readers.run(read)
+        return resources, end, opened.seen(revision)
+
+    @override
+    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+        owned, here = self.owned_parts(owner_uid)
+        found: list[pb.Resource] = []
+        while part := await owned.next():
+            found += part
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return found, here
+
+    @override
+    def owned_parts(self, owner_uid: str) -> tuple[Snapshot, Position]:
+        opened = self._use()
+        return OwnedSnapshot(opened.readers, opened.file.replaced, owner_uid, opened.head), opened.at(opened.head)
 
     @override
     async def kinds(self) -> Sequence[Kind]:

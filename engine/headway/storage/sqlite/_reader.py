@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain, groupby, islice
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -29,6 +29,8 @@ from headway.storage.sqlite._rows import Row, Rows, resource_from
 
 R = TypeVar("R")
 
+FullKey = tuple[str, str, str, str, str]
+"""The kind of a resource and its key."""
 
 CONNECTIONS = 4
 """The number of concurrent reads; further ones wait."""
@@ -274,31 +276,57 @@ def read_many(
     return Rows(islice(rows, limit or None), within), read_head(connection)
 
 
+Query = tuple[str, list[str | int | bytes]]
+"""A condition and the values in it."""
+
+
 def read_page(
-    connection: sqlite3.Connection, kind: Kind, within: Within, after: Key | None
+    connection: sqlite3.Connection, kind: Kind, within: Within, after: Key | None, limit: int = 0
 ) -> tuple[list[Row], Key | None]:
     """Return the next rows within a range and behind ``after``, ordered by key, and the last of their keys.
 
-    The rows are at most `SNAPSHOT_CHUNK`, and about `PAGE_BYTES`. Some may have other metadata. The key is None if no
-    row is left behind them.
+    The rows are at most ``limit`` if it is given, at most `SNAPSHOT_CHUNK`, and about `PAGE_BYTES`. Some may have other
+    metadata. The key is None if no row is left behind them.
     """
+    return _page_of(connection, _queries(connection, kind, within, after), sql.KEYS, limit)
+
+
+def read_part(
+    connection: sqlite3.Connection, kind: Kind, within: Within, after: Key | None, limit: int
+) -> tuple[list[pb.Resource], Key | None, int]:
+    """Return the resources of a page, its last key if another one may follow, and the revision of the read."""
+    page, end = read_page(connection, kind, within, after, limit)
+    return within.select([resource_from(*row) for row in page]), end, read_head(connection)
+
+
+def read_owned_page(
+    connection: sqlite3.Connection, owner_uid: str, after: FullKey | None
+) -> tuple[list[Row], FullKey | None]:
+    """Return the next rows that a uid owns, like `read_page`. They are of all kinds."""
+    behind = "" if after is None else f" AND ({sql.FULL_KEY}) > (?, ?, ?, ?, ?)"
+    query = f"{sql.OWNED}{behind} ORDER BY {sql.FULL_KEY}", [owner_uid, *(after or ())]
+    return _page_of(connection, [query], f"SELECT {sql.FULL_KEY}", 0)
+
+
+def _page_of(
+    connection: sqlite3.Connection, queries: Iterable[Query], keys: str, limit: int
+) -> tuple[list[Row], Any | None]:
     page: list[Row] = []
     size = 0
-    for where, values in _queries(connection, kind, within, after):
+    most = min(limit or SNAPSHOT_CHUNK, SNAPSHOT_CHUNK)
+    for where, values in queries:
         before = len(page)
         for row in connection.execute(sql.ROWS + where, values):
             page.append(row)
             size += sys.getsizeof(row[2])
-            if size >= PAGE_BYTES or len(page) >= SNAPSHOT_CHUNK:
+            if size >= PAGE_BYTES or len(page) >= most:
                 # To make a text of each column of each row would take longer than to find the last row again.
                 last = (*values, len(page) - before - 1)
-                return page, connection.execute(f"{sql.KEYS}{where} LIMIT 1 OFFSET ?", last).fetchone()
+                return page, connection.execute(f"{keys}{where} LIMIT 1 OFFSET ?", last).fetchone()
     return page, None
 
 
-def _queries(
-    connection: sqlite3.Connection, kind: Kind, within: Within, after: Key | None
-) -> Iterator[tuple[str, list[str | int | bytes]]]:
+def _queries(connection: sqlite3.Connection, kind: Kind, within: Within, after: Key | None) -> Iterator[Query]:
     """Yield conditions and their values. Together they find the rows within a range and behind ``after``, by key.
 
     SQLite reads no row before it is needed, because only columns that may differ are compared with ``after``. With one
@@ -342,11 +370,6 @@ def _partitions(connection: sqlite3.Connection, kind: Kind, first: str) -> Itera
     while found is not None:
         yield found[0]
         found = connection.execute(sql.NEXT_PARTITION, (*kind, *found)).fetchone()
-
-
-def read_owned(connection: sqlite3.Connection, owner_uid: str) -> tuple[Rows, int]:
-    """Return the rows that a uid owns, and the revision of the read."""
-    return Rows(connection.execute(sql.LIST_OWNED, (owner_uid,))), read_head(connection)
 
 
 def read_kinds(connection: sqlite3.Connection) -> list[Kind]:

@@ -146,10 +146,8 @@ NEXT_KIND = """
 _ANY_PARTITION = "SELECT partition FROM resources WHERE type_group = ? AND kind = ? AND partition"
 FIRST_PARTITION = f"{_ANY_PARTITION} >= ? ORDER BY partition LIMIT 1"
 NEXT_PARTITION = f"{_ANY_PARTITION} > ? ORDER BY partition LIMIT 1"
-LIST_OWNED = (
-    "SELECT revision, seal, body FROM resources WHERE owner_uid = ? AND owner_uid <> ''"
-    " ORDER BY type_group, kind, partition, namespace, name"
-)
+OWNED = " FROM resources WHERE owner_uid = ? AND owner_uid <> ''"
+FULL_KEY = "type_group, kind, partition, namespace, name"
 OWNS_SOMETHING = "SELECT 1 FROM resources WHERE owner_uid = ? AND owner_uid <> '' LIMIT 1"
 
 INSERT_HISTORY = """

@@ -12,18 +12,18 @@ import sqlite3
 import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from typing_extensions import override
 
 from headway.errors import HistoryCompacted
-from headway.resource import Key, Kind, pb, resource_key
+from headway.resource import Key, Kind, pb, resource_key, type_name
 from headway.storage._operations import Within
 from headway.storage._reads import Snapshot
-from headway.storage.sqlite._reader import Readers, read_page
+from headway.storage.sqlite._reader import Readers, read_owned_page, read_page
 from headway.storage.sqlite._rows import Row, resource_from
 
 MOST_REPLACED = 256 << 20
@@ -103,10 +103,10 @@ class ReplacedRows:
             return
         oldest: dict[Kind, int] = {}
         for each in self._snapshots:
-            if each.revision < self._floors.get(each.kind, 0):
-                # It has ended: its next page is an error.
-                continue
-            oldest[each.kind] = min(each.revision, oldest.get(each.kind, each.revision))
+            for kind in self._batches if each.kind is None else (each.kind,):
+                # Otherwise it has ended: its next page is an error.
+                if each.revision >= self._floors.get(kind, 0):
+                    oldest[kind] = min(each.revision, oldest.get(kind, each.revision))
         with self._lock:
             for kind, batches in [*self._batches.items()]:
                 needed = oldest.get(kind)
@@ -119,46 +119,50 @@ class ReplacedRows:
                 self._floors[kind], _, size = self._batches[kind].popleft()
                 self._sizes[kind] -= size
 
-    def find(self, kind: Kind, within: Within, revision: int, after: Key | None, end: Key | None) -> list[Row]:
-        """Return the rows of ``revision`` that were replaced since, with keys behind ``after`` and up to ``end``.
+    def find(self, kind: Kind | None, revision: int, matches: Callable[[ReplacedRow], bool]) -> list[Row]:
+        """Return the matching rows of ``revision`` that were replaced since, of one kind or of all.
 
         Raises HistoryCompacted if some are no longer kept.
         """
         with self._lock:
-            if self._floors.get(kind, 0) > revision:
-                raise HistoryCompacted(
-                    f"the snapshot of {'.'.join(kind)} at revision {revision} was read too slowly: "
-                    f"more than {MOST_REPLACED >> 20} MiB of resources have been replaced since; begin with a new one"
-                )
-            batches = [*self._batches.get(kind, ())]
+            kinds = {*self._batches, *self._floors} if kind is None else (kind,)
+            for each in kinds:
+                if self._floors.get(each, 0) > revision:
+                    raise HistoryCompacted(
+                        f"the snapshot of {'.'.join(each)} at revision {revision} was read too slowly: more than "
+                        f"{MOST_REPLACED >> 20} MiB of resources have been replaced since; begin with a new one"
+                    )
+            batches = [batch for each in kinds for batch in self._batches.get(each, ())]
         return [
-            each.row
+            row.row
             for batch in batches
             if batch.head > revision
-            for each in batch.rows
-            if each.row[0] <= revision < each.revision
-            and (after is None or each.key > after)
-            and (end is None or each.key <= end)
-            and within.matches(each.key)
+            for row in batch.rows
+            if row.row[0] <= revision < row.revision and matches(row)
         ]
 
 
 class FileSnapshot(Snapshot):
-    """The resources within a range at one revision. Each page is read when it is asked for.
+    """The resources within a range at one revision, in order of key. Each page is read when it is asked for.
 
     Attributes:
-        kind: their kind.
+        in_order: True: see `CutSnapshot`.
+        kind: their kind; None for all kinds.
         revision: the revision.
     """
 
-    def __init__(self, readers: Readers, replaced: ReplacedRows, kind: Kind, within: Within, revision: int) -> None:
+    in_order = True
+
+    def __init__(
+        self, readers: Readers, replaced: ReplacedRows, kind: Kind | None, within: Within, revision: int
+    ) -> None:
         self.kind = kind
         self.revision = revision
         self._readers = readers
         self._replaced = replaced
         self._within = within
         # The last key of the pages that were read; None before the first and after the last.
-        self._after: Key | None = None
+        self._after: Any | None = None
         self._complete = False
         replaced.register(self)
 
@@ -172,17 +176,68 @@ class FileSnapshot(Snapshot):
                 return resources
         return []
 
-    def _page(self, connection: sqlite3.Connection, after: Key | None) -> tuple[list[pb.Resource], Key | None]:
+    def _page(self, connection: sqlite3.Connection, after: Any | None) -> tuple[list[pb.Resource], Any | None]:
         """Return the next resources, and the last key up to which they were read; None at the end."""
-        within = self._within
-        page, end = read_page(connection, self.kind, within, after)
+        page, end = self._read(connection, after)
+
+        def is_former(row: ReplacedRow) -> bool:
+            key = self._row_key(row)
+            return (after is None or key > after) and (end is None or key <= end) and self._may_match(row)
+
         # After the read, so that the rows of each commit that it has seen are found.
-        former = self._replaced.find(self.kind, within, self.revision, after, end)
+        former = self._replaced.find(self.kind, self.revision, is_former)
         # All are decoded, because only that shows a damaged row, whose revision would not count.
         decoded = [(row[0], resource_from(*row)) for row in page]
         resources = [each for revision, each in decoded if revision <= self.revision]
         if former:
             # A row that was replaced after the read is in both.
-            by_key = {resource_key(each): each for each in (*resources, *(resource_from(*row) for row in former))}
+            by_key = {self._key(each): each for each in (*resources, *(resource_from(*row) for row in former))}
             resources = [by_key[key] for key in sorted(by_key)]
-        return within.select(resources) if within.metadata else resources, end
+        return self._select(resources), end
+
+    def _read(self, connection: sqlite3.Connection, after: Any | None) -> tuple[list[Row], Any | None]:
+        assert self.kind is not None
+        return read_page(connection, self.kind, self._within, after)
+
+    def _row_key(self, row: ReplacedRow) -> Any:
+        return row.key
+
+    def _key(self, resource: pb.Resource) -> Any:
+        return resource_key(resource)
+
+    def _may_match(self, row: ReplacedRow) -> bool:
+        return self._within.matches(row.key)
+
+    def _select(self, resources: list[pb.Resource]) -> list[pb.Resource]:
+        return self._within.select(resources) if self._within.metadata else resources
+
+
+class OwnedSnapshot(FileSnapshot):
+    """The resources of all kinds that a uid owns, at one revision."""
+
+    def __init__(self, readers: Readers, replaced: ReplacedRows, owner_uid: str, revision: int) -> None:
+        super().__init__(readers, replaced, None, Within(), revision)
+        self._owner_uid = owner_uid
+
+    @override
+    def _read(self, connection: sqlite3.Connection, after: Any | None) -> tuple[list[Row], Any | None]:
+        return read_owned_page(connection, self._owner_uid, after)
+
+    @override
+    def _row_key(self, row: ReplacedRow) -> Any:
+        return (*row.kind, *row.key)
+
+    @override
+    def _key(self, resource: pb.Resource) -> Any:
+        return (*type_name(resource.id.type).unversioned, *resource_key(resource))  # type: ignore[union-attr]  # whole
+
+    @override
+    def _may_match(self, row: ReplacedRow) -> bool:
+        # Only bytes that contain the uid are decoded. They may have it elsewhere. A damaged row may hold no bytes.
+        body = row.row[2]
+        whole = isinstance(body, bytes)
+        return whole and self._owner_uid.encode() in body
+
+    @override
+    def _select(self, resources: list[pb.Resource]) -> list[pb.Resource]:
+        return [each for each in resources if each.owner is not None and each.owner.uid == self._owner_uid]
