@@ -7,6 +7,7 @@ import threading
 import trio
 from trio.lowlevel import RunVar, TrioToken
 
+from headway.base._turns import CallerTurns
 from headway.errors import NotOnTrio, WrongTrioRun
 
 
@@ -84,7 +85,7 @@ def _is_over(run: TrioToken) -> bool:
     return False
 
 
-_LOCK: RunVar[trio.Lock] = RunVar("headway long work")
+_TURNS: RunVar[CallerTurns] = RunVar("headway long work")
 
 
 async def give_way() -> None:
@@ -92,14 +93,15 @@ async def give_way() -> None:
 
     A task that computes for more than some milliseconds calls this between its slices. With a plain checkpoint, each
     turn of the loop would run a slice of every such task: a hundred callers that list a large type would make every
-    other caller wait for a hundred slices at each step of its call.
+    other caller wait for a hundred slices at each step of its call. Callers take turns, so a caller with one such task
+    waits for one slice of each other caller.
     """
     try:
-        lock = _LOCK.get()
+        turns = _TURNS.get()
     except LookupError:
-        lock = trio.Lock()
-        _LOCK.set(lock)
-    # The lock is fair: it passes to the next task in the next turn of the loop. A slice runs after the release, so a
-    # task that waits for something else during its slice delays no other task.
-    async with lock:
+        turns = CallerTurns(1)
+        _TURNS.set(turns)
+    # It passes to the next task in the next turn of the loop. A slice runs afterwards, so a task that waits for
+    # something else during its slice delays no other task.
+    async with turns:
         pass

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import TypeVar
+
+import trio
 
 T = TypeVar("T")
 
@@ -31,3 +34,46 @@ def by_turns(items: Iterable[T], group: Callable[[T], Hashable]) -> Iterator[T]:
     for each in items:
         groups.setdefault(group(each), []).append(each)
     return in_turn(groups.values())
+
+
+class CallerTurns:
+    """A limit on the number of tasks in a block at once. Those that wait enter it in turns by `CALLER`.
+
+    It is an async context manager. Entering it is a checkpoint. A caller with one task waits for one task of each other
+    caller, however many those have.
+    """
+
+    def __init__(self, most: int) -> None:
+        # Invariant: nobody waits while one is free.
+        self._free = most
+        # The next one of each caller is the first, and the next caller is the first.
+        self._waiting: dict[Hashable, deque[trio.lowlevel.Task]] = {}
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aenter__(self) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._free:
+            self._free -= 1
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+        caller, task = CALLER.get(), trio.lowlevel.current_task()
+        self._waiting.setdefault(caller, deque()).append(task)
+
+        def give_up(_: object) -> trio.lowlevel.Abort:
+            self._waiting[caller].remove(task)
+            if not self._waiting[caller]:
+                del self._waiting[caller]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(give_up)
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aexit__(self, *_: object) -> None:
+        if not self._waiting:
+            self._free += 1
+            return
+        caller = next(iter(self._waiting))
+        tasks = self._waiting.pop(caller)
+        trio.lowlevel.reschedule(tasks.popleft())
+        if tasks:
+            self._waiting[caller] = tasks

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import trio
-
 from headway.access import Audit, Authorizer, Caller, Guarded
+from headway.base import CallerTurns
 from headway.client import Client
 from headway.events import HandlerFailed, Report
 from headway.journal import Journal
@@ -86,7 +85,7 @@ class EngineServices:
             "versions": versions,
             "journal": writes,
             "encodings": self._encodings,
-            "reads": trio.CapacityLimiter(_READS) if reads_copies(backend) else None,
+            "reads": CallerTurns(_READS) if reads_copies(backend) else None,
         }
         resources = partial(ResourceService, backend, registry, **of_resources)
         self._shared: list[Callable[..., Any]] = [

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
+from headway.base import CallerTurns
 from headway.journal import WriteJournal
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb, with_payload
 from headway.rpc import StreamEncoder
@@ -54,7 +54,7 @@ class ConsulService:
         versions: Versions | None = None,
         journal: WriteJournal | None = None,
         encodings: ResourceEncodings | None = None,
-        reads: trio.CapacityLimiter | None = None,
+        reads: CallerTurns | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry)
         context = Context(backend, access, versions or Versions(registry), journal=journal, encodings=encodings)

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import trio
 from grpclib.const import Cardinality, Handler
 from typing_extensions import override
 
+from headway.base import CallerTurns
 from headway.journal import WriteJournal
 from headway.resource import pb
 from headway.rpc import ANSWER
@@ -43,7 +43,7 @@ class Context(NamedTuple):
     as_listed: Callable[[pb.Resource], pb.Resource] | None = None
     journal: WriteJournal | None = None
     encodings: ResourceEncodings | None = None
-    reads: trio.CapacityLimiter | None = None
+    reads: CallerTurns | None = None
 
 
 class Handlers(Mapping[str, Handler]):

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-import trio
 from grpclib.const import Cardinality, Handler
 
+from headway.base import CallerTurns
 from headway.journal import WriteJournal
 from headway.resource import Registry, pb
 from headway.service._access import AccessChecks, Permissions
@@ -55,7 +55,7 @@ class ResourceService:
         writes_copies: bool = False,
         journal: WriteJournal | None = None,
         encodings: ResourceEncodings | None = None,
-        reads: trio.CapacityLimiter | None = None,
+        reads: CallerTurns | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry, writes_copies=writes_copies)
         versions = versions or Versions(registry)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.base import CALLER, by_turns
+from headway.base import CALLER, CallerTurns, by_turns
 from headway.errors import HeadwayError, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
@@ -80,7 +80,7 @@ class Readers:
         self.connections = tuple(connections)
         self._limiter = trio.CapacityLimiter(len(connections))
         # Lists and pages take this one first.
-        self.pages = trio.CapacityLimiter(PAGE_CONNECTIONS)
+        self.pages = CallerTurns(PAGE_CONNECTIONS)
         # Invariant: contains every connection that no thread uses. The limiter lends no more than there are.
         self._free = list(connections)
         self._closed = False
