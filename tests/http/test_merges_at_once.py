@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
+from headway.base import KeyTurns
 from headway.http import RequestLimits, _verbs
-from headway.http._turns import Turns
 from tests.http.kit import CORE, TEAM, Api, Team, serving
 from tests.rpc.raw_kit import tcp
 
@@ -176,7 +176,7 @@ async def test_merge_waits_for_its_turn_only_as_long_as_for_an_answer() -> None:
 
 
 async def test_turns_come_in_order_and_leave_nothing_behind(autojump_clock: trio.testing.MockClock) -> None:
-    turns, order = Turns(), list[int]()
+    turns, order = KeyTurns(), list[int]()
 
     async def take(number: int) -> None:
         await trio.sleep(number)

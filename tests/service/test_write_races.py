@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from headway.protobuf import copy_message
 from headway.resource import AnyMessage, Key, Kind, Position, ResourceType, pb
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, at, refused
-from tests.helpers.declared import CHILD, NOTE, a_note, an_id, registry, text_of, uid_of
+from tests.helpers.declared import CHILD, NOTE, a_note, a_status, an_id, registry, text_of, uid_of
 from tests.helpers.versions import V1, V2, V3, Member, a_team, data_of, versions
 
 
@@ -65,6 +66,46 @@ async def test_write_without_a_version_is_tried_five_times(autojump_clock: trio.
     await refused(racing.write(a_note()), Status.ABORTED, "lost 5 races against other writers")
     assert interrupted.commits == 10
     assert 1.125 <= autojump_clock.current_time() - started <= 1.125 * 1.5
+
+
+Verb = Callable[[Calls], Awaitable[object]]
+
+
+async def put_status(calls: Calls) -> object:
+    return await calls.write_status(an_id(uid=await calls.uid("one", NOTE)), a_status())
+
+
+@pytest.mark.parametrize(
+    "verb", [lambda calls: calls.write(a_note("one", "mine")), put_status, lambda calls: calls.delete(an_id())]
+)
+async def test_write_that_has_lost_a_race_loses_no_more_of_them_to_later_ones(
+    verb: Verb, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Others without a version, which begin during each of its attempts, wait until it has ended."""
+    backend = MemoryBackend()
+    await Calls(backend, registry()).write(a_note())
+    interrupted = Interrupted(backend)
+    racing = Calls(interrupted, registry())
+    others: list[int] = []
+
+    async def other(number: int) -> None:
+        await racing.write(a_note("one", f"theirs {number}"))
+        others.append(number)
+
+    async with trio.open_nursery() as nursery:
+        mine = trio.lowlevel.current_task()
+
+        async def begin() -> None:
+            if trio.lowlevel.current_task() is mine:
+                nursery.start_soon(other, interrupted.commits)
+                await trio.testing.wait_all_tasks_blocked()
+
+        interrupted.before_commit = [begin] * 20
+        await verb(racing)
+        assert others == [1]
+        assert autojump_clock.current_time() < 0.12
+        interrupted.before_commit = []
+    assert len(others) == interrupted.commits - 2 == 2
 
 
 async def test_canceled_retry_writes_nothing(autojump_clock: trio.testing.MockClock) -> None:

@@ -82,5 +82,6 @@ from headway.base._trio import current_run as current_run
 from headway.base._trio import give_way as give_way
 from headway.base._turns import CALLER as CALLER
 from headway.base._turns import CallerTurns as CallerTurns
+from headway.base._turns import KeyTurns as KeyTurns
 from headway.base._turns import by_turns as by_turns
 from headway.base._turns import in_turn as in_turn

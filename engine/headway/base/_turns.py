@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -77,3 +79,38 @@ class CallerTurns:
         trio.lowlevel.reschedule(tasks.popleft())
         if tasks:
             self._waiting[caller] = tasks
+
+
+class KeyTurns:
+    """The turns of the tasks that change the same thing, such as a resource, in the order in which they ask.
+
+    Writers that read a resource and write it at the version that they have read would otherwise refuse each other: of
+    twenty at once, one would succeed in each round.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, trio.Lock] = {}
+
+    def __len__(self) -> int:
+        """Return the number of keys at which a task has a turn, or waits for one."""
+        return len(self._locks)
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Return True if a task has a turn at this key."""
+        return key in self._locks
+
+    @asynccontextmanager
+    async def at(self, key: Hashable, seconds: float = math.inf) -> AsyncIterator[None]:
+        """Let the block have its turn. Raises trio.TooSlowError if that has not come within ``seconds``."""
+        lock = self._locks.setdefault(key, trio.Lock())
+        try:
+            with trio.fail_after(seconds):
+                await lock.acquire()
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            if not lock.locked():
+                # Nobody waits for it: it would have passed to them.
+                self._locks.pop(key, None)

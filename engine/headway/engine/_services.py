@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.access import Audit, Authorizer, Caller, Guarded
-from headway.base import CallerTurns
+from headway.base import CallerTurns, KeyTurns
 from headway.client import Client
 from headway.events import HandlerFailed, Report
 from headway.journal import Journal
@@ -85,6 +85,7 @@ class EngineServices:
             "versions": versions,
             "journal": writes,
             "encodings": self._encodings,
+            "turns": KeyTurns(),
             "reads": CallerTurns(_READS) if reads_copies(backend) else None,
         }
         resources = partial(ResourceService, backend, registry, **of_resources)

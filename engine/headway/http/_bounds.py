@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.base import KeyTurns
 from headway.http._refusal import HttpRefusal
-from headway.http._turns import Turns
 from headway.rpc import Budget
 
 STOPPING = "the server is stopping"
@@ -130,7 +130,7 @@ class Shares:
 
     def __init__(self, limits: RequestLimits, replies: Budget | None = None) -> None:
         self.replies = replies or Budget(limits.replies_size)
-        self.turns = Turns()
+        self.turns = KeyTurns()
         self._limits = limits
         self._bodies: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()

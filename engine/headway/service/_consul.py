@@ -16,7 +16,7 @@ from typing import Any
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway.base import CallerTurns
+from headway.base import CallerTurns, KeyTurns
 from headway.journal import WriteJournal
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb, with_payload
 from headway.rpc import StreamEncoder
@@ -55,9 +55,11 @@ class ConsulService:
         journal: WriteJournal | None = None,
         encodings: ResourceEncodings | None = None,
         reads: CallerTurns | None = None,
+        turns: KeyTurns | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry)
-        context = Context(backend, access, versions or Versions(registry), journal=journal, encodings=encodings)
+        versions, turns = versions or Versions(registry), turns or KeyTurns()
+        context = Context(backend, access, versions, turns, journal=journal, encodings=encodings)
         self._context = context._replace(recreates=True, as_listed=_listed, reads=reads)
 
     def __mapping__(self) -> Handlers:

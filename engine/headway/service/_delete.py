@@ -102,7 +102,7 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
             context.journal.add(position.revision, type.name, key, "marked for deletion", fence, access.caller_name)
         return pb.DeleteResponse(position=position.message(), resource=view(marked))
 
-    reply = await attempt(once, blanket=not request.version)
+    reply = await attempt(once, context.turns, (type.kind, key), blanket=not request.version)
     if (left := reply.resource) is not None:
         mark = {DELETION_TIMESTAMP: left.metadata[DELETION_TIMESTAMP]} if is_marked(left.metadata) else {}
         reply.resource = access.answered(left, pb.Resource(metadata=mark))

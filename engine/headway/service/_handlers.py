@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from grpclib.const import Cardinality, Handler
 from typing_extensions import override
 
-from headway.base import CallerTurns
+from headway.base import CallerTurns, KeyTurns
 from headway.journal import WriteJournal
 from headway.resource import pb
 from headway.rpc import ANSWER
@@ -28,6 +28,7 @@ class Context(NamedTuple):
     Attributes:
         access: the types, and the checks of the caller's rights.
         versions: converts between versions of a kind.
+        turns: the turns of the writes without a version that have lost a race, at their resources.
         recreates: a Write that names the uid of a deleted incarnation creates a new one, as in Consul.
         as_listed: returns the form of a stored resource that lists send; None sends resources as stored.
         journal: records the committed writes with their writers; None records nothing.
@@ -39,6 +40,7 @@ class Context(NamedTuple):
     backend: Backend
     access: AccessChecks
     versions: Versions
+    turns: KeyTurns
     recreates: bool = False
     as_listed: Callable[[pb.Resource], pb.Resource] | None = None
     journal: WriteJournal | None = None

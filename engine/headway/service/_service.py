@@ -11,7 +11,7 @@ from typing import Any
 
 from grpclib.const import Cardinality, Handler
 
-from headway.base import CallerTurns
+from headway.base import CallerTurns, KeyTurns
 from headway.journal import WriteJournal
 from headway.resource import Registry, pb
 from headway.service._access import AccessChecks, Permissions
@@ -43,6 +43,7 @@ class ResourceService:
         journal: records the committed writes with their writers.
         encodings: as in `watch_encoders`; lists use the bytes that it keeps.
         reads: shared by all services over a store; see `Context`.
+        turns: shared by all services over a store, too.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class ResourceService:
         journal: WriteJournal | None = None,
         encodings: ResourceEncodings | None = None,
         reads: CallerTurns | None = None,
+        turns: KeyTurns | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry, writes_copies=writes_copies)
         versions = versions or Versions(registry)
-        self._context = Context(backend, access, versions, journal=journal, encodings=encodings, reads=reads)
+        turns = turns or KeyTurns()
+        self._context = Context(backend, access, versions, turns, journal=journal, encodings=encodings, reads=reads)
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path."""

@@ -13,6 +13,7 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.base import KeyTurns
 from headway.errors import HistoryCompacted
 from headway.resource import Registry, SnapshotChunk
 from headway.service._access import AccessChecks
@@ -116,7 +117,9 @@ class SubscribeService:
         versions: Versions | None = None,
         streams: OpenSubscriptions | None = None,
     ) -> None:
-        self._context = Context(backend, AccessChecks(permissions, registry), versions or Versions(registry))
+        self._context = Context(
+            backend, AccessChecks(permissions, registry), versions or Versions(registry), KeyTurns()
+        )
         self._topics = topics
         self._permissions = permissions
         self._streams = OpenSubscriptions() if streams is None else streams

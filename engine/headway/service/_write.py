@@ -66,7 +66,8 @@ async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
             pass
         except STORE_ERRORS as error:
             raise refusal(error, write=True) from error
-    return await attempt(admitted.attempt, blanket=not admitted.resource.version)
+    at = admitted.type.kind, admitted.key
+    return await attempt(admitted.attempt, context.turns, at, blanket=not admitted.resource.version)
 
 
 class _Write:

@@ -84,7 +84,7 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
             )
         return pb.WriteStatusResponse(resource=view(updated), position=position.message())
 
-    reply = await attempt(once, blanket=not request.version)
+    reply = await attempt(once, context.turns, (type.kind, key), blanket=not request.version)
     if access.restricted:
         assert reply.resource is not None
         own = pb.Resource(status={request.key: reply.resource.status[request.key]})
