@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -162,6 +163,25 @@ def test_text_that_either_version_of_yaml_reads_as_another_value_is_quoted(text:
 @pytest.mark.parametrize("text", ["10.0.0.1", "v1.2.3", "0644-a", "yes please", "0oz", "no-1", "e3", "1.2.3", "nan"])
 def test_text_that_no_version_of_yaml_reads_otherwise_is_not_quoted(text: str) -> None:
     assert as_yaml({"a": text}) == f"a: {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a\u202eb", "\\u202E"),
+        ("two\nlines \u2066", "\\u2066"),
+        ("a\u200bb", "\\u200B"),
+        ("\U000e0041", "\\U000E0041"),
+        ("x\x9b2J", "\\x9B"),
+    ],
+)
+def test_characters_that_a_terminal_does_not_show_are_escaped(text: str, escaped: str) -> None:
+    """Such as those that change the direction of what follows: the text would read as another one."""
+    dumped = as_yaml({"é 😀": text, text: ["☃"]})
+    assert dumped.count(escaped) == 2
+    assert dumped.replace("\n", "").isprintable()
+    assert "é 😀" in dumped
+    assert yaml.safe_load(dumped) == {"é 😀": text, text: ["☃"]}
 
 
 def test_yaml_is_printed_in_one_place() -> None:

@@ -20,8 +20,7 @@ from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, Reso
 
 # Lines that a block (`|`) preserves: they have no blanks at their ends and no characters to escape.
 _BLOCK = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?\n)+\Z")
-# The byte order mark, and line breaks of YAML 1.1 that only double quotes preserve.
-_FRAIL = re.compile("[\r\x85\u2028\u2029\ufeff]")
+_BEYOND = re.compile("[\xa0-\U0010ffff]")
 # Texts that a parser may read as a number, a boolean or nothing: `1e3` and `0o644` by YAML 1.2, `y` and `1:30` by
 # YAML 1.1, `-0o7` and `0B1` by some. PyYAML quotes only what it would read so itself.
 _AMBIGUOUS = re.compile(
@@ -48,7 +47,10 @@ def dump(resource: Resource[Any]) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    """Return lists, maps and scalars as YAML. Parsers of YAML 1.1 and of YAML 1.2 read the same value from it."""
+    """Return lists, maps and scalars as YAML. Parsers of YAML 1.1 and of YAML 1.2 read the same value from it.
+
+    Unprintable characters are escaped: some of them change the direction of text on a terminal, or are invisible.
+    """
     dumped: str = yaml.dump(
         value,
         Dumper=_Dumper,
@@ -57,7 +59,15 @@ def as_yaml(value: Any) -> str:
         default_flow_style=False,
         width=sys.maxsize,
     )
-    return dumped
+    # The texts that have them are in double quotes.
+    return dumped if dumped.isascii() else _BEYOND.sub(_escaped, dumped)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found.group()
+    if character.isprintable():
+        return character
+    return f"\\u{ord(character):04X}" if character <= "\uffff" else f"\\U{ord(character):08X}"
 
 
 def dump_all(resources: Iterable[Resource[Any]]) -> str:
@@ -84,7 +94,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     style = None
     if _BLOCK.match(value):
         style = "|"
-    elif _FRAIL.search(value):
+    elif not value.replace("\n", "").isprintable():
         style = '"'
     elif _AMBIGUOUS.match(value):
         style = "'"
