@@ -389,6 +389,36 @@ def test_several_reports_each_get_every_event() -> None:
     assert not events.receives_successes(reports(log_report(), log_report()))
 
 
+def test_series_of_leases_that_are_gone_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may use a lease for each job. Those that it holds, and the latest of the others, stay."""
+    monkeypatch.setattr("headway.observe._metrics._LEASES", 3)
+    metrics = Metrics()
+
+    def series() -> set[str]:
+        return {
+            sample.labels["lease"]
+            for family in text_string_to_metric_families(metrics.text().decode())
+            for sample in family.samples
+            if "lease" in sample.labels
+        }
+
+    metrics(events.LeaseTaken("held", "me", 1))
+    metrics(events.LeaseAwaited("awaited", "other", 1))
+    for number in range(9):
+        name = f"job-{number}"
+        metrics(events.LeaseTaken(name, "me", number))
+        metrics(events.LeaseDelayed(name, OSError(), 1.0))
+        assert name in series()
+        metrics(events.LeaseEnded(name, number, None if number % 2 else OSError()))
+        metrics(events.LeaseDelayed("held", OSError(), 1.0))
+    assert series() == {"held", "job-6", "job-7", "job-8"}
+    assert value(metrics, "headway_leases_delayed_total", {"lease": "held"}) == 9
+    metrics(events.LeaseEnded("held", 1, None))
+    metrics(events.LeaseTaken("job-0", "me", 1))
+    metrics(events.LeaseEnded("job-0", 1, None))
+    assert series() == {"held", "job-8", "job-0"}
+
+
 async def test_two_engines_on_one_page_give_each_series_once(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:

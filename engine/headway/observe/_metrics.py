@@ -7,6 +7,7 @@ exported under its names too: ``controller_runtime_…`` and ``workqueue_…`` (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headway import events
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+_LEASES = 1000
+"""The number of leases with series, beside those that this process holds. A program may use one for each job."""
+_OfLease = events.LeaseAwaited | events.LeaseTaken | events.LeaseDelayed | events.LeaseEnded
+_OF_LEASES = (events.LeaseAwaited, events.LeaseTaken, events.LeaseDelayed, events.LeaseEnded)
 
 Status = Callable[[], Sequence[ControllerStatus]]
 Quotas = Callable[[], Sequence[QuotaUse]]
@@ -62,6 +68,8 @@ class Metrics:
             name: prometheus_client.Histogram(f"headway_{name}", text, ["controller"], buckets=_SECONDS, registry=None)
             for name, text in _TIMES.items()
         }
+        # The errors of each lease's ends, and True while it is held. Those with the latest events are last.
+        self._leases: dict[str, tuple[set[str], bool]] = {}
         self._primed = prometheus_client.Gauge(
             "headway_prime_seconds", "Duration of a type's last priming.", ["controller", "type"], registry=None
         )
@@ -112,6 +120,27 @@ class Metrics:
             elif isinstance(event, events.CertificateRefused | events.CertificateRenewed):
                 refused = isinstance(event, events.CertificateRefused)
                 self._certificate.labels(event.certificate).set(refused)
+            elif isinstance(event, _OF_LEASES):
+                self._bound_leases(event)
+
+    def _bound_leases(self, event: _OfLease) -> None:
+        """Drop the series of the leases that this process has not held or asked for, for the longest time."""
+        errors, held = self._leases.pop(event.name, (set(), False))
+        if isinstance(event, events.LeaseEnded):
+            errors.add(_class(event.error))
+        if not isinstance(event, events.LeaseDelayed):
+            held = isinstance(event, events.LeaseTaken)
+        self._leases[event.name] = errors, held
+        if len(self._leases) <= _LEASES:
+            return
+        others = [name for name, (_, held) in self._leases.items() if not held]
+        for name in others[: max(len(others) - _LEASES, 0)]:
+            for error in self._leases.pop(name)[0]:
+                self._counters["leases_ended"].remove(name, error)
+            for counter in ("leases_awaited", "leases_taken", "leases_delayed"):
+                # A lease need not have all of them.
+                with suppress(KeyError):
+                    self._counters[counter].remove(name)
 
     def _reconciled(self, event: events.Reconciled) -> None:
         name = event.controller
