@@ -19,7 +19,7 @@ import headway
 from headway import field
 from headway.access import Access, Audit, Authorizer, Guarded, Policy, Rule, Token, TokenSet, new_token
 from headway.client import Client
-from headway.events import ignore
+from headway.events import Report, ignore
 from headway.http import Bounds, Offered, RequestLimits, open_http
 from headway.resource import PARTITION, Registry, ResourceType, Scope
 from headway.rpc import InProcessChannel, Services
@@ -112,10 +112,11 @@ async def serving(
     store: str = "memory:",
     fails: GRPCError | None = None,
     more: Sequence[ResourceType[Any]] = (),
+    report: Report = ignore,
 ) -> AsyncIterator[Api]:
     """Serve a store while the block runs. ``fails`` is the error that every method raises instead of its answer.
 
-    ``more`` are types beside those above.
+    ``more`` are types beside those above. ``report`` receives what the guard reports.
     """
     types, failures = registry(*more), list[tuple[str, BaseException]]()
     async with open_store(store) as backend:
@@ -127,7 +128,7 @@ async def serving(
                 lambda caller: StoreService(backend, types, caller),
                 lambda caller: TypesService(types, None, caller.may_know),
             )
-            services = Services(*(Guarded(each, access, types, Audit(ignore)) for each in guarded))
+            services = Services(*(Guarded(each, access, types, Audit(report)) for each in guarded))
         if fails is not None:
             services = Services(*plain, interceptors=[_failing(fails)])
         offered = Offered(services, types, access, lambda *failed: failures.append(failed), limits or RequestLimits())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from starlette.responses import Response
 import headway
 from headway.access import Access, Authorizer, Limit, Policy, Rule, new_token
 from headway.errors import DeclarationError
+from headway.events import AuthenticationFailed, CallDenied
 from headway.http import Endpoint, Exchange, Offered, RequestLimits, Shares
 from headway.resource import Registry
 from headway.rpc import Services
@@ -104,15 +106,44 @@ async def test_consuls_header_carries_a_token_too() -> None:
         assert (denied.status_code, "no token" in denied.text) == (403, False)
 
 
-async def test_two_tokens_are_joined_to_an_invalid_one() -> None:
+async def test_two_tokens_are_refused() -> None:
     """A proxy and the server could otherwise take a request for that of two callers."""
     access, texts, _ = allowing(first=[rule("*")], second=[rule("*")])
     both = [("authorization", f"Bearer {texts[name]}") for name in ("first", "second")]
     async with serving(access) as api:
-        for headers in (both, both[::-1]):
-            assert (await api.http.get(TEAMS, headers=headers)).status_code == 401
+        for headers in (both, both[::-1], [both[0], both[0]]):
+            answer = await api.http.get(TEAMS, headers=headers)
+            assert (answer.status_code, "authorization has 2 values: send it once" in answer.json()["message"]) == (
+                401,
+                True,
+            )
         answer = await api.http.get(TEAMS, headers={**bearing(texts["first"]), "x-consul-token": texts["second"]})
         assert (answer.status_code, "different tokens" in answer.json()["message"]) == (401, True)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "called"),
+    [
+        ("GET", f"{CORE}?uid=a", f"GET {CORE}"),
+        ("DELETE", CORE, f"DELETE {CORE}"),
+        ("GET", f"{TEAMS}?watch", f"GET {TEAMS}"),
+        ("GET", "/api/no/v1/such", "GET /api/no/v1/such"),
+        ("GET", "/api/no/v1/%E2%80%AE", "GET /api/no/v1/%E2%80%AE"),
+    ],
+)
+@pytest.mark.parametrize("known", [False, True])
+async def test_report_of_a_denied_request_names_what_was_called(
+    method: str, path: str, called: str, *, known: bool
+) -> None:
+    """And not the method of the service that the request was denied at."""
+    access, texts, _ = allowing(caller=[rule("read", type="vault.v1.Secret")])
+    reported: list[Any] = []
+    async with serving(access, report=reported.append) as api:
+        headers = bearing(texts["caller"] if known else "hw_0000000000000000_" + "0" * 64)
+        assert (await api.http.request(method, path, headers=headers)).status_code == (403 if known else 401)
+    (event,) = reported
+    assert isinstance(event, CallDenied if known else AuthenticationFailed)
+    assert event.path == called
 
 
 @pytest.mark.parametrize("suffix", ["", "/key", "?watch"])

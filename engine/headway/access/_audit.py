@@ -34,7 +34,7 @@ class Audit:
         refusal = authorizer.refusal(stream.metadata)
         caller, why = refusal.caller or UNKNOWN, refusal.why
         # A token's name is public, so a caller without a valid token can cause this under any name.
-        self._strangers(AuthenticationFailed, caller=caller, why=why, path=path, peer=_peer(stream))
+        self._strangers(AuthenticationFailed, caller=caller, why=why, path=_called(path, stream), peer=_peer(stream))
         if reason := refusal.reason:
             # There are few issuers and few reasons, so each is counted for itself.
             issuer = refusal.issuer
@@ -42,9 +42,9 @@ class Audit:
 
     def denied(self, identity: Identity, path: str, stream: Any) -> None:
         """Report a call that no rule of its caller allows."""
-        what = "" if identity.denied is None else _printable(identity.denied)
+        what = "" if identity.denied is None else _described(identity.denied)
         bounded = self._strangers if identity.token is None else self._known
-        bounded(CallDenied, caller=identity.name, what=what, path=path, peer=_peer(stream))
+        bounded(CallDenied, caller=identity.name, what=what, path=_called(path, stream), peer=_peer(stream))
 
     def limited(self, exceeded: Exceeded, call: Counted, identity: Identity, path: str, stream: Any) -> None:
         """Report a call that a limit refuses."""
@@ -56,7 +56,7 @@ class Audit:
             limit=name,
             category=call.category,
             caller=identity.name,
-            path=path,
+            path=_called(path, stream),
             peer=_peer(stream),
             seconds=exceeded.seconds,
         )
@@ -68,9 +68,18 @@ class Audit:
             await self._known.report_rest()
 
 
-def _printable(denied: Denial) -> str:
+def _described(denied: Denial) -> str:
     where = "/".join(unit for unit in (denied.partition, denied.namespace) if unit)
-    text = f"{denied.verb} of {denied.type}{f' in {where}' if where else ''}"[:_LONGEST]
+    return _printable(f"{denied.verb} of {denied.type}{f' in {where}' if where else ''}")
+
+
+def _called(path: str, stream: Any) -> str:
+    """Return what the caller has called: over HTTP a method and a path, which may make calls of several services."""
+    return _printable(getattr(stream, "called", "")) or path
+
+
+def _printable(text: str) -> str:
+    text = text[:_LONGEST]
     return text if text.isprintable() else ascii(text)
 
 

@@ -30,6 +30,7 @@ TOPIC = TypeName("internal", "v1", "Topic")
 
 AUTHORIZATION_KEY = "authorization"
 TWO_TOKENS = f"{TOKEN_HEADER} and {AUTHORIZATION_KEY} have different tokens: send one of them"
+SEVERAL = "{} has {} values: send it once, with one token"
 
 Clock = Callable[[], float]
 
@@ -347,6 +348,10 @@ def _presented(metadata: Mapping[str, str]) -> str | None:
 
 
 def _sent(metadata: Mapping[str, str], key: str) -> str | None:
-    """Return the value of a key. If it is sent twice, it is ambiguous, and joined to an invalid token, as over HTTP."""
-    everything = getattr(metadata, "getall", None)
-    return metadata.get(key) if everything is None else ",".join(everything(key, ()))
+    """Return the value of a key. Raises PermissionDenied if it has several, even if they are equal: it is ambiguous."""
+    # gRPC's metadata has the first method, and that of a request over HTTP the second one.
+    several = getattr(metadata, "getall", None) or getattr(metadata, "getlist", None)
+    value = metadata.get(key)
+    if value is not None and several is not None and len(values := several(key)) > 1:
+        raise PermissionDenied(SEVERAL.format(key, len(values)))
+    return value

@@ -58,6 +58,7 @@ class AuthenticationFailed(Record):
 class CallDenied(Record):
     """A call at ``path`` asked for ``what``, which no rule of its caller allows. The caller received PERMISSION_DENIED.
 
+    Over HTTP, ``path`` is the method and the path of the request, such as ``GET /api/staff/v1/team/core``.
     ``caller`` names the token (its accessor and description), or is ``anonymous``. Reported at most once a second for
     callers with a token, and at most once a second for those without. ``suppressed`` counts such calls since the last
     report.

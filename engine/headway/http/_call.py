@@ -29,9 +29,11 @@ class Caller:
     Attributes:
         metadata: the headers that the service knows, by lower-case name.
         address: the host and the port; None if the connection is lost already.
+        called: the method and the path of the request, for reports.
     """
 
-    def __init__(self, metadata: Mapping[str, str], address: tuple[str, int] | None) -> None:
+    def __init__(self, metadata: Mapping[str, str], address: tuple[str, int] | None, called: str = "") -> None:
+        self.called = called
         self.metadata = metadata
         self.address = address
 
@@ -50,6 +52,7 @@ class Call:
         announced: a message with what is known before the request is received, such as the id in its path; or None. It
             has the request's type, partition and namespace as far as they are known, and limits count the call by
             them.
+        called: the method and the path of the request over HTTP.
     """
 
     encodes = True
@@ -61,6 +64,7 @@ class Call:
         self.announced = announced
         self.metadata = caller.metadata
         self.peer = caller
+        self.called = caller.called
         self._requested = requested
         self._sent = sent
         self._scope = trio.CancelScope()

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import ClientDisconnect, Request
 
 from headway.access import Authorizer
@@ -29,7 +30,8 @@ _DRAIN_TIME = 2.0
 _SMALL_VALUES = 32
 # The characters of a path that are compared with the paths of the types.
 _LONGEST_HINT = 200
-_PASSED_ON = (TOKEN_HEADER, "authorization", "traceparent", "tracestate")
+_TOKENS = (TOKEN_HEADER, "authorization")
+_TRACES = ("traceparent", "tracestate")
 
 
 class Offered(NamedTuple):
@@ -79,10 +81,13 @@ class Exchange:
         self._begun = False
         if metadata is None:
             headers = request.headers
-            # As in gRPC's metadata. A header that is given twice is ambiguous, and is joined to an invalid token.
-            metadata = {name: ",".join(given) for name in _PASSED_ON if (given := headers.getlist(name))}
+            # As in gRPC's metadata. A token that is sent twice is refused.
+            tokens = [(name, given) for name in _TOKENS for given in headers.getlist(name)]
+            traces = [(name, ",".join(given)) for name in _TRACES if (given := headers.getlist(name))]
+            metadata = ImmutableMultiDict([*tokens, *traces])
         address = request.client
-        self.caller = Caller(metadata, None if address is None else (address.host, address.port))
+        called = f"{request.method} {request.scope['path']}"
+        self.caller = Caller(metadata, None if address is None else (address.host, address.port), called)
 
     def part(self, name: str) -> str:
         """Return a part of the path, as it was sent: no valid name of a type or a resource has to be encoded."""
