@@ -11,6 +11,30 @@ _STREAMS = "access/test_limited_streams.py"
 _GOVERNOR = "run/test_governor.py"
 
 LIMIT_MUTANTS = (
+    # --- turns ---
+    Mutant(
+        "lists and snapshots are read in the order in which they are asked for",
+        "base/_turns.py",
+        "caller, task = CALLER.get(), trio.lowlevel.current_task()",
+        "caller, task = None, trio.lowlevel.current_task()",
+        "service/test_turns_of_callers.py",
+    ),
+    Mutant(
+        "a write without a version can lose all its races to later ones",
+        "service/_writing.py",
+        "    if at not in turns:",
+        "    if True:",
+        "service/test_write_races.py",
+        "loses_no_more",
+    ),
+    Mutant(
+        "a list by owner misses what was replaced while it was read",
+        "storage/sqlite/_snapshots.py",
+        "return whole and self._owner_uid.encode() in body",
+        "return False",
+        "storage/test_sqlite_snapshots.py",
+        "of_an_owner",
+    ),
     # --- buckets and limits ---
     Mutant(
         "a key that gets a bucket of its own begins with a full one",

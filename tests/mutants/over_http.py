@@ -82,10 +82,10 @@ HTTP_MUTANTS = (
     Mutant(
         "http: one of two tokens is taken",
         "http/_offered.py",
-        'metadata = {name: ",".join(given)',
-        "metadata = {name: given[0]",
+        "metadata = ImmutableMultiDict([*tokens, *traces])",
+        "metadata = dict([*tokens, *traces])",
         _ACCESS,
-        "joined",
+        "two_tokens",
     ),
     Mutant(
         "http: a watch goes on when its identity ends",
@@ -180,7 +180,7 @@ HTTP_MUTANTS = (
         "        raise PermissionDenied(TWO_TOKENS)\n",
         "        pass\n",
         _ACCESS,
-        "joined",
+        "two_tokens",
     ),
     Mutant(
         "http: a head of any size is accepted",
@@ -288,7 +288,7 @@ HTTP_MUTANTS = (
     ),
     Mutant(
         "http: merges of one resource take no turns",
-        "http/_turns.py",
+        "base/_turns.py",
         "        lock = self._locks.setdefault(key, trio.Lock())",
         "        lock = trio.Lock()",
         _AT_ONCE,
