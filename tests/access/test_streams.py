@@ -140,6 +140,27 @@ async def test_closed_stream_is_no_longer_followed() -> None:
     assert access.followed == 0
 
 
+async def test_caller_with_too_many_open_streams_is_refused_until_one_ends() -> None:
+    """Another caller is not. Without the limit, one caller could fill the memory, and slow every commit."""
+    (text, token), (other, another) = new_token(["readers"]), new_token(["readers"])
+    access = Authorizer(Access([policy("view")], [token, another]), max_streams=2)
+    async with watched(access, text) as (_, channel, _):
+        async with watch(channel, text):
+            with pytest.raises(GRPCError) as caught:
+                async with watch(channel, text):
+                    pytest.fail("the stream was accepted")
+            assert caught.value.status is Status.RESOURCE_EXHAUSTED
+            assert caught.value.message == "you have 2 streams open on this server: end one first"
+            async with watch(channel, other):
+                assert access.streams.total() == 3
+        while access.streams.total() > 1:
+            # Wait until the server has noticed the end of the streams.
+            await channel.unary("/grpc.health.v1.Health/Check", pb.ReadRequest(), pb.ReadResponse, metadata={})
+        async with watch(channel, text):
+            pass
+    assert not access.streams
+
+
 async def test_status_reaches_a_client_through_a_forwarder() -> None:
     """The upstream knows when the token expires. The forwarder need not."""
     text, token = new_token(["readers"], expires_at=0.3)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, NoReturn
 
@@ -70,9 +71,11 @@ class Authorizer:
     Args:
         access: the policies and tokens that apply until `replace` is called.
         clock: returns seconds since the epoch, for the expiry of tokens.
+        max_streams: the maximum number of streams that one caller has open at the same time. Each takes memory, and
+            each watch is asked about every commit.
     """
 
-    def __init__(self, access: Access, *, clock: Clock = time.time) -> None:
+    def __init__(self, access: Access, *, clock: Clock = time.time, max_streams: int = 10_000) -> None:
         given: object = access
         if not isinstance(given, Access):
             raise DeclarationError(
@@ -88,6 +91,9 @@ class Authorizer:
         """The logins that are accepted, with the keys of their issuers."""
         self.limiter = Limiter(access.limits.values())
         """The limits on calls, which `replace` changes too."""
+        self.max_streams = max_streams
+        self.streams: Counter[str] = Counter()
+        """The open streams of each caller: of a token, or without one of a host."""
         self._followed: dict[object, tuple[Identity, Callable[[], None]]] = {}
         self._reports: dict[object, Report] = {}
 

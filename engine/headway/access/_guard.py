@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import trio
@@ -43,6 +43,9 @@ CHANGED = "your permissions have changed: retry"
 
 NO_TOKEN_SENT = "no token was sent"
 """The end of a refusal for a caller without a token, who may have forgotten it."""
+
+_AGAIN = 5.0
+"""The seconds after which a caller with too many open streams is told to try again."""
 
 
 class Caller:
@@ -226,14 +229,16 @@ class Guarded:
 
         async def serve(stream: Any) -> None:
             identity = await self._admitted(path, stream)
-            CALLER.set(host_of(stream) if identity.token is None else identity.account)
+            name = host_of(stream) if identity.token is None else identity.account
+            CALLER.set(name)
             caller = Caller(identity, method, self._registry)
             check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
             guarded = _Stream(stream, caller, self._registry, check, self._limit(identity, path, stream))
             function = self._serve(caller).__mapping__()[path].func
             try:
                 if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
-                    await self._until_ended(function(guarded), identity, stream, method)
+                    with self._one_of(name):
+                        await self._until_ended(function(guarded), identity, stream, method)
                 else:
                     await function(guarded)
             except GRPCError as error:
@@ -307,6 +312,20 @@ class Guarded:
             self._identified(stream)
             return True
         return False
+
+    @contextmanager
+    def _one_of(self, caller: str) -> Iterator[None]:
+        """Count an open stream of a caller while the block runs. Refuse it if the caller has too many."""
+        streams, most = self._authorizer.streams, self._authorizer.max_streams
+        if streams[caller] >= most:
+            raise limited(f"you have {most} streams open on this server: end one first", _AGAIN)
+        streams[caller] += 1
+        try:
+            yield
+        finally:
+            streams[caller] -= 1
+            if not streams[caller]:
+                del streams[caller]
 
     async def _until_ended(self, answer: Awaitable[None], identity: Identity, stream: Any, method: str) -> None:
         """Serve a stream that may be quiet for long, and end it when the caller's identity ends."""
