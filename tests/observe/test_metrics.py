@@ -95,6 +95,18 @@ async def test_counters_exist_at_zero_before_their_first_event(autojump_clock: M
         assert rig.value("headway_payloads_undecodable_total", type="test.v1.Pool") == 0
 
 
+def test_controller_that_runs_nowhere_has_only_its_phase() -> None:
+    """A worker may have named many. With a series of each counter for each, a scrape of 1,000 took seconds."""
+    metrics = Metrics()
+    metrics.watch(lambda: [ControllerStatus("staff/teams", "absent", seconds=7.0)])
+    of_it = [line for line in metrics.text().decode().splitlines() if "staff/teams" in line]
+    assert {re.split("[{ ]", line)[0] for line in of_it} == {
+        "headway_controller_phase",
+        "headway_controller_phase_seconds",
+        "headway_controller_ready",
+    }
+
+
 def test_outcomes_of_an_issuer_exist_from_its_first_reading_on() -> None:
     metrics = Metrics()
     metrics(events.IssuerKeysRead("ci", 2))

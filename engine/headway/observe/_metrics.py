@@ -168,6 +168,9 @@ class Metrics:
     def _begin_at_zero(self, statuses: Iterable[ControllerStatus]) -> None:
         """Create the counters of each controller and type at 0. Prometheus sees no increase in a series begun at 1."""
         for status in statuses:
+            if status.phase == "absent":
+                # It runs in another process, if at all: this one counts nothing of it.
+                continue
             for outcome in OUTCOMES:
                 self._counters["reconcile"].labels(status.name, outcome)
             for times in self._times.values():
