@@ -12,8 +12,8 @@ from trio.testing import MockClock
 
 import headway
 from headway.events import Reconciled, ignore
-from headway.resource import TOMBSTONE, Position, Resource, ResourceType
-from headway.storage import Backend, Fence, MemoryBackend, Operation, Remove
+from headway.resource import TOMBSTONE, Kind, Position, Resource, ResourceType, Within, pb
+from headway.storage import Backend, Fence, LogWatch, MemoryBackend, Operation, Remove
 from tests.helpers.declared import CHILD, NOTE, PLANET, REGION, TYPES, Note
 
 
@@ -114,6 +114,57 @@ async def test_tombstone_waits_for_a_child_with_finalizers(autojump_clock: MockC
         await trio.sleep(6)
         await wait_idle(engine)
         assert await everything(engine.client) == []
+
+
+class SlowLists(MemoryBackend):
+    """A backend that takes as long for each list as one of very many resources does."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.lists = 0
+
+    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+        self.lists += 1
+        await trio.sleep(self.seconds)
+        return await super().list_by_owner(owner_uid)
+
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
+        # A list of a whole type is the beginning of a watch.
+        if within.namespace == "up":
+            self.lists += 1
+            await trio.sleep(self.seconds)
+        return await super().watch(kind, within, resume_after)
+
+
+@pytest.mark.parametrize(("seconds", "at_most"), [(1.0, 15), (20.0, 7)])
+async def test_very_many_held_children_are_listed_rarely(
+    autojump_clock: MockClock, seconds: float, at_most: int
+) -> None:
+    """The rest between two looks grows with the time that one takes, up to a minute. It was always five seconds."""
+    store = SlowLists(seconds)
+    async with engine_on(autojump_clock, store) as engine:
+        boss = await engine.client.write(NOTE.new("boss"))
+        await engine.client.write(CHILD.new("held", owner=boss, metadata={"finalizers": "a"}))
+        await engine.client.delete(boss)
+        await trio.sleep(200)
+        before = store.lists
+        await trio.sleep(150)
+        # Each look lists twice.
+        assert 2 <= store.lists - before <= at_most
+
+
+async def test_namespace_with_very_many_held_resources_is_listed_rarely(autojump_clock: MockClock) -> None:
+    store = SlowLists(0.5)
+    async with engine_on(autojump_clock, store) as engine:
+        await engine.client.write(headway.NAMESPACE.new("up"))
+        await engine.client.write(NOTE.new("held", namespace="up", metadata={"finalizers": "a"}))
+        await engine.client.delete(headway.NAMESPACE.id("up"))
+        await trio.sleep(200)
+        before = store.lists
+        await trio.sleep(100)
+        kinds = len([each for each in TYPES if each.scope is headway.Scope.NAMESPACE])
+        assert 0 < (store.lists - before) / kinds <= 8
 
 
 class OneIsStuck(MemoryBackend):

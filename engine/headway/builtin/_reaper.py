@@ -32,6 +32,20 @@ AFTER_CONFLICT = 0.2
 LOOK_AGAIN = 5.0
 """The delay, in seconds, before another attempt while others depend on a resource, or a type is not registered."""
 
+REST = 20
+"""How many times as long as a look has taken the next one waits, if that is more than its delay."""
+
+LONGEST_REST = 60.0
+"""The maximum of that, in seconds: a look may also have taken long because the store was slow."""
+
+
+def look_again(delay: float, began: float) -> RequeueAfter:
+    """Return when to look again, after a look that began at this time of Trio's clock.
+
+    Finalizers may hold very many resources for ever. A look lists all of them, so the more there are, the rarer it is.
+    """
+    return requeue_after(max(delay, min(REST * (trio.current_time() - began), LONGEST_REST)))
+
 
 async def sweep(client: Client, resources: Iterable[Resource[Any]]) -> None:
     """Delete each resource by its uid, whether or not it has changed. Those with finalizers are marked for deletion.
@@ -127,8 +141,9 @@ async def _reap(rt: Runtime, tombstone: Resource[Tombstone]) -> RequeueAfter | N
     """Delete what the owner owned, as far as possible. If nothing is left, delete the tombstone."""
     owner = resource_id(tombstone.data.owner)
     await sweep(rt.client, await rt.client.list_by_owner(owner))
+    began = trio.current_time()
     if await rt.client.list_by_owner(owner):
-        return requeue_after(LOOK_AGAIN)
+        return look_again(LOOK_AGAIN, began)
     try:
         await rt.client.delete(tombstone)
     except FailedPrecondition:

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from headway.builtin._reaper import sweep
+import trio
+
+from headway.builtin._reaper import look_again, sweep
 from headway.controller import App
 from headway.queue import Backoff
-from headway.reconcile import Request, RequeueAfter, Runtime, requeue_after
+from headway.reconcile import Request, RequeueAfter, Runtime
 from headway.resource import (
     DEFAULT_UNIT,
     EMPTIED_FINALIZER,
@@ -109,11 +111,12 @@ async def _reconcile(
         try:
             await sweep(rt.client, await tenants())
         finally:
+            began = trio.current_time()
             left, unknown = await tenants(), await strangers()
             if left or unknown:
                 await rt.client.write_status(unit, EMPTIED_FINALIZER, [_in_progress(left, unknown)])
         if left or unknown:
-            return requeue_after(LOOK_AGAIN if left else LOOK_AGAIN_RARELY)
+            return look_again(LOOK_AGAIN if left else LOOK_AGAIN_RARELY, began)
         unit.finalizers = unit.finalizers - {EMPTIED_FINALIZER}
         unit = await rt.client.write(unit)
     if not unit.finalizers:
