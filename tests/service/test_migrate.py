@@ -13,7 +13,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.access import Access, Authorizer, Guarded, Policy, new_token
+from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.client import Client
 from headway.protobuf import encode
 from headway.resource import (
@@ -242,3 +242,20 @@ async def test_a_caller_without_any_rights_learns_no_position(types: Registry) -
             path, migration_pb.MigrateRequest(), migration_pb.MigrateResponse, metadata={"x-consul-token": text}
         )
     assert caught.value.status is Status.PERMISSION_DENIED
+
+
+async def test_a_caller_learns_no_type_that_no_rule_of_theirs_covers() -> None:
+    """They have not named it, so the refusal must not."""
+    text, token = new_token(["notes"])
+    notes = Policy("notes", [Rule(verbs=["*"], type="tests.v1.Note", partition="*", namespace="*")])
+    types = versions()
+    guarded = Guarded(partial(MigrationService, MemoryBackend(), types), Authorizer(Access([notes], [token])), types)
+    with pytest.raises(GRPCError) as caught:
+        await InProcessChannel(guarded).unary(
+            "/headway.migration.v1.MigrationService/Migrate",
+            migration_pb.MigrateRequest(),
+            migration_pb.MigrateResponse,
+            metadata={"x-consul-token": text},
+        )
+    assert caught.value.status is Status.PERMISSION_DENIED
+    assert caught.value.message == "permission denied: you may not list every type that has converters"

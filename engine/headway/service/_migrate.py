@@ -28,7 +28,7 @@ from headway.service._access import AccessChecks, Permissions
 from headway.service._handlers import Handlers, unary_handlers
 from headway.service._list import admit_within
 from headway.service._pages import PageTokens
-from headway.service._refusals import invalid, store_errors_refused
+from headway.service._refusals import denied, invalid, store_errors_refused
 from headway.service._storage_version import in_storage_version
 from headway.storage import Backend, Put, VersionConflict, Within, WrongUid, version_of
 
@@ -217,6 +217,9 @@ class MigrationService:
             raise invalid(f"page_token {quoted(message.page_token)} is invalid: begin again without a page_token")
         index, after = int(number), (key[0], key[1], key[2]) if key else None
         chain = chains[index]
+        if not self._access.knows(chain.storage.name):
+            # The caller has not named the type, so a refusal that does would tell them that it exists.
+            raise denied("permission denied: you may not list every type that has converters")
         within = admit_within(chain.storage, pb.Tenancy(partition="*", namespace="*"), "", absent_is_any=True)
         self._access.check_list(chain.storage.name, within)
         done = Migrated(self._backend.position)
