@@ -29,7 +29,9 @@ from headway.rpc import (
     ServerReflectionRequest,
     ServerReflectionResponse,
     Services,
+    _forward,
     open_channel,
+    open_forwarder,
     open_server,
 )
 
@@ -122,6 +124,26 @@ async def test_connection_with_most_streams_yields_one_to_another() -> None:
         with pytest.raises(GRPCError, match="this server has 3 open streams"):
             await watching(stack, honest)
         assert streams.open == 3
+
+
+async def test_clients_of_a_forwarder_yield_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server sees one client, and would refuse the honest one."""
+    monkeypatch.setattr(_forward, "_STRANGERS", 2)
+    streams = OpenStreams(9, 3)
+    async with (
+        serving(streams) as (address, _),
+        open_forwarder(address, ["127.0.0.1:0"]) as forwarder,
+        connected(forwarder.addresses[0]) as greedy,
+        connected(forwarder.addresses[0]) as honest,
+        AsyncExitStack() as stack,
+    ):
+        await watching(stack, greedy)
+        async with greedy.stream(WATCH, HealthCheckRequest()) as newest:
+            assert (await anext(newest)).status == 1
+            await watching(stack, honest)
+            with pytest.raises(GRPCError, match="this server has 2 open streams") as ended:
+                await anext(newest)
+            assert ended.value.status is Status.RESOURCE_EXHAUSTED
 
 
 async def test_idle_reflection_stream_ends(autojump_clock: MockClock, tmp_path: Path) -> None:  # noqa: ARG001  # the test runs by it

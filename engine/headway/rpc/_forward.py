@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import nullcontext
 
 import trio
 from grpclib import GRPCError
@@ -22,7 +23,7 @@ from headway import events
 from headway.base import async_block
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
 from headway.rpc._channel import NotBegun, Report
-from headway.rpc._limits import KIB, Limits
+from headway.rpc._limits import KIB, Limits, OpenStreams
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._services import Services
 from headway.rpc.client import ATTEMPTS, CHANNEL_LIMITS, Pool, RemoteCall, Unsent
@@ -51,6 +52,10 @@ _OURS = frozenset(
 _HOPS = "x-headway-hops"
 _MOST_HOPS = 8
 _PREFIX = 5
+# The streams that can be opened without a token, and how many of them the clients of a forwarder have at once. They are
+# fewer than the upstream accepts, so that the forwarder makes room for a client before the upstream would refuse it.
+_NO_TOKEN = ("/grpc.health.v1.Health/Watch", "/grpc.reflection.")
+_STRANGERS = 900
 # How many seconds a small part of a request waits for more, if the upstream accepts no more small frames.
 _PATIENCE = 1.0
 
@@ -62,9 +67,15 @@ class Forwarder:
         self._pool = pool
         # A remote host that is reached over plain TCP. No token is forwarded to it.
         self._plain_text = plain_text
+        self._strangers = OpenStreams(in_all=_STRANGERS)
 
     async def answer(self, stream: ServerStream) -> None:
         """Forward a call and its response."""
+        # The upstream limits the streams that need no token, and sees one client: the forwarder.
+        with self._strangers.one(stream) if stream.path.startswith(_NO_TOKEN) else nullcontext():
+            await self._forward(stream)
+
+    async def _forward(self, stream: ServerStream) -> None:
         headers = _request_headers(stream.headers)
         if self._plain_text is not None and has_secret(headers):
             remedy = "configure the forwarder with TLS to its server (--forward-tls), or with --forward-insecure"
