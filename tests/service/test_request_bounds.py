@@ -146,6 +146,24 @@ async def test_field_beyond_its_bound_is_refused(calls: Calls, field: str) -> No
     assert calls.unexpected == []
 
 
+async def test_all_statuses_of_a_resource_have_a_bound_together(calls: Calls) -> None:
+    """Each write of one status writes them all. One that makes them shorter is accepted."""
+    stored = await calls.stored(a_note())
+
+    async def write(key: int, length: int) -> None:
+        status = a_status(stored.generation, "c")
+        status.conditions[0].message = "m" * length
+        await calls.write_status(id_of(stored), status, key=str(key))
+
+    whole = 65_000
+    for key in range(16):
+        await write(key, whole)
+    said = "its statuses would have 1105017 characters: they must have at most 1048576 in all"
+    await refused(write(16, whole), Status.FAILED_PRECONDITION, said)
+    await write(0, 1)
+    await write(16, whole)
+
+
 async def test_values_at_the_bounds_are_accepted(calls: Calls) -> None:
     """A resource may have that much metadata, and that many statuses and conditions.
 

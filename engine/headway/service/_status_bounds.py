@@ -24,6 +24,13 @@ that was read can be written back.
 MAX_STATUS_SIZE = 64 << 10
 """The maximum length of one status, in characters."""
 
+MAX_ALL_STATUS_SIZE = 1 << 20
+"""The maximum length of all statuses of one resource, in characters.
+
+Each change of one status writes them all. With a hundred of the longest ones, a request of a few kilobytes wrote ten
+megabytes, and other writers waited a second for it.
+"""
+
 
 def check_statuses(statuses: Mapping[str, pb.Status]) -> None:
     """Refuse too many statuses, and any status that is too large."""
@@ -42,7 +49,6 @@ def check_status(status: pb.Status, field: str) -> None:
     if len(conditions) > MAX_CONDITIONS:
         raise invalid(f"{field} has {len(conditions)} conditions: it must have at most {MAX_CONDITIONS}")
     check_text(f"{field}.observed_generation", status.observed_generation)
-    size = 0
     for index, condition in enumerate(conditions):
         check_text(f"{field}.conditions[{index}].type", condition.type)
         check_text(f"{field}.conditions[{index}].reason", condition.reason)
@@ -50,8 +56,7 @@ def check_status(status: pb.Status, field: str) -> None:
             check_text(f"{field}.conditions[{index}].resource.section", condition.resource.section)
         if problem := unicode_problem(f"{field}.conditions[{index}].message", condition.message):
             raise invalid(problem)
-        size += len(condition.type) + len(condition.reason) + len(condition.message)
-    if size > MAX_STATUS_SIZE:
+    if (size := _size(status)) > MAX_STATUS_SIZE:
         raise invalid(f"{field} has {size} characters: it must have at most {MAX_STATUS_SIZE} in all")
 
 
@@ -66,4 +71,11 @@ def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -
     count = sum(len(each.conditions) for each in others) + len(status.conditions)
     if count > max(MAX_ALL_CONDITIONS, sum(len(each.conditions) for each in stored.values())):
         return f"it would have {count} conditions: it must have at most {MAX_ALL_CONDITIONS} in all statuses"
+    size = sum(map(_size, others)) + _size(status)
+    if size > max(MAX_ALL_STATUS_SIZE, sum(map(_size, stored.values()))):
+        return f"its statuses would have {size} characters: they must have at most {MAX_ALL_STATUS_SIZE} in all"
     return None
+
+
+def _size(status: pb.Status) -> int:
+    return sum(len(each.type) + len(each.reason) + len(each.message) for each in status.conditions)
