@@ -13,7 +13,7 @@ import outcome
 import trio
 
 from headway import errors
-from headway.base._groups import MOST_ERRORS, leaves
+from headway.base._groups import MOST_ERRORS, leaves, story
 from headway.base._text import bounded, error_text, plain, scrubbed
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
@@ -56,7 +56,7 @@ def first_leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _chain(error: BaseException, causes: int) -> str:
     frames = list(_own(error))
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = _before(error)
     cause = _chain(before, causes - 1) if before is not None and causes else ""
     if not frames and not cause:
         return ""
@@ -64,12 +64,20 @@ def _chain(error: BaseException, causes: int) -> str:
     return f"{cause}\n-- and then:\n{text}" if cause else text
 
 
+def _before(error: BaseException) -> BaseException | None:
+    """Return the error that an error was caused by, or raised after, as Python shows it."""
+    # No `or`: a class of the program's may be false, or raise when it is asked.
+    if error.__cause__ is not None:
+        return error.__cause__
+    return None if error.__suppress_context__ else error.__context__
+
+
 def message_of(error: BaseException) -> str:
     """Return the line of an error's class and message, and the lines of its notes, bounded and safe to print.
 
     The message is data, often from another program. It must not imitate another line of the log, nor move a cursor.
     """
-    texts = [bounded(scrubbed(error, each)) for each in traceback.format_exception_only(error)]
+    texts = [bounded(scrubbed(error, each)) for each in _formatted_alone(error)]
     lines = [line for each in texts for line in each.rstrip("\n").split("\n")]
     if len(lines) > _NOTES:
         lines[_NOTES:] = [f"… ({len(lines) - _NOTES} lines more)"]
@@ -77,9 +85,19 @@ def message_of(error: BaseException) -> str:
     return "\n  ".join(plain(each) for each in lines)
 
 
+def _formatted_alone(error: BaseException) -> list[str]:
+    """Return Python's lines of an error without its frames, or its class and message if Python cannot format it."""
+    try:
+        return traceback.format_exception_only(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  # Python calls the class, and trusts the attributes of a SyntaxError
+        return [story(error)]
+
+
 def all_frames(error: BaseException, causes: int = _CAUSES) -> str:
     """Return all frames of an error, of each error in a group, and of their causes."""
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = _before(error)
     cause = all_frames(before, causes - 1) + "\n-- and then:\n" if before is not None and causes else ""
     text = cause + "".join(traceback.format_tb(error.__traceback__)) + message_of(error)
     if isinstance(error, BaseExceptionGroup):
