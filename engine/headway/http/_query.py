@@ -41,6 +41,14 @@ class Query:
         """Return the value of a parameter, or an empty text."""
         return self._given.get(name, "")
 
+    def condition(self, name: str) -> str:
+        """Return what a resource must have, or an empty text if that does not matter. An empty one is refused: it comes
+        from a variable that is not set, and the request would be made without its condition.
+        """
+        if self._given.get(name) == "":
+            raise invalid(f"{name} is empty: write the {name} that the resource must have, or leave out the parameter")
+        return self.text(name)
+
     def flag(self, name: str) -> bool:
         """Return True if a parameter is given, such as ``?watch``, and not as ``false`` or ``0``."""
         value = self._given.get(name, "false")

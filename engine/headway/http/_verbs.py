@@ -50,7 +50,7 @@ async def get(exchange: Exchange) -> Response:
     # Every read is consistent, so the parameter has no effect.
     target, query = await _target(exchange, (*_TENANCY, "uid", "consistent"))
     query.flag("consistent")
-    return answer(200, resource_object(target.type, await _read(exchange, target, query.text("uid"))))
+    return answer(200, resource_object(target.type, await _read(exchange, target, query.condition("uid"))))
 
 
 async def put(exchange: Exchange, shown: Shown = resource_object) -> Response:
@@ -60,8 +60,8 @@ async def put(exchange: Exchange, shown: Shown = resource_object) -> Response:
     async def requested() -> pb.WriteRequest:
         async with exchange.body() as body:
             content = await content_of(body, target.type, target.id, exchange.known_types())
-        version = _agreed("version", query.text("version"), content.version)
-        return await _write_request(target, content, version, _agreed("uid", query.text("uid"), content.uid))
+        version = _agreed("version", query.condition("version"), content.version)
+        return await _write_request(target, content, version, _agreed("uid", query.condition("uid"), content.uid))
 
     announced = pb.WriteRequest(resource=pb.Resource(id=target.message()))
     return await _written(exchange, target, requested, shown, announced)
@@ -90,7 +90,7 @@ async def delete(exchange: Exchange) -> Response:
     target, query = await _target(exchange, _GUARDED)
 
     async def requested() -> pb.DeleteRequest:
-        return pb.DeleteRequest(id=target.message(query.text("uid")), version=query.text("version"))
+        return pb.DeleteRequest(id=target.message(query.condition("uid")), version=query.condition("version"))
 
     await exchange.call(f"/{RESOURCE_SERVICE}/Delete", requested)
     return answer(204)
@@ -99,7 +99,7 @@ async def delete(exchange: Exchange) -> Response:
 async def put_status(exchange: Exchange) -> Response:
     """Write a status of a resource, and answer with the resource."""
     target, query = await _target(exchange, _GUARDED)
-    uid, version = query.text("uid"), query.text("version")
+    uid, version = query.condition("uid"), query.condition("version")
     status: pb.Status | None = None
 
     async def requested() -> pb.WriteStatusRequest:
@@ -240,7 +240,7 @@ class _Merge:
         self._held = held
         self._changes: Mapping | None = None
         # Those that the caller has sent. The body may have them, too.
-        self._version, self._uid = query.text("version"), query.text("uid")
+        self._version, self._uid = query.condition("version"), query.condition("uid")
 
     async def requested(self) -> pb.WriteRequest:
         """Return the write of the resource as it is now, with the changes."""
