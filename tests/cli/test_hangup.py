@@ -60,7 +60,7 @@ def test_json_log_has_every_line_of_a_server_with_an_expired_certificate(start: 
     refused = said()
     assert refused["level"] == "warning"
     why, kept = refused["event"].splitlines()
-    assert why == "server.pem: no certificate in PEM form: the file must have -----BEGIN CERTIFICATE-----"
+    assert why == f"{tmp_path}/server.pem: no certificate in PEM form: the file must have -----BEGIN CERTIFICATE-----"
     assert kept == "server.pem: not reloaded; the previous content stays in effect"
     assert interrupt(process) == (0, "", "")
 

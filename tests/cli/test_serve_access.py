@@ -241,3 +241,20 @@ def test_invalid_token_is_wrong_usage(
     assert code == 2
     assert problem in errors
     assert "hw_" not in errors
+
+
+def test_sighup_finds_the_access_file_after_the_app_has_changed_the_directory(
+    start: Started, file: Path, tmp_path: Path
+) -> None:
+    """The path of the option is relative to the directory in which the command was started."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "moving.py").write_text(
+        'import os\n\nfrom tests.cli.served import app as app\n\nos.chdir("elsewhere")\n'
+    )
+    process = start("serve", "moving:app", "--access", file.name, "--listen", "127.0.0.1:0")
+    server = address_of(process)
+    assert process.stderr is not None
+    token = made(file, "readers")
+    process.send_signal(signal.SIGHUP)
+    assert process.stderr.readline() == f"{file.name}: reloaded\n"
+    assert run_command("--server", server, "--token", token, "types")[0] == 0

@@ -63,6 +63,18 @@ async def test_end_of_the_engine_is_in_the_file(tmp_path: Path) -> None:
     assert [each["outcome"] for each in lines(path) if each["what"] == "ran"][-1] == "done"
 
 
+async def test_file_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may change its directory."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file = JournalFile("journal.jsonl", lambda at: at)
+    monkeypatch.chdir("elsewhere")
+    file.put("staff/teams", Ran(1, ("", "", "core"), "done", 0.1, 0.0, 1, ()))
+    await file.finish()
+    assert [each["key"] for each in lines(tmp_path / "journal.jsonl")] == ["core"]
+    assert sizes_in(tmp_path / "elsewhere") == {}
+
+
 async def test_file_is_rotated(tmp_path: Path) -> None:
     """At most two files exist, and none is longer than the limit."""
     path = tmp_path / "journal.jsonl"

@@ -91,6 +91,22 @@ def test_encrypted_key_of_a_renewed_certificate_is_explained(tmp_path: Path) -> 
         tls.renew()
 
 
+def test_renewed_files_are_found_after_the_program_has_changed_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths are relative to the directory at the start, and are shown as they were given."""
+    certificate, key = _written(tmp_path, CERTIFICATE, KEY)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    tls = rpc.server_tls(certificate.name, key.name, client_ca=certificate.name)
+    before = tls.current
+    monkeypatch.chdir("elsewhere")
+    tls.renew()
+    assert tls.current is not before
+    http = tls.speaking("http/1.1")
+    assert (tls.certificate, http.certificate) == (certificate.name, certificate.name)
+
+
 def test_missing_files_are_named(tmp_path: Path) -> None:
     pem, secret = _written(tmp_path, CERTIFICATE, KEY)
     tls = rpc.server_tls(pem, secret, client_ca=pem)

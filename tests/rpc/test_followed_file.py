@@ -118,3 +118,17 @@ def test_token_that_is_rewritten_with_equal_size_and_time_is_used(
     assert token() == "one"
     _rewritten(path, "two")
     assert token() == "two"
+
+
+def test_renewed_token_is_found_after_the_program_has_changed_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    path.chmod(0o600)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    token = rpc.token_file("token")
+    monkeypatch.chdir("elsewhere")
+    _rewritten(path, "two")
+    assert (token(), repr(token)) == ("two", "token_file('token')")

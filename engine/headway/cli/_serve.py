@@ -153,6 +153,8 @@ def serve(
         if options.process is not None:
             _check_process(options, store)
         authorizer = None if access is None else _authorizer(access)
+        # The app may change the directory, already when it is imported. Links are not resolved.
+        reread = None if access is None else os.path.abspath(access)
         if processes > 1 and sibling is None:
             plan = Plan(processes, listen, options)
             check_processes(plan, store, [_parsed("--listen", each) for each in listen])
@@ -167,7 +169,7 @@ def serve(
 
             structlog.contextvars.bind_contextvars(process=sibling.process)
         about = (apps_at(app), store, listen, http, tls, limits, options, authorizer, access)
-        serving = partial(_serve, *about, http_writes=http_writes, sibling=sibling)
+        serving = partial(_serve, *about, reread=reread, http_writes=http_writes, sibling=sibling)
     run(serving, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 
@@ -182,6 +184,7 @@ async def _serve(
     authorizer: Authorizer | None,
     access: str | None,
     *,
+    reread: str | None,
     http_writes: bool,
     sibling: Sibling | None,
 ) -> None:
@@ -215,8 +218,8 @@ async def _serve(
             options.open_pages(engine, metrics, sibling) as pages,
         ):
             files = files_of(tls, metrics or ignore)
-            if authorizer is not None and access is not None:
-                files[access] = partial(_reload_access, authorizer, access)
+            if authorizer is not None and access is not None and reread is not None:
+                files[access] = partial(_reload_access, authorizer, reread)
             nursery.start_soon(reload_at_hangups, signals, files, options.log)
             over_http = None if engine.http is None else f"HTTP at http{'s' if tls else ''}://{engine.http}"
             # The supervisor announces the addresses that all processes share.

@@ -41,7 +41,8 @@ class JournalFile:
     def __init__(
         self, path: str | os.PathLike[str], wall: Callable[[float], float], *, limit: int = FILE_BYTES
     ) -> None:
-        self.path = os.fspath(path)
+        # The program may change its directory later. Links are not resolved.
+        self.path = os.path.abspath(path)
         self._wall = wall
         self._limit = limit
         self._waiting: deque[tuple[str, Entry]] = deque()

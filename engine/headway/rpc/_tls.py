@@ -36,10 +36,15 @@ class ServerTls(ssl.SSLContext):
     def __init__(
         self, certificate: File, key: File | None = None, client_ca: File | None = None, protocol: str = "h2"
     ) -> None:
-        self._certificate, self._key, self._client_ca = certificate, key, client_ca
+        self._shown = os.fspath(certificate)
+        # The program may change its directory later. Links are not resolved: the renewal may replace one.
+        self._certificate = os.path.abspath(certificate)
+        self._key = None if key is None else os.path.abspath(key)
+        self._client_ca = None if client_ca is None else os.path.abspath(client_ca)
         self._protocol = protocol
         check_secret(key or certificate)
-        self._followed = [FollowedFile(file) for file in (certificate, key, client_ca) if file is not None]
+        files = (self._certificate, self._key, self._client_ca)
+        self._followed = [FollowedFile(file) for file in files if file is not None]
         self._seen = self._digests()
         self._looked = time.monotonic()
         # Load them into the context itself too, because a server other than Headway's may use it.
@@ -55,7 +60,7 @@ class ServerTls(ssl.SSLContext):
     @property
     def certificate(self) -> str:
         """The path of the certificate's file."""
-        return os.fspath(self._certificate)
+        return self._shown
 
     @property
     def problem(self) -> str | None:
@@ -92,7 +97,9 @@ class ServerTls(ssl.SSLContext):
         Raises:
             OSError: a file cannot be used.
         """
-        return ServerTls(self._certificate, self._key, self._client_ca, protocol)
+        other = ServerTls(self._certificate, self._key, self._client_ca, protocol)
+        other._shown = self._shown
+        return other
 
     def follow(self) -> bool:
         """Read the files if they have changed, and return True if they have.

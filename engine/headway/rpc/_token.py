@@ -22,30 +22,32 @@ class TokenFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = path
-        self._file = FollowedFile(path)
+        self._shown = os.fspath(path)
+        # The program may change its directory later. Links are not resolved: the renewal may replace one.
+        self._path = os.path.abspath(path)
+        self._file = FollowedFile(self._path)
         self._seen = self._file.digest()
-        self._token = self._read()
+        self._token = self._read(self._shown)
 
     def __repr__(self) -> str:
-        return f"token_file({os.fspath(self._path)!r})"
+        return f"token_file({self._shown!r})"
 
     def __call__(self) -> str:
         """Return the token."""
         seen = self._file.digest()
         if seen is not None and seen != self._seen:
             try:
-                self._token = self._read()
+                self._token = self._read(self._path)
             except (OSError, ValueError):
                 # It may be written just now. The next call tries again.
                 return self._token
             self._seen = seen
         return self._token
 
-    def _read(self) -> str:
-        token = read_secret(self._path).strip()
+    def _read(self, path: str) -> str:
+        token = read_secret(path).strip()
         if not token:
-            raise ValueError(f"{os.fspath(self._path)} is empty; it must contain a token")
+            raise ValueError(f"{path} is empty; it must contain a token")
         check_token(token)
         return token
 
