@@ -58,13 +58,14 @@ def _rewritten(result: Result) -> Iterator[tuple[list[Committed], list[Committed
         both = {(each.kind, each.key) for each in wrote[0]} & {(each.kind, each.key) for each in wrote[1]}
         if not both or any(step.number in struck for step in (*mine, *theirs)):
             continue
-        own = {each.revision for each in wrote[0]}
         written = {(each.kind, each.key) for each in wrote[0]}
-        if _has_news(result, before, now, own) or _answers(mine, written) != _answers(theirs, written):
+        if _answers(mine, written) != _answers(theirs, written):
             continue
         for place in sorted(both):
             one, other = ([each for each in of if (each.kind, each.key) == place] for of in wrote)
-            yield one, other, place
+            # What the first one has written elsewhere, such as a pod that a condition counts, it had read as it was.
+            if not _has_news(result, before, now, {each.revision for each in one}):
+                yield one, other, place
 
 
 def _follows(now: Reconcile, before: Reconcile, ended: Mapping[int, Reconciled]) -> bool:
@@ -76,7 +77,7 @@ def _follows(now: Reconcile, before: Reconcile, ended: Mapping[int, Reconciled])
 
 
 def _has_news(result: Result, before: Reconcile, now: Reconcile, own: set[int]) -> bool:
-    """Return True if the cache shows a reconcile what the one before may not have seen, apart from its own writes."""
+    """Return True if the cache shows a reconcile what the one before may not have seen, apart from these revisions."""
     if set(before.revisions) != set(now.revisions):
         return True
     return any(
