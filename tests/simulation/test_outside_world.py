@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from types import SimpleNamespace
@@ -200,6 +201,34 @@ def test_object_with_a_wrong_attribute_is_found(quiet: float | None) -> None:
             program(creates_and_gives_once), one_disk, outside=Objects, quiet=quiet, plan="crash_after(1)"
         )
     assert " at 0x" not in str(refuted.value)
+
+
+class Rights:
+    def __init__(self) -> None:
+        self.granted: dict[str, list[str]] = {}
+
+    def state(self) -> object:
+        return dict(self.granted)
+
+    async def grant(self, name: str, login: str) -> None:
+        self.granted[name] = [login]
+
+
+async def grants_once_or_never(process: simulation.Process, found: headway.Resource[Disk]) -> None:
+    with contextlib.suppress(ConnectionError):
+        await process.outside.grant(found.name, found.data.login)
+
+
+async def two_disks(world: simulation.World) -> None:
+    await world.client.apply(world.type("Disk").new("b", Disk(login="grace")))
+    await one_disk(world)
+
+
+def test_world_that_lacks_all_of_its_lists_is_found() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(program(grants_once_or_never, once=True), two_disks, outside=Rights, plan="outage(1, 60.0)")
+    (finding,) = caught.value.findings
+    assert str(finding) == "outside: the outside world is {}; without faults: {'a': ['ada'], 'b': ['grace']}"
 
 
 def test_two_equal_objects_in_a_set_are_two() -> None:

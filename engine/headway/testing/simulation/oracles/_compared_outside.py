@@ -38,7 +38,7 @@ def _differing_parts(mine: Any, right: Any, several: bool, allowed: Allowed) -> 
         return []
     if not any(map(_is_many, (*mine.values(), *right.values()))):
         return []
-    one, other = _ordered(mine, several, allowed), _ordered(right, several, allowed)
+    one, other = _part_by_part(mine, several, allowed), _part_by_part(right, several, allowed)
     return [str(key) for key in {**mine, **right} if one.get(key) != other.get(key)]
 
 
@@ -50,8 +50,12 @@ def _by_several(trace: Trace) -> bool:
 def _ordered(state: Any, several: bool, allowed: Allowed) -> Any:
     """Return a state without the order of arrival: it makes no difference which key of a part has which value."""
     if isinstance(state, Mapping) and any(map(_is_many, state.values())):
-        return {key: _values(value, several or allowed.order_outside(str(key))) for key, value in state.items()}
+        return _part_by_part(state, several, allowed)
     return _values(state, several or allowed.order_outside(""))
+
+
+def _part_by_part(state: Mapping[Any, Any], several: bool, allowed: Allowed) -> dict[Any, Any]:
+    return {key: _values(value, several or allowed.order_outside(str(key))) for key, value in state.items()}
 
 
 def _values(value: Any, several: bool) -> Any:
