@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import tracemalloc
+from typing import NamedTuple
 
 import pytest
 
@@ -145,3 +147,23 @@ def test_writes_are_found_by_resource_and_by_revision() -> None:
 
 
 TeamV2 = TypeName("staff", "v2", "Team")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    branch: str
+
+
+class Sown(NamedTuple):
+    seed: str
+
+
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [(Cut("oak"), {"branch": "oak"}), (Sown("rye"), {"seed": "rye"}), ("rain", {"value": "rain"})],
+)
+def test_event_of_a_program_may_be_any_value(event: object, fields: dict[str, str]) -> None:
+    part = Journal(BIG, clock).of("staff/teams")
+    part.note(event)
+    (entry,) = part.events(type(event).__name__)
+    assert entry.fields == fields

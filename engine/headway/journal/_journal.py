@@ -134,7 +134,7 @@ class ControllerJournal:
 
     def note(self, event: object) -> None:
         """Record an event."""
-        entry = Happened(self._clock(), type(event).__name__, without_errors(vars(event)))
+        entry = Happened(self._clock(), type(event).__name__, without_errors(_attributes(event)))
         self._events.add(entry, entry.size())
         if self._sink is not None:
             self._sink(self._controller, entry)
@@ -182,6 +182,14 @@ def _ran(values: Sequence[Any]) -> Ran:
 
 def _paired(reads: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
     return tuple(zip(reads[::2], reads[1::2], strict=True))
+
+
+def _attributes(event: object) -> Mapping[str, Any]:
+    """Return the attributes of an event. A program may report any value, such as a tuple with names or a text."""
+    if hasattr(event, "__dict__"):
+        return vars(event)
+    names = getattr(event, "__match_args__", ())
+    return {name: getattr(event, name) for name in names} if names else {"value": event}
 
 
 def without_errors(fields: Mapping[str, Any]) -> dict[str, Any]:
