@@ -138,19 +138,23 @@ def test_program_that_forgets_an_await_is_refuted() -> None:
                 async with rt.conditions(found) as conditions:
                     conditions.set("Made", True)
                 await process.outside.make(f"{request.id.name} {len(process.outside.disks)}")
-                forget(rt, team)
+                forget(rt, team, process.outside)
 
         return app
 
-    def call(rt: headway.Runtime, team: headway.ResourceType[Team]) -> None:
+    def call(rt: headway.Runtime, team: headway.ResourceType[Team], _: Any) -> None:
         rt.client.delete(team.id("core"))  # type: ignore[unused-coroutine]
 
-    def block(rt: headway.Runtime, team: headway.ResourceType[Team]) -> None:
+    def block(rt: headway.Runtime, team: headway.ResourceType[Team], _: Any) -> None:
         rt.finalizer(stored(team.new("core")))
+
+    def call_outside(_: headway.Runtime, __: headway.ResourceType[Team], cloud: Any) -> None:
+        cloud.make("core")
 
     for forget, text in (
         (call, "p1 forgets an await: coroutine 'Client.delete' was never awaited, at "),
         (block, "p1 forgets an await: an async block was never entered, and has no effect: write `async with "),
+        (call_outside, "p1 forgets an await: coroutine 'outside.make' was never awaited, at "),
     ):
         with pytest.raises(simulation.Refuted) as caught:
             simulation.explore(forgetful, in_haste, outside=Cloud, may_differ=["outside.disks"])

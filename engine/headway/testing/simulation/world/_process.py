@@ -369,6 +369,8 @@ class Outside:
             except WireBroken as error:
                 raise OutsideUnreachable(error.message) from None
 
+        # The name of its coroutine, which the finding of a forgotten `await` shows.
+        call.__qualname__ = f"outside.{name}"
         return call
 
 
