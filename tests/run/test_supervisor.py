@@ -78,6 +78,9 @@ class _EndsAtOnce:
     async def owed(self) -> Owed:
         return Owed()
 
+    def reconciled_for(self) -> float:
+        return 0.0
+
     def status(self) -> ControllerStatus:
         return ControllerStatus("pools", "starting", 0.0)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.run import RunCaches
 from headway.storage import CurrentLease, Lease, MemoryBackend
 from headway.why import (
     OBSERVE_SERVICE,
@@ -170,3 +173,54 @@ async def test_running_item_has_the_line_where_it_waits() -> None:
         assert re.fullmatch(
             r'File "\S+test_stuck\.py", line \d+, in answer: await trio\.sleep_forever\(\)  # the network', running.line
         )
+
+
+@pytest.mark.parametrize("where", ["initialiser", "source", "priming"])
+async def test_controller_whose_runs_fail_again_and_again_is_listed_at_each_moment(
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Each attempt begins its phase anew, and the delay between two is about a minute at most."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+    broken = True
+
+    async def fail(place: str, seconds: float = 0.0) -> None:
+        if broken and place == where:
+            await trio.sleep(seconds)
+            raise ValueError("no licence")
+
+    async def initialiser(_: headway.Runtime) -> None:
+        await fail("initialiser")
+
+    async def source(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
+        await fail("source")
+        await trio.sleep_forever()
+
+    async def prime(*given: Any) -> None:
+        await fail("priming", 50.0)
+        await primed(*given)
+
+    primed = RunCaches.prime
+    monkeypatch.setattr(RunCaches, "prime", prime)
+
+    @app.controller(manages=team, initialiser=initialiser, sources={"knocks": source})
+    async def teams(_: headway.Runtime, __: headway.Request[Team]) -> None: ...
+
+    async with headway.open_engine("memory:", app, report=headway.events.ignore) as engine:
+
+        async def listed() -> list[tuple[str, str]]:
+            return [(each.state, each.error) for each in (await engine.stuck(60)).items if "teams" in each.controller]
+
+        await trio.sleep(55)
+        assert await listed() == []
+        await trio.sleep(60)
+        for _ in range(50):
+            await trio.sleep(7)
+            assert await listed() == [("failing", "ValueError: no licence")]
+        broken = False
+        began = autojump_clock.current_time()
+        await trio.sleep_until(began + 120)
+        assert await listed() == []
+        assert engine.controllers["teams"].status().phase == "running"

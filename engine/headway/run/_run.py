@@ -289,6 +289,10 @@ class Run:
             shards=self._ownership.shards(),
         )
 
+    def reconciled_for(self) -> float:
+        """Return the seconds since it was primed; 0 if it is not."""
+        return trio.current_time() - self._phase_began if self._phase == "running" else 0.0
+
     def initialising(self) -> tuple[float, str] | None:
         """Return since when the initialiser has been running, and where it waits; None if it does not run."""
         of = self._initialising

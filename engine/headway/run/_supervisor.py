@@ -67,6 +67,8 @@ class Supervisor:
         name: the name of the controller in its app, which its finalizer and its status have.
         fence_name: its full name, "app/name", under which the store keeps its fence, and under which it is reported.
         run: the current run; None between two runs.
+        failing_since: when the last run ended that had reconciled for as long as a flap lasts, or else the first one,
+            if all runs since have failed sooner; None if no run has failed. It does not begin again with each attempt.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Supervisor:
         self._answered = False
         self._error = ""
         self._ended_at = trio.current_time()
+        self.failing_since: float | None = None
         self._resting = False
         self._ended = False
         self._owed = Owed()
@@ -150,10 +153,12 @@ class Supervisor:
             self._ended_at = trio.current_time()
             if error is None:
                 # The run has added a watch, which is not a failure. The number of watches bounds these restarts.
-                self._error = ""
+                self._error, self.failing_since = "", None
                 self._report(RunEnded(self.fence_name, None, 0.0))
                 continue
             self._restarts, self._error = self._restarts + 1, story(error)
+            if self.failing_since is None or (run is not None and run.reconciled_for() >= FLAP):
+                self.failing_since = self._ended_at
             # Losing the lease is not a failure of the controller; it waits until it can acquire the lease again.
             flaps = flaps + 1 if trio.current_time() - began < FLAP and not isinstance(error, LeaseLost) else 0
             delay = restart_delay(flaps)
@@ -175,7 +180,7 @@ class Supervisor:
         for _, subscription in self._owed.subscriptions:
             subscription.close()
         self._owed = self._owed._replace(subscriptions=())
-        self._ended_at = trio.current_time()
+        self._ended_at, self.failing_since = trio.current_time(), None
         self._started.unpark_all()
 
     @property

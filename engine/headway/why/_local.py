@@ -300,12 +300,16 @@ def _stuck_of(
     type = definition.manages.name
     wanted = types is None or str(type) in types
     of = StuckItem(supervisor.fence_name, supervisor.process, Ref(str(type)))
-    if wanted and status.phase in ("starting", "priming", "resting") and now - status.seconds < before:
-        since = wall(now - status.seconds)
+    # A phase begins again with each attempt, so it never becomes old if run after run fails.
+    began = phase_began = now - status.seconds
+    if supervisor.failing_since is not None:
+        began = min(began, supervisor.failing_since)
+    if wanted and status.phase in ("starting", "priming", "resting") and began < before:
         waits = ", ".join(f"{each.type} ({each.received} received)" for each in priming_types(status))
         initialising = None if supervisor.run is None else supervisor.run.initialising()
         state, line = (status.phase, "") if initialising is None else ("initialising", _innermost(initialising[1]))
-        return [replace(of, state=state, since=since, error=status.error or waits, line=line)], 0
+        state = "failing" if began < phase_began else state
+        return [replace(of, state=state, since=wall(began), error=status.error or waits, line=line)], 0
     if supervisor.run is None or supervisor.run.keys is None:
         return [], 0
     paused = "" if status.paused is None else f"the controller is paused{status.paused and f' ({status.paused})'}"
