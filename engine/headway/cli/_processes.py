@@ -202,6 +202,9 @@ class _Process:
             async def notice() -> None:
                 if await reading.receive_some(1):
                     serving()
+                    # The end of the stream: the process begins to end, and closes its socket before it has ended.
+                    await reading.receive_some(1)
+                    self._serves = False
 
             async with reading, trio.open_nursery() as nursery:
                 try:

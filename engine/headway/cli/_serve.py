@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from ssl import SSLContext
 
@@ -224,9 +225,8 @@ async def _serve(
             over_http = None if engine.http is None else f"HTTP at http{'s' if tls else ''}://{engine.http}"
             # The supervisor announces the addresses that all processes share.
             _announce(options.log, engine.addresses if sibling is None else (), limits, over_http, pages)
-            if sibling is not None:
-                sibling.report()
-            await trio.sleep_forever()
+            with nullcontext() if sibling is None else sibling.serving():
+                await trio.sleep_forever()
     except (OSError, DeclarationError) as error:
         fail_to_serve(error, http=http, metrics=options.metrics)
 

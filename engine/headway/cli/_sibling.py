@@ -10,7 +10,8 @@ import json
 import os
 import select
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ class Sibling(NamedTuple):
         listen: the addresses, with their actual ports.
         folder: a directory of the user's own, with a socket for each process.
         alive: the descriptor of a pipe that is open at its other end for as long as the supervisor lives.
-        serves: the descriptor of a pipe that the process writes to when it serves.
+        serves: the descriptor of a pipe that the process writes to when it serves, and closes when it begins to end.
     """
 
     number: int
@@ -83,10 +84,14 @@ class Sibling(NamedTuple):
             # It has ended already.
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def report(self) -> None:
-        """Report to the supervisor that this process serves."""
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Report to the supervisor that this process serves, and at the end of the block that it no longer does."""
         os.write(self.serves, b".")
-        os.close(self.serves)
+        try:
+            yield
+        finally:
+            os.close(self.serves)
 
 
 def process_name(name: str, number: int) -> str:

@@ -93,6 +93,8 @@ class AllPages:
             for each in processes:
                 if each.serves:
                     nursery.start_soon(ask, each)
+        # A process that has begun to end meanwhile need not have answered.
+        processes = self._processes()
         if path == "/metrics":
             pages = {name: answer.body.decode() for name, answer in answers.items() if answer is not None}
             return 200, METRICS, (joined_metrics(pages) + _own_metrics(processes, pages)).encode()
