@@ -152,6 +152,9 @@ async def test_restarted_server_lets_workers_connect_and_knows_since_when_a_cont
         assert await stage.look(server, looks=_absent.GRACE) == []
         assert await stage.look(server) == [TEAMS]
         assert server.host.absent[0].since == stopped
+        core = await stage.engine.client.apply(TEAM.new("core", metadata={"finalizers": "teams"}))
+        told = "\n".join((await server.host.why(core.id)).sentences())
+        assert "Its finalizer teams is removed by controller staff/teams." in told
         async with server.attended("web-1", TEAMS) as questions:
             await anext(questions)
             assert await stage.look(server) == []

@@ -391,7 +391,9 @@ class ObserveHost:
 
     def _finalizing(self, kind: Kind) -> dict[str, str]:
         """Return the controllers that remove finalizers from resources of a kind, by the names of the finalizers."""
-        gone = (of for _, of in self._gone.values())
+        gone = [of for _, of in self._gone.values()]
+        # After a restart of the server, only the records tell of the controllers that run in no process.
+        gone.append({each.controller: each.manages.unversioned for each in self.absent})
         # A process names the finalizers of the types that it attends for, and of no others.
         named = {name.rpartition("/")[2]: name for of in gone for name in of if of[name] == kind}
         # No finalizer has the name of a controller of Headway, so "reaper" is a program's own.
