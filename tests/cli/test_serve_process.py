@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def test_reconcile_that_blocks_the_shutdown_is_reported_with_its_line(start: Sta
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 70, errors
-    assert "worker 0 of things has not ended within" in errors
+    assert "worker 0 of spin/things has not ended within" in errors
     lines = Path(spinning.__file__).read_text().splitlines()
     spins = range(lines.index("        while True:") + 1, len(lines) + 1)
     assert any(f'{spinning.__file__}", line {line}, in things' in errors for line in spins), errors
@@ -66,6 +67,34 @@ def test_second_signal_does_not_cut_the_shutdown_short(
     out, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
     assert out == "stopped\n"
+
+
+LINGERING = """\
+import threading, time
+from tests.cli.served import app
+
+threading.Thread(target=time.sleep, args=(3600,), name="poller").start()
+"""
+
+
+@pytest.mark.parametrize("command", ["serve", pytest.param("work", marks=pytest.mark.wide)])
+def test_thread_of_the_app_does_not_keep_the_process_however_many_signals_come(
+    start: Started, tmp_path: Path, command: str
+) -> None:
+    """Python waits for such a thread after the engine has ended. `ThreadPoolExecutor` has threads that it waits for."""
+    (tmp_path / "lingering.py").write_text(LINGERING)
+    options = ["serve", "lingering:app", "--listen", "127.0.0.1:0"]
+    if command == "work":
+        options = ["--server", "127.0.0.1:1", "work", "lingering:app"]
+    process = start(*options, "--hard-exit", "5")
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    while process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 70, errors
+    assert "thread poller has not ended within" in errors
 
 
 async def _write(where: str, app: headway.App, resource: headway.Resource[Any]) -> None:

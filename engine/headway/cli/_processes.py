@@ -15,6 +15,7 @@ import trio
 from grpclib import GRPCError
 
 from headway.base import retry_delay
+from headway.cli._leaving import HARD_EXIT
 from headway.cli._log import announce, configure_log
 from headway.cli._process_options import ProcessOptions
 from headway.cli._reload import at_hangups, hangups
@@ -25,7 +26,6 @@ from headway.errors import DeclarationError
 from headway.observe import PAGE, AllPages, PageRequest, PageResponse, ProcessState, serving_pages
 from headway.rpc import Address, Channel, address, open_channel, reserve
 
-HARD_EXIT = 70
 AFTER_THE_PROCESSES = 2.0
 """Extra seconds in which a process can end itself first: its report has more details."""
 _STEADY = 60.0

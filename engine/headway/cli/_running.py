@@ -16,12 +16,15 @@ import click
 import trio
 
 from headway.base import Output, only_error, plain
+from headway.cli._leaving import leave_within
 from headway.engine import ShutdownWatch
 from headway.errors import HeadwayError, ManifestError, NotFound, RemoteError
 from headway.events import ignore
 
 _AFTER_THE_ENGINE = 0.5
 """Extra seconds in which an engine can end the process first: its report has more details."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 # Characters per write: in UTF-8 at most 4,096 bytes, for which a pipe that is ready has room.
 _AT_ONCE = 1024
@@ -121,24 +124,43 @@ async def _until_interrupted(function: Callable[[], Awaitable[None]], hard_exit:
 
     async def cancel_at_signal(task_status: trio.TaskStatus[None]) -> None:
         nonlocal interrupted
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            if watch is not None:
-                _begin_at_signal(watch)
-            task_status.started()
-            async for _ in signals:
-                interrupted = True
-                nursery.cancel_scope.cancel()
-                if watch is None:
-                    return
+        due, early = 0.0, list[int]()
+
+        def note(number: int, _: FrameType | None) -> None:
+            early.append(number)
+
+        # The receiver puts them back when it ends, so a later signal does not end the process.
+        before = {} if watch is None else {each: signal.signal(each, note) for each in _SIGNALS}
+        try:
+            with trio.open_signal_receiver(*_SIGNALS) as signals:
+                if watch is not None:
+                    _begin_at_signal(watch)
+                task_status.started()
+                for each in early:
+                    signal.raise_signal(each)
+                async for _ in signals:
+                    if not interrupted:
+                        due = trio.current_time() + bound
+                    interrupted = True
+                    nursery.cancel_scope.cancel()
+                    if watch is None:
+                        return
+        finally:
+            if interrupted and watch is not None:
+                # Nothing else would end the process if a thread does not end.
+                leave_within(due - trio.current_time(), bound)
+            else:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     watch: ShutdownWatch | None = None
+    bound = 0.0 if hard_exit is None else hard_exit + _AFTER_THE_ENGINE
     try:
         # Of its own nursery, so that the signals of a server are received until it has ended: by default, a second
         # SIGTERM would kill it in the middle of its shutdown. A command without a limit for that can be killed so.
         async with trio.open_nursery() as receiving:
             async with trio.open_nursery() as nursery:
                 if hard_exit is not None:
-                    bound = hard_exit + _AFTER_THE_ENGINE
                     watch = ShutdownWatch(nursery, ignore, bound=bound, hard_exit=bound)
                 await receiving.start(cancel_at_signal)
                 await function()
@@ -155,7 +177,7 @@ def _begin_at_signal(watch: ShutdownWatch) -> None:
     Trio handles a signal in the next turn of its scheduler, which never comes while a task spins. Python runs a signal
     handler in the middle of that task.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         signal.signal(number, partial(_signaled, watch, signal.getsignal(number)))
 
 
