@@ -39,11 +39,14 @@ class PuttingBack(MachineParts):
         away: int = 0,
         ends: bool = False,
         converges: bool = False,
+        writes: bool = True,
+        heals: bool = False,
     ) -> None:
         """Put the store back to a backup. Without a new id, no run begins until an operator accepts it.
 
         Until the streams find out, the run goes on with what it has cached. They are unreachable ``away`` times before
-        that. The run may end in the meantime.
+        that. The run may end in the meantime. If it ``writes`` before, the reply shows that its history is lost. All
+        other faults end with the restoration if it ``heals``.
         """
         # Every call ends, and every open watch waits for the next commit.
         self.channel.end_calls()
@@ -60,9 +63,12 @@ class PuttingBack(MachineParts):
             self.channel.begin(type, *[Unreachable()] * away)
         self._at_once(lambda: self.store.restore(backup, new_id=new_id))
         self.channel.forget()
+        if heals:
+            self.channel.heal()
         self._change(changes)
         if away and self._is_running():
-            self._reconcile_all()
+            if writes:
+                self._reconcile_all()
             if ends:
                 self.pools.fail_source()
                 self._pass(0.3)

@@ -22,13 +22,12 @@ from headway.testing import Fault
 from tests.helpers.adding_watches import AddingWatches
 from tests.helpers.contract import Witness
 from tests.helpers.crossings import Crossings
+from tests.helpers.endings import Endings, endings
 from tests.helpers.faulty_channel import FaultyChannel
 from tests.helpers.faulty_stream import KindStreams
 from tests.helpers.machine_parts import Wanted, changes, kinds, members, names, thens
 from tests.helpers.noted_pools import NotedPools
 from tests.helpers.pool_changes import make_change, users_of, write_first
-from tests.helpers.putting_back import PuttingBack
-from tests.helpers.restarting import Restarting
 from tests.helpers.restorable import RestorableBackend
 from tests.helpers.settings import HeldClock, Setting
 from tests.helpers.stream_beginnings import Again, Begins, Behind, Beyond, Compacted, Half, Unreachable
@@ -49,15 +48,16 @@ write_faults = st.lists(st.sampled_from(list(Fault)), min_size=1, max_size=3)
 bare_faults = st.sampled_from([Fault.FAILED, Fault.LOST, Fault.LATE])
 
 
-class RunMachine(AddingWatches, PuttingBack, Restarting, Crossings, RuleBasedStateMachine):
+class RunMachine(AddingWatches, Endings, Crossings, RuleBasedStateMachine):
     """A run under random writes, deletions, and faults of streams, servers, stores and calls. A witness checks it."""
 
     network: ClassVar[bool] = False
     scoped: ClassVar[bool] = False
 
-    @initialize(concurrency=st.integers(1, 3), begin=st.tuples(beginnings, beginnings, beginnings))
-    def open(self, concurrency: int, begin: Sequence[list[Begins]] = ()) -> None:
+    @initialize(concurrency=st.integers(1, 3), begin=st.tuples(beginnings, beginnings, beginnings), ending=endings)
+    def open(self, concurrency: int, begin: Sequence[list[Begins]] = (), ending: Sequence[str] = ()) -> None:
         """Start an engine on a store with two members, one of a pool that exists and one of a missing pool."""
+        self.ending = ending
         self.store = RestorableBackend()
         self.channel = FaultyChannel(self.store, LAG_LIMIT)
         self.pools = NotedPools(concurrency=concurrency, scoped=self.scoped)
@@ -306,6 +306,7 @@ class RunMachine(AddingWatches, PuttingBack, Restarting, Crossings, RuleBasedSta
     def _end_faults_and_converge(self) -> None:
         self.converge()
         self._leave_a_pool()
+        self.end_with(*self.ending)
         self.check_watches()
 
     @rule()
