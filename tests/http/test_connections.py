@@ -141,7 +141,7 @@ async def test_network_of_ipv6_counts_as_one_host() -> None:
 )
 def test_stranger_is_counted_by_host_or_network(address: str, account: str) -> None:
     """The account of a caller without a token."""
-    request = Request({"type": "http", "headers": [], "client": (address, 1)})
+    request = Request({"type": "http", "method": "GET", "path": "/api", "headers": [], "client": (address, 1)})
     offered = Offered(Services(), registry(), None, lambda *_: None)
     assert Exchange(offered, Shares(RequestLimits()), request).account == account
 

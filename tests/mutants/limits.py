@@ -21,9 +21,9 @@ LIMIT_MUTANTS = (
     ),
     Mutant(
         "a write without a version can lose all its races to later ones",
-        "service/_writing.py",
-        "    if at not in turns:",
-        "    if True:",
+        "service/_blanket.py",
+        "turn, waits = at in turns, iter(WAITS)",
+        "turn, waits = False, iter(WAITS)",
         "service/test_write_races.py",
         "loses_no_more",
     ),

@@ -26,8 +26,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: the version of a document that was read is ignored",
         "http/_verbs.py",
-        'version = _agreed("version", query.text("version"), content.version)',
-        'version = query.text("version")',
+        'version = _agreed("version", query.condition("version"), content.version)',
+        'version = query.condition("version")',
         _CODES,
         "written_back or each_request",
     ),

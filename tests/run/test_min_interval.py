@@ -102,7 +102,7 @@ async def test_why_says_that_a_key_is_paced_and_an_operator_need_not_wait(
         run = next(iter(engine.controllers.values())).run
         assert run is not None
         assert run.keys is not None
-        assert run.keys.retry(team.id.key)
+        assert run.keys.retry(team.id.key) is not None
         await staff.wait_idle(1.0)
         assert staff.seen[-1] == (600, 1)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 import trio
@@ -11,8 +10,9 @@ from ulid_transform import ulid_now
 
 from headway.base import KeyTurns
 from headway.resource import DEFAULT_UNIT, NAMESPACE, PARTITION, Key, Kind, is_marked, pb, resource_id
+from headway.service._blanket import replace
 from headway.service._bounds import check_text
-from headway.service._refusals import STORE_ERRORS, conflict, invalid, precondition, refusal
+from headway.service._refusals import STORE_ERRORS, invalid, precondition, refusal
 from headway.storage import Backend, Read, Require, VersionConflict, WrongUid
 
 
@@ -110,53 +110,23 @@ def new_id(id: pb.Id, uid: str) -> pb.Id:
 
 Answer = TypeVar("Answer")
 
-WAITS = (0.075, 0.15, 0.3, 0.6)
-"""The seconds between the five attempts. Up to half of each is added at random."""
-
-_LOST = (VersionConflict, WrongUid)
-
 
 async def attempt(
     once: Callable[[], Awaitable[Answer]], turns: KeyTurns, at: tuple[Kind, Key], *, blanket: bool
 ) -> Answer:
     """Run ``once`` and translate the store's errors.
 
-    A caller that gave no version (``blanket``) replaces any other writer's state. If it loses a race, including one to
-    create the resource, ``once`` runs again, up to five times in all. A write with a version cannot succeed after it
-    has lost a race: ``once`` runs again only to report the stored version.
-
-    Blanket writes that have lost a race at a resource take turns there, and so do those that come meanwhile. Otherwise
-    each could lose all of its races to later ones.
+    A caller that gave no version (``blanket``) replaces any other writer's state, and so `replace` runs ``once`` again
+    if it loses a race. A write with a version cannot succeed after it has lost a race: ``once`` runs again only to
+    report the stored version.
     """
-    if not blanket:
-        return await _attempts(once, iter((0.0,)), blanket=False)
-    waits = iter(WAITS)
-    if at not in turns:
+    if blanket:
+        return await replace(once, turns, at)
+    try:
         try:
             return await once()
-        except STORE_ERRORS as error:
-            if not isinstance(error, _LOST):
-                raise refusal(error, write=True) from error
-        await _pause(next(waits))
-    async with turns.at(at):
-        return await _attempts(once, waits, blanket=True)
-
-
-async def _attempts(once: Callable[[], Awaitable[Answer]], waits: Iterator[float], *, blanket: bool) -> Answer:
-    while True:
-        try:
+        except (VersionConflict, WrongUid):
+            await trio.lowlevel.checkpoint()
             return await once()
-        except STORE_ERRORS as error:
-            is_lost = isinstance(error, _LOST)
-            wait = next(waits, None) if is_lost else None
-            if wait is None:
-                if is_lost and blanket:
-                    # Without the store's sentence: it names a version that the caller has not sent.
-                    why = f"lost {len(WAITS) + 1} races against other writers; nothing was written: try again"
-                    raise conflict(why) from error
-                raise refusal(error, write=True) from error
-        await _pause(wait)
-
-
-async def _pause(wait: float) -> None:
-    await trio.sleep(wait * (1 + random.random() / 2))
+    except STORE_ERRORS as error:
+        raise refusal(error, write=True) from error
