@@ -10,12 +10,13 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from headway.testing import Fault
+from tests.helpers.adding_watches import AddingWatches
 from tests.helpers.putting_back import PuttingBack
 from tests.helpers.restarting import Restarting
 from tests.helpers.stream_beginnings import Begins, Unreachable
 
 
-class Endings(PuttingBack, Restarting):
+class Endings(AddingWatches, PuttingBack, Restarting):
     """A mixin with these situations, for the controller of a `NotedPools`."""
 
     def end_with(self, *endings: str) -> None:
@@ -58,6 +59,12 @@ class Endings(PuttingBack, Restarting):
         changes = [("no pool", "c", ""), *[("pool", "b", "")] * 12]
         self.restore(new_id=True, changes=changes, away=7, heals=True)
 
+    def _watch_is_added(self, held: int | None) -> None:
+        """A run adds a watch, and has still to do a key, or a change that waits for another type or in a feed."""
+        if self.pools.watching:
+            self.restart(crashes=False, gone="", down=[], begin=([], [], []), meanwhile=[], seconds=2.0)
+        self.watch_notes(held=held, leave=True, begin=[], seconds=6.0)
+
 
 ENDINGS: dict[str, Callable[[Endings], None]] = {
     "a pool is deleted while pools are primed": lambda it: it._deleted_while_primed(0),
@@ -67,5 +74,8 @@ ENDINGS: dict[str, Callable[[Endings], None]] = {
     "the store is rolled back": lambda it: it._lost(new_id=False),
     "a run begins after the store was rolled back": lambda it: it._begins_on_a_lost_history(),
     "a run ends after the store was replaced": lambda it: it._records_a_lost_history(),
+    "a watch is added while a key is pending": lambda it: it._watch_is_added(None),
+    "a watch is added while a change waits for pools": lambda it: it._watch_is_added(0),
+    "a watch is added while a change of members waits": lambda it: it._watch_is_added(1),
 }
-endings = st.permutations(sorted(ENDINGS)).map(lambda order: order[:2])
+endings = st.permutations(sorted(ENDINGS)).map(lambda order: order[:3])

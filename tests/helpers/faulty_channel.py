@@ -108,8 +108,10 @@ class FaultyChannel(ScriptedChannel):
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
         if path == POSITION and isinstance(request, store_pb.PositionRequest) and request.type is not None:
-            coming = self._of_kind((request.type.group, request.type.kind)).beginnings
-            if coming and isinstance(coming[0], Unreachable):
+            streams = self._of_kind((request.type.group, request.type.kind))
+            coming = streams.beginnings
+            # An endpoint that serves a stream can be reached. It may otherwise never be left (seed 729194).
+            if coming and isinstance(coming[0], Unreachable) and not streams.open:
                 raise GRPCError(Status.UNAVAILABLE, "the endpoint refuses the connection")
         if self._status_faults and path.endswith("/WriteStatus"):
             self._faults["write"].appendleft(self._status_faults.popleft())

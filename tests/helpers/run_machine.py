@@ -19,7 +19,6 @@ import headway
 from headway.resource import ResourceType
 from headway.rpc import Channel
 from headway.testing import Fault
-from tests.helpers.adding_watches import AddingWatches
 from tests.helpers.contract import Witness
 from tests.helpers.crossings import Crossings
 from tests.helpers.endings import Endings, endings
@@ -48,7 +47,7 @@ write_faults = st.lists(st.sampled_from(list(Fault)), min_size=1, max_size=3)
 bare_faults = st.sampled_from([Fault.FAILED, Fault.LOST, Fault.LATE])
 
 
-class RunMachine(AddingWatches, Endings, Crossings, RuleBasedStateMachine):
+class RunMachine(Endings, Crossings, RuleBasedStateMachine):
     """A run under random writes, deletions, and faults of streams, servers, stores and calls. A witness checks it."""
 
     network: ClassVar[bool] = False

@@ -39,8 +39,8 @@ RUN_MUTANTS = (
     ),
     Mutant(
         "an index is not built over the primed data",
-        "cache/_informer.py",
-        "            table.build(self.store.entries)\n",
+        "cache/_indexing.py",
+        "            table.build(at_once)\n",
         "            pass\n",
         MACHINE,
     ),
