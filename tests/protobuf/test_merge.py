@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.base import finished
 from headway.protobuf import Payload, field, merges, message
 from headway.resource import pb
 from tests.helpers.versions import (
@@ -35,7 +36,7 @@ class Choice:
 
 def merged(before: P, after: P, stored: P) -> P:
     """Return the candidate that has the writer's order of each list."""
-    *_, candidate = merges(before, after, stored)
+    *_, candidate = map(finished, merges(before, after, stored))
     return candidate
 
 

@@ -9,6 +9,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.base import finished
 from headway.protobuf import decode, encode, field, merges, message
 
 
@@ -71,20 +72,20 @@ def content(box: Box) -> bytes:
 @given(before=BOXES, after=BOXES)
 def test_writer_who_saw_everything_gets_what_it_wrote(before: Box, after: Box) -> None:
     """The stored message has nothing that the writer could not see, so the write replaces all of it."""
-    *_, result = merges(sent(before), sent(after), sent(before))
+    *_, result = map(finished, merges(sent(before), sent(after), sent(before)))
     assert content(result) == content(after)
 
 
 @given(before=BOXES, stored=BOXES)
 def test_write_without_a_change_keeps_what_is_stored(before: Box, stored: Box) -> None:
-    for result in merges(sent(before), sent(before), sent(stored)):
+    for result in map(finished, merges(sent(before), sent(before), sent(stored))):
         assert encode(result) == encode(stored)
 
 
 @given(before=BOXES, after=BOXES, stored=BOXES)
 def test_map_entries_are_merged_by_their_keys(before: Box, after: Box, stored: Box) -> None:
     """The writer decides about an entry that it changed, added or removed; every other entry stays as stored."""
-    for result in merges(sent(before), sent(after), sent(stored)):
+    for result in map(finished, merges(sent(before), sent(after), sent(stored))):
         for key in {*before.rates, *after.rates, *stored.rates}:
             old, new, there = (bits(each.rates.get(key)) for each in (before, after, stored))
             expected = there if old == new or (old is None and there is not None) else new
@@ -98,7 +99,7 @@ def bits(value: float | None) -> bytes | None:
 def test_nan_that_the_writer_saw_is_not_added_again() -> None:
     """NaN is unlike every number, also itself, but the stored element is the one that the writer saw."""
     before, after, stored = Box(weights=[math.nan]), Box(weights=[math.nan, 2.0]), Box(weights=[5.0, math.nan])
-    for result in merges(sent(before), sent(after), sent(stored)):
+    for result in map(finished, merges(sent(before), sent(after), sent(stored))):
         assert [repr(each) for each in result.weights] == ["5.0", "nan", "2.0"]
 
 
@@ -106,5 +107,5 @@ def test_changed_element_is_the_stored_one_with_the_same_content() -> None:
     """Another element at its index has the same first field, but other content."""
     one, two = Item(name="a", size=1), Item(name="a", size=2)
     before, after = Box(items=[one, two]), Box(items=[Item(name="a", size=1, note="new"), two])
-    for result in merges(before, after, Box(items=[two, one])):
+    for result in map(finished, merges(before, after, Box(items=[two, one]))):
         assert sorted((each.size, each.note) for each in result.items) == [(1, "new"), (2, None)]

@@ -1,4 +1,4 @@
-"""Long computations as steps: generators that yield None between two steps, and return the result.
+"""Long computations as steps: generators that yield between two steps, and return the result.
 
 Code without I/O is written so. A program that waits for nothing else takes all steps at once. A server takes some of
 them in each turn of the loop, so that a long computation for one caller delays no other.
@@ -7,14 +7,16 @@ them in each turn of the loop, so that a long computation for one caller delays 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headway.base._trio import give_way
 
 T = TypeVar("T")
 
-Steps = Generator[None, None, T]
-"""A computation that returns a T. A step takes a few microseconds."""
+Steps = Generator[Any, None, T]
+"""A computation that returns a T. A step takes some microseconds. After one that may take milliseconds, it yields True.
+It yields None after others.
+"""
 
 AT_ONCE = 200
 """The number of steps between two turns: some two milliseconds."""
@@ -35,7 +37,8 @@ async def in_slices(steps: Steps[T]) -> T:
     while True:
         try:
             for _ in range(AT_ONCE):
-                next(steps)
+                if next(steps):
+                    break
         except StopIteration as stop:
             made: T = stop.value
             return made

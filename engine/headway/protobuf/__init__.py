@@ -12,7 +12,9 @@ from headway.protobuf._codec import Payload as Payload
 from headway.protobuf._codec import copy_message as copy_message
 from headway.protobuf._codec import decode as decode
 from headway.protobuf._codec import decoder_of as decoder_of
+from headway.protobuf._codec import decoding as decoding
 from headway.protobuf._codec import encode as encode
+from headway.protobuf._codec import encoding as encoding
 from headway.protobuf._codec import equal as equal
 from headway.protobuf._codec import has_unknown_fields as has_unknown_fields
 from headway.protobuf._codec import payload_problem as payload_problem
@@ -33,6 +35,7 @@ from headway.protobuf._plan import UnsupportedClassError as UnsupportedClassErro
 from headway.protobuf._plan import Value as Value
 from headway.protobuf._plan import plan_class as plan_class
 from headway.protobuf._plan import redecorated_problem as redecorated_problem
+from headway.protobuf._same_content import comparing_content as comparing_content
 from headway.protobuf._same_content import same_content as same_content
 from headway.protobuf._schema import MOST_PROBLEMS as MOST_PROBLEMS
 from headway.protobuf._schema import Schema as Schema

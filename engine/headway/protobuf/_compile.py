@@ -7,11 +7,12 @@ import linecache
 import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import betterproto2
 
+from headway.base import Steps
 from headway.errors import PayloadError
 from headway.protobuf import _wire as wire
 from headway.protobuf._decoder import decoder_source
@@ -40,28 +41,22 @@ class Codec:
 
 ATTRIBUTE = "_headway_codec"
 """The attribute of a class that holds its codec."""
+STEPWISE = "_headway_steps"
+"""The attribute of a class that holds its functions in steps, once they are compiled."""
 _FUNCTIONS = ("encode", "decode", "copy", "equal", "unknown")
+
+
+class Stepwise(NamedTuple):
+    """The functions for one message class that are steps: see `Steps`."""
+
+    encode: Callable[[Any], Steps[bytes]]
+    decode: Callable[[bytes, int, int, int], Steps[Any]]
 
 
 def compile_codecs(root: MessageClass) -> None:
     """Compile the codec of a class, and of all classes that it can hold, and keep each with its class."""
-    plans: dict[MessageClass, ClassPlan] = {}
     # The codecs of classes that are compiled already, or are not supported.
-    ready: dict[MessageClass, Codec] = {}
-    waiting = [root]
-    while waiting:
-        cls = waiting.pop()
-        if cls in plans or cls in ready:
-            continue
-        if (codec := cls.__dict__.get(ATTRIBUTE)) is not None:
-            ready[cls] = codec
-            continue
-        try:
-            plans[cls] = plan_class(cls)
-        except UnsupportedClassError:
-            ready[cls] = _uncompiled(cls)
-        else:
-            waiting += plans[cls].messages()
+    plans, ready = _planned(root, ATTRIBUTE)
     number: dict[type, int] = {cls: index for index, cls in enumerate([*plans, *ready])}
     shared = Globals(names_for_all(), number)
     for cls, codec in ready.items():
@@ -73,15 +68,96 @@ def compile_codecs(root: MessageClass) -> None:
     for plan in plans.values():
         sources += [decoder_source(plan, shared), encoder_source(plan, shared)]
         sources += [copier_source(plan, shared), equality_source(plan, shared), unknown_source(plan, shared)]
-    source = "\n\n".join(sources)
-    file = f"<codec of {root.__module__}.{root.__qualname__}>"
-    # Lets tracebacks and debuggers show the generated code.
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    exec(compile(source, file, "exec"), shared.objects)  # generated above; the field names are valid identifiers
+    _run(sources, "codec", root, shared)
     for cls in plans:
         ready[cls] = Codec(*(shared.objects[f"{name}_{number[cls]}"] for name in _FUNCTIONS))
     for cls, codec in ready.items():
         setattr(cls, ATTRIBUTE, codec)
+
+
+def compile_stepwise(root: MessageClass) -> Stepwise:
+    """Compile the functions of a class that are steps, and keep them with it.
+
+    Most classes need none, so they are compiled apart from the codec, when the first large message is met.
+    """
+    plans, unsupported = _planned(root, "")
+    number: dict[type, int] = {cls: index for index, cls in enumerate([*plans, *unsupported])}
+    shared = Globals(names_for_all(), number, _flat(plans) | unsupported.keys(), stepwise=True)
+    for cls, codec in unsupported.items():
+        own = number[cls]
+        shared.objects[f"encode_{own}"] = codec.encode
+        shared.objects[f"decode_{own}"] = codec.decode
+        shared.objects[f"decoding_{own}"] = _in_one(codec.decode)
+    sources: list[str] = []
+    for cls, own in number.items():
+        shared.objects[f"class_{own}"] = cls
+    for plan in plans.values():
+        for each in (replace(shared, stepwise=False), shared):
+            sources += [decoder_source(plan, each), encoder_source(plan, each)]
+    _run(sources, "steps", root, shared)
+    own = number[root]
+    if root in unsupported:
+        made = Stepwise(_in_one(unsupported[root].encode), _in_one(unsupported[root].decode))
+    else:
+        made = Stepwise(shared.objects[f"encoding_{own}"], shared.objects[f"decoding_{own}"])
+    setattr(root, STEPWISE, made)
+    return made
+
+
+def _in_one(function: Callable[..., Any]) -> Callable[..., Steps[Any]]:
+    def steps(*arguments: Any) -> Steps[Any]:
+        yield
+        return function(*arguments)
+
+    return steps
+
+
+def _planned(root: MessageClass, attribute: str) -> tuple[dict[MessageClass, ClassPlan], dict[MessageClass, Codec]]:
+    """Return the plans of a class and of all classes that it can hold, and the codecs of those without a plan.
+
+    Classes with a codec in ``attribute`` need no plan.
+    """
+    plans: dict[MessageClass, ClassPlan] = {}
+    ready: dict[MessageClass, Codec] = {}
+    waiting = [root]
+    while waiting:
+        cls = waiting.pop()
+        if cls in plans or cls in ready:
+            continue
+        if attribute and (codec := cls.__dict__.get(attribute)) is not None:
+            ready[cls] = codec
+            continue
+        try:
+            plans[cls] = plan_class(cls)
+        except UnsupportedClassError:
+            ready[cls] = _uncompiled(cls)
+        else:
+            waiting += plans[cls].messages()
+    return plans, ready
+
+
+def _flat(plans: Mapping[MessageClass, ClassPlan]) -> frozenset[type]:
+    """Return the classes whose messages hold no lists, no maps, and only such messages."""
+    flat: set[type] = set()
+    while True:
+        more = {
+            cls
+            for cls, plan in plans.items()
+            if cls not in flat
+            and all(each.shape in ("single", "optional") for each in plan.fields)
+            and flat.issuperset(plan.messages())
+        }
+        if not more:
+            return frozenset(flat)
+        flat |= more
+
+
+def _run(sources: list[str], what: str, root: MessageClass, shared: Globals) -> None:
+    source = "\n\n".join(sources)
+    file = f"<{what} of {root.__module__}.{root.__qualname__}>"
+    # Lets tracebacks and debuggers show the generated code.
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), shared.objects)  # generated here; the field names are valid identifiers
 
 
 def names_for_all() -> dict[str, Any]:

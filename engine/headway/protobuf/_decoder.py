@@ -15,6 +15,9 @@ from headway.protobuf._wire import (
     wire_type,
 )
 
+# In steps: a step reads some more than this, and a value of up to twice as much, in bytes, or the text of one string.
+_STEP = 64
+_PAUSE = f"if i > y: y = i + {_STEP}; yield"
 _NEXT_TAG = ["t = data[i]; i += 1", "if t > 127: t, i = read_varint(data, i - 1)"]
 
 # The conversion of a varint of more than two bytes.
@@ -33,7 +36,10 @@ def indented(lines: list[str], by: int = 1) -> list[str]:
 
 
 def decoder_source(plan: ClassPlan, shared: Globals) -> str:
-    """Return the source of ``decode_<n>(data, i, end, depth)``. Objects that it refers to are added to ``shared``."""
+    """Return the source of ``decode_<n>(data, i, end, depth)``. Objects that it refers to are added to ``shared``.
+
+    In steps it is ``decoding_<n>``.
+    """
     own = shared.number[plan.cls]
     blocks: list[str] = []
     entries: list[str] = []
@@ -43,12 +49,15 @@ def decoder_source(plan: ClassPlan, shared: Globals) -> str:
         blocks += _field_blocks(field, suffix, shared, tags)
         if field.key is not None:
             entries += _entry_function(field, field.key, suffix, shared)
+    if shared.stepwise:
+        blocks = [_PAUSE, *blocks]
     shared.objects[f"tags_{own}"] = frozenset(tags)
     shared.objects[f"names_{own}"] = {field.number: field.name for field in plan.fields}
     by_name = {field.name: field for field in plan.fields}
     lines = [
         *entries,
-        f"def decode_{own}(data, i, end, depth):",
+        f"def {_reader(shared)}_{own}(data, i, end, depth):",
+        *([" y = i"] if shared.stepwise else []),
         f" m = {plan.maker(own)}",
         *(f" m.{name} = {_default(by_name[name], own, shared)}" for name in plan.names),
         " m._unknown_fields = b''",
@@ -112,8 +121,8 @@ def _field_blocks(field: FieldPlan, suffix: str, shared: Globals, tags: set[int]
     tag = field.number << 3
     if field.key is not None:
         tags.add(tag | DELIMITED)
-        read = [*_LENGTH, f"k, v = decode_entry_{suffix}(data, i, e, depth + 1)"]
-        return _while(tag | DELIMITED, [*read, f"m.{field.name}[k] = v", "i = e"])
+        read = [*_LENGTH, f"k, v = {_called(f'entry_{suffix}', shared)}"]
+        return _while(tag | DELIMITED, [*read, f"m.{field.name}[k] = v", "i = e"], shared)
     if field.shape == "repeated":
         return _repeated(field, suffix, shared, tags)
     tags.add(tag | wire_type(field.value.kind))
@@ -122,7 +131,21 @@ def _field_blocks(field: FieldPlan, suffix: str, shared: Globals, tags: set[int]
     return [f"if t == {tag | wire_type(field.value.kind)}:", *indented(read), *indented(_go_on("break"))]
 
 
-def _while(tag: int, read: list[str]) -> list[str]:
+def _reader(shared: Globals) -> str:
+    return "decoding" if shared.stepwise else "decode"
+
+
+def _called(function: str, shared: Globals) -> str:
+    """Return the expression that reads the message, or the entry of a map, from ``i`` to ``e``."""
+    at_once = f"decode_{function}(data, i, e, depth + 1)"
+    if not shared.stepwise:
+        return at_once
+    return f"({at_once} if n <= {2 * _STEP} else (yield from decoding_{function}(data, i, e, depth + 1)))"
+
+
+def _while(tag: int, read: list[str], shared: Globals) -> list[str]:
+    if shared.stepwise:
+        read = [*read, _PAUSE]
     # -1 is not a valid tag: it signals that the data ended inside the inner loop.
     return [f"while t == {tag}:", *indented(read), *indented(_go_on("t = -1; break")), "if t < 0: break"]
 
@@ -133,19 +156,19 @@ def _repeated(field: FieldPlan, suffix: str, shared: Globals, tags: set[int]) ->
     append = f"m.{field.name}.append({{}})"
     read = _read(field.value, suffix, shared, append)
     tags.add(one)
-    lines = _while(one, read)
+    lines = _while(one, read, shared)
     if wire_type(kind) != DELIMITED:
         packed = field.number << 3 | DELIMITED
         tags.add(packed)
-        many = [*_LENGTH, *_packed(field, read), "if i != e: raise truncated()"]
-        lines = _while(packed, many) + lines
+        many = [*_LENGTH, *_packed(field, read, shared), "if i != e: raise truncated()"]
+        lines = _while(packed, many, shared) + lines
     return lines
 
 
-def _packed(field: FieldPlan, read: list[str]) -> list[str]:
+def _packed(field: FieldPlan, read: list[str], shared: Globals) -> list[str]:
     kind = field.value.kind
     if kind in VARINT_KINDS:
-        return ["while i < e:", *indented(read)]
+        return ["while i < e:", *indented([*read, _PAUSE] if shared.stepwise else read)]
     size = 8 if wire_type(kind) == FIXED64 else 4
     code = FIXED_FORMATS[kind]
     return [f"m.{field.name} += unpack('<%d{code}' % (n // {size}), data[i:e])", "i = e"]
@@ -168,7 +191,7 @@ def _read(value: Value, suffix: str, shared: Globals, put: str) -> list[str]:
         size = 8 if wire_type(kind) == FIXED64 else 4
         return [put.format(f"unpack_{FIXED_FORMATS[kind]}(data, i)[0]"), f"i += {size}"]
     if value.message is not None:
-        expression = f"decode_{shared.number[value.message]}(data, i, e, depth + 1)"
+        expression = _called(str(shared.number[value.message]), shared)
         if value.wrapped:
             expression += ".to_wrapped()"
     else:
@@ -217,8 +240,11 @@ def _entry_function(field: FieldPlan, key: Value, suffix: str, shared: Globals) 
     held = "value"
     if value.message is not None:
         held = f"({absent} if value is None else value)"
+    if shared.stepwise:
+        blocks = [_PAUSE, *blocks]
     return [
-        f"def decode_entry_{suffix}(data, i, end, depth):",
+        f"def {_reader(shared)}_entry_{suffix}(data, i, end, depth):",
+        *([" y = i"] if shared.stepwise else []),
         f" key = {_LITERALS.get(key.kind, '0')}",
         f" value = {'None' if value.message is not None else absent}",
         *_loop(blocks, f"key, {held}", f"entry_tags_{suffix}", "entry_names", keep_unknown=False),

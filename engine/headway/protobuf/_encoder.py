@@ -29,12 +29,20 @@ _LONG_VARINT = {
 }
 
 
+# In steps: after so many elements.
+_PAUSE = "if not len(p) & 15: yield"
+
+
 def encoder_source(plan: ClassPlan, shared: Globals) -> str:
-    """Return the source of ``encode_<n>(m)``. The objects that it refers to are added to ``shared``."""
+    """Return the source of ``encode_<n>(m)``. The objects that it refers to are added to ``shared``.
+
+    In steps it is ``encoding_<n>``.
+    """
     own = shared.number[plan.cls]
     # No argument has a default: in Python 3.13.0, calls that use one are not counted as recursion, so that a message
     # which contains itself would take all memory.
-    lines = [f"def encode_{own}(m):", " o = b''"]
+    lines = [f"def encoding_{own}(m):", " yield"] if shared.stepwise else [f"def encode_{own}(m):"]
+    lines.append(" o = b''")
     for field in plan.fields:
         lines += indented(_field(field, own, shared))
     return "\n".join([*lines, " if (v := m._unknown_fields): o += v", " return o"])
@@ -130,12 +138,15 @@ def _write(
         lines = [f"{name} = {name}.encode()"]
     elif value.message is not None:
         own = shared.number[value.message]
+        called = f"encode_{own}({{}})"
+        if shared.stepwise and value.message not in shared.flat:
+            called = f"yield from encoding_{own}({{}})"
         if value.wrapped:
-            lines = [f"{name} = encode_{own}(class_{own}.from_wrapped({name}))"]
+            lines = [f"{name} = {called.format(f'class_{own}.from_wrapped({name})')}"]
         else:
             # A message of another class would be read by the names of its fields.
             check = f"if {name}.__class__ is not class_{own}: must_be(class_{own}, {name})"
-            lines = [check, f"{name} = encode_{own}({name})"]
+            lines = [check, f"{name} = {called.format(name)}"]
     put = f"{out}{_delimited(tag, name)}"
     return [*lines, put if keep_empty else f"if {name}: {put}"]
 
@@ -162,6 +173,8 @@ def _list(field: FieldPlan, shared: Globals) -> list[str]:
     if wire_type(kind) == DELIMITED:
         write = _write(field.value, field.number, "v", "p.append(", shared)
         write[-1] += ")"
+        if shared.stepwise:
+            write.append(_PAUSE)
         # Joined once at the end, since repeated concatenation would take quadratic time.
         return ["p = []", "for v in v:", *indented(write), "o += b''.join(p)"]
     tag = _tag(field.number, DELIMITED, shared)
@@ -182,6 +195,7 @@ def _map(field: FieldPlan, key: Value, shared: Globals) -> list[str]:
         *indented(_write(key, 1, "k", "w = ", shared)),
         *indented(_write(field.value, 2, "v", "w += ", shared)),
         f" p.append({_delimited(tag, 'w')})",
+        *([f" {_PAUSE}"] if shared.stepwise else []),
         "o += b''.join(p)",
     ]
 

@@ -89,10 +89,15 @@ class Globals:
     Attributes:
         objects: the objects by name. The functions of each class are named by its number, such as ``decode_0``.
         number: the number of each class.
+        flat: the classes whose messages are small: they hold no lists, no maps, and only such messages.
+        stepwise: True for functions that are generators, with a step after some values. Their names are ``decoding_0``
+            and ``encoding_0``, and they call the others for small values.
     """
 
     objects: dict[str, Any]
     number: dict[type, int]
+    flat: frozenset[type] = frozenset()
+    stepwise: bool = False
 
 
 def redecorated_problem(cls: type[Any]) -> str | None:

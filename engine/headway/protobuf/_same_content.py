@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple, cast
 
+from headway.base import Steps, finished
 from headway.protobuf._plan import FieldPlan, MessageClass, UnsupportedClassError, Value, plan_class
 from headway.protobuf._wire import DELIMITED, FIXED32, FIXED64, VARINT, read_varint, skip, truncated, wire_type
 
@@ -19,6 +20,9 @@ class _Entries(NamedTuple):
     key: Value
     value: Value
 
+
+# The number of fields in a step.
+_AT_ONCE = 8
 
 _Content = dict[int, list[Any]]
 """The values of a message by the number of their field. Those of unknown fields come with their wire type."""
@@ -31,25 +35,34 @@ def same_content(cls: type[Any], left: bytes, right: bytes) -> bool:
     The order of the fields makes no difference. Neither do packed numbers, or defaults that are written out. A field
     that is present twice differs from its last value alone, because other programs merge both.
     """
+    return finished(comparing_content(cls, left, right))
+
+
+def comparing_content(cls: type[Any], left: bytes, right: bytes) -> Steps[bool]:
+    """Return the result of `same_content`, in steps."""
+    if left == right:
+        return True
     try:
-        return left == right or _content(cls, left) == _content(cls, right)
+        return (yield from _content(cls, left)) == (yield from _content(cls, right))
     except UnsupportedClassError:
         return False
 
 
-def _content(cls: Any, data: bytes) -> _Content:
+def _content(cls: Any, data: bytes) -> Steps[_Content]:
     fields, made = _fields_of(cls), _Content()
-    for number, wire, value in _parts(data):
+    for count, (number, wire, value) in enumerate(_parts(data)):
+        if count % _AT_ONCE == _AT_ONCE - 1:
+            yield
         field = fields.get(number)
         found = made.setdefault(number, [])
         if field is None:
             found.append((wire, value))
         elif field.key is not None and wire == DELIMITED:
-            found.append(_entry(_Entries(field.key, field.value), value))
+            found.append((yield from _entry(_Entries(field.key, field.value), value)))
         elif field.shape == "repeated" and wire == DELIMITED != wire_type(field.value.kind):
             found += _packed(field.value, value)
         else:
-            found.append(_value(field.value, wire, value))
+            found.append((yield from _value(field.value, wire, value)))
     for number in [number for number in made if number in fields]:
         field, values = fields[number], made[number]
         # Without such a field, a message has its default. Presence makes a difference only for an optional field.
@@ -63,11 +76,12 @@ def _zero(of: Value) -> Any:
     return {} if of.message is not None else _ZEROS[wire_type(of.kind)]
 
 
-def _entry(entries: _Entries, data: bytes) -> _Content:
+def _entry(entries: _Entries, data: bytes) -> Steps[_Content]:
     made = _Content()
     for number, wire, value in _parts(data):
         of = entries[number - 1] if number in (1, 2) else None
-        made.setdefault(number, []).append((wire, value) if of is None else _value(of, wire, value))
+        read = (wire, value) if of is None else (yield from _value(of, wire, value))
+        made.setdefault(number, []).append(read)
     # Without a key or a value, an entry has the default.
     return {
         number: values
@@ -76,10 +90,10 @@ def _entry(entries: _Entries, data: bytes) -> _Content:
     }
 
 
-def _value(of: Value, wire: int, value: Any) -> Any:
+def _value(of: Value, wire: int, value: Any) -> Steps[Any]:
     if wire != wire_type(of.kind):
         return wire, value
-    return value if of.message is None else _content(of.message, value)
+    return value if of.message is None else (yield from _content(of.message, value))
 
 
 def _packed(of: Value, data: bytes) -> Iterator[Any]:

@@ -111,7 +111,7 @@ from headway.resource._unconverted import with_payload as with_payload
 from headway.resource._versions import BadConversion as BadConversion
 from headway.resource._versions import VersionChain as VersionChain
 from headway.resource._versions import in_version as in_version
-from headway.resource._versions import packed as packed
+from headway.resource._versions import packing as packing
 from headway.resource._within import Within as Within
 from headway.resource._within import is_foreign_pair as is_foreign_pair
 from headway.resource._within import prefix_problem as prefix_problem

@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.base import answer_problem, reason_text, repr_text
+from headway.base import Steps, answer_problem, finished, reason_text, repr_text
 from headway.errors import DeclarationError, PayloadError
-from headway.protobuf import Payload, decode, encode
+from headway.protobuf import Payload, decoding, encoding
 from headway.resource._redact import redact_conversion
 from headway.resource._types import ResourceType
 from headway.resource._unconverted import with_payload
@@ -108,40 +108,47 @@ class VersionChain:
 
         Raises BadConversion. Its texts have no secrets of the payloads on the way.
         """
-        return self._walked(payload, version, wanted)[0]
+        return finished(self.converting(payload, version, wanted))
 
-    def packed(self, payload: Any, version: str, wanted: str) -> AnyMessage:
-        """Return a payload in another version, in the form that a resource carries. Raises like `converted`."""
-        made, encoded = self._walked(payload, version, wanted)
+    def converting(self, payload: Any, version: str, wanted: str) -> Steps[Any]:
+        """Convert a payload like `converted`, in steps. Each call of a converter is one step."""
+        made, _ = yield from self._walked(payload, version, wanted)
+        return made
+
+    def packing(self, payload: Any, version: str, wanted: str) -> Steps[AnyMessage]:
+        """Return a payload in another version, in the form that a resource carries. Like `converting`."""
+        made, encoded = yield from self._walked(payload, version, wanted)
         type = self.type_of(wanted)
-        return packed(type, made) if encoded is None else AnyMessage(type_url=type.type_url, value=encoded)
+        if encoded is None:
+            return (yield from packing(type, made))
+        return AnyMessage(type_url=type.type_url, value=encoded)
 
-    def _walked(self, payload: Any, version: str, wanted: str) -> tuple[Any, bytes | None]:
+    def _walked(self, payload: Any, version: str, wanted: str) -> Steps[tuple[Any, bytes | None]]:
         """Return a payload in another version, and its encoding if a converter has made it."""
         here, there, passed, encoded = self._places[version], self._places[wanted], [payload], None
         try:
             while here < there:
-                encoded = _called(self.steps[here], "up", passed)
+                encoded = yield from _called(self.steps[here], "up", passed)
                 here += 1
             while here > there:
                 here -= 1
-                encoded = _called(self.steps[here], "down", passed)
+                encoded = yield from _called(self.steps[here], "down", passed)
         except BadConversion as error:
             # A secret of one version may be in an ordinary field of the next one.
             redact_conversion(error, passed)
             raise
         return passed[-1], encoded
 
-    def payload_of(self, resource: pb.Resource) -> Any:
+    def payload_of(self, resource: pb.Resource) -> Steps[Any]:
         """Return the payload of a stored resource, in its stored version. Raises PayloadError."""
         type = self.type_of(resource.id.type.group_version)  # type: ignore[union-attr]  # stored ids are whole
-        return decode(type.payload, b"" if resource.data is None else resource.data.value)
+        return decoding(type.payload, b"" if resource.data is None else resource.data.value)
 
     def __str__(self) -> str:
         return " → ".join(str(type.name) for type in self.types)
 
 
-def _called(step: Step, side: Literal["up", "down"], passed: list[Any]) -> bytes:
+def _called(step: Step, side: Literal["up", "down"], passed: list[Any]) -> Steps[bytes]:
     """Convert the last one of the payloads, append the result to them, and return its encoding."""
     up = side == "up"
     function, source, wanted = (step.up, step.older, step.newer) if up else (step.down, step.newer, step.older)
@@ -161,7 +168,7 @@ def _called(step: Step, side: Literal["up", "down"], passed: list[Any]) -> bytes
         raise failed(f"{name} returned {repr_text(made)}; return a {wanted.payload.__name__}(...)")
     passed.append(made)
     try:
-        return encode(made)
+        return (yield from encoding(made))
     except PayloadError as error:
         raise failed(f"{name} returned a payload that cannot be encoded: {error}") from error
 
@@ -217,6 +224,6 @@ def in_version(resource: pb.Resource, type: Type, data: AnyMessage | None) -> pb
     return made
 
 
-def packed(type: Type, payload: Any) -> AnyMessage:
+def packing(type: Type, payload: Any) -> Steps[AnyMessage]:
     """Return a payload in the form that a resource carries. Raises PayloadError if it cannot be encoded."""
-    return AnyMessage(type_url=type.type_url, value=encode(payload))
+    return AnyMessage(type_url=type.type_url, value=(yield from encoding(payload)))

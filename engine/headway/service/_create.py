@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ulid_transform import ulid_now
 
+from headway.base import in_slices
 from headway.protobuf import copy_message
 from headway.resource import DELETION_TIMESTAMP, QUOTA, Key, Kind, is_marked, pb, resource_id, uid_ending
 from headway.service._bounds import check_text
@@ -70,7 +71,7 @@ async def creation(
         data=resource.data,
     )
     if form is not None:
-        prepared = form.created(prepared)
+        prepared = await in_slices(form.created(prepared))
     check_staying(units, resource.id)
     return prepared, (*units.required, *required, Put(kind, key, prepared, ""))
 

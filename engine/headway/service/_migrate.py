@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.base import give_way
+from headway.base import Steps, give_way, in_slices
 from headway.errors import PayloadError
 from headway.resource import (
     BadConversion,
@@ -128,7 +128,7 @@ class _Page:
         self._may = may
 
     async def rewrite(self, resources: Sequence[pb.Resource]) -> None:
-        puts = [put for resource in resources if (put := self._put(resource)) is not None]
+        puts = [put for resource in resources if (put := await in_slices(self._put(resource))) is not None]
         if puts:
             await self._commit(puts)
 
@@ -158,9 +158,9 @@ class _Page:
 
     async def _read_again(self, key: Key) -> Put | None:
         stored, _ = await self._backend.read(self._kind, key)
-        return None if stored is None else self._put(stored)
+        return None if stored is None else await in_slices(self._put(stored))
 
-    def _put(self, stored: pb.Resource) -> Put | None:
+    def _put(self, stored: pb.Resource) -> Steps[Put | None]:
         """Return the operation that rewrites a resource, or None if it needs no rewriting or cannot be rewritten."""
         version = version_of(stored)
         if version == self._chain.storage.name.version:
@@ -172,7 +172,7 @@ class _Page:
             self._done.forbidden += 1
             return None
         try:
-            made = in_storage_version(self._chain, stored)
+            made = yield from in_storage_version(self._chain, stored)
         except (BadConversion, PayloadError) as error:
             self._done.left.append((resource_id(stored.id), str(error)))
             return None

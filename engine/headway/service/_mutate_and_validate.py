@@ -33,13 +33,15 @@ async def mutate_and_validate(context: Context, request: pb.MutateAndValidateReq
         chain = access.registry.chain_with(type)
         if admitted.payload_name or not may_mark or chain is not None:
             stored, _ = await backend.read(type.kind, key)
+            if stored is not None:
+                await in_slices(context.versions.converting(type, stored))
             seen = context.versions.shown(type, stored)
             check_payload_name(access, type, admitted.payload_name, seen)
             if not may_mark:
                 access.check_marking(resource.id, seen)
             if chain is not None:
                 try:
-                    StorageVersion(context.versions, chain, type).check(stored, resource)
+                    await in_slices(StorageVersion(context.versions, chain, type).checking(stored, resource))
                 except GRPCError as error:
                     raise error if seen is None else access.redacted(error, seen) from None
         if marks:

@@ -7,8 +7,17 @@ from typing import Any, NamedTuple
 
 from grpclib import GRPCError
 
+from headway.base import Steps
 from headway.errors import PayloadError
-from headway.protobuf import decode, different_fields, encode, equal, has_unknown_fields, merges, same_content
+from headway.protobuf import (
+    comparing_content,
+    decoding,
+    different_fields,
+    encoding,
+    equal,
+    has_unknown_fields,
+    merges,
+)
 from headway.resource import (
     AnyMessage,
     BadConversion,
@@ -16,7 +25,7 @@ from headway.resource import (
     VersionChain,
     in_version,
     is_unconverted,
-    packed,
+    packing,
     pb,
     redact_error,
     resource_id,
@@ -27,11 +36,13 @@ from headway.storage import version_of
 
 Type = ResourceType[Any]
 
+# The bytes of a payload that it may take milliseconds to convert, or to free.
+_LARGE = 100_000
 _REPORTED = "the server's ConversionFailed event says why"
 
 
 class StorageVersion(NamedTuple):
-    """The rules for storing one write in one version of a kind.
+    """The rules for storing one write in one version of a kind. They are applied in steps.
 
     Attributes:
         type: the writer's version.
@@ -41,7 +52,7 @@ class StorageVersion(NamedTuple):
     chain: VersionChain
     type: Type
 
-    def created(self, resource: pb.Resource) -> pb.Resource:
+    def created(self, resource: pb.Resource) -> Steps[pb.Resource]:
         """Return a new resource as it will be stored."""
         if is_unconverted(resource):
             raise invalid(
@@ -50,26 +61,28 @@ class StorageVersion(NamedTuple):
         storage = self.chain.storage
         if storage is self.type:
             return resource
-        given = self._payload(resource)
-        if _exceeds(self.type, given, resource.data):
+        given = yield from self._payload(resource)
+        if (yield from _exceeds(self.type, given, resource.data)):
             # Keep its version: a conversion would lose what this program cannot hold.
             return resource
-        data, _ = self._read_back(resource, given, [self._to(resource, given, storage)], storage)
+        data, _ = yield from self._read_back(resource, given, [self._to(resource, given, storage)], storage)
         return in_version(resource, storage, data)
 
-    def shown(self, stored: pb.Resource) -> pb.Resource:
+    def shown(self, stored: pb.Resource) -> Steps[pb.Resource]:
         """Return a stored resource as the writer's version."""
+        yield from self.versions.converting(self.type, stored)
         shown = self.versions.shown(self.type, stored)
         assert shown is not None
         return shown
 
-    def carries_on(self, stored: pb.Resource, resource: pb.Resource) -> pb.Resource | None:
+    def carries_on(self, stored: pb.Resource, resource: pb.Resource) -> Steps[pb.Resource | None]:
         """Return a write with the stored payload, if the writer could not see that payload; otherwise None.
 
         Refuses a writer who claims this of a payload that can be converted, because no hook has checked such a write.
         """
         if not is_unconverted(resource):
             return None
+        yield from self.versions.converting(self.type, stored)
         seen = self.versions.view(self.type)(stored)
         assert seen is not None
         if not is_unconverted(seen):
@@ -79,8 +92,9 @@ class StorageVersion(NamedTuple):
             )
         return in_version(resource, self.chain.type_of(version_of(stored)), stored.data)
 
-    def seen(self, stored: pb.Resource) -> pb.Resource:
+    def seen(self, stored: pb.Resource) -> Steps[pb.Resource]:
         """Return a stored resource as the writer sees it. Refuses one that cannot be converted."""
+        yield from self.versions.converting(self.type, stored)
         seen = self.versions.view(self.type)(stored)
         assert seen is not None
         if is_unconverted(seen):
@@ -95,53 +109,57 @@ class StorageVersion(NamedTuple):
             f"this write cannot be merged with it: {_REPORTED}; write it as {there}, or delete it"
         )
 
-    def check(self, stored: pb.Resource | None, resource: pb.Resource) -> None:
+    def checking(self, stored: pb.Resource | None, resource: pb.Resource) -> Steps[None]:
         """Refuse a payload that a write could not store: in place of the stored resource, or as a new one."""
         if stored is None or version_of(stored) not in self.chain:
-            self.created(resource)
+            yield from self.created(resource)
         else:
-            self.updated(stored, self.seen(stored), resource)
+            yield from self.updated(stored, (yield from self.seen(stored)), resource)
 
-    def updated(self, stored: pb.Resource, seen: pb.Resource, updated: pb.Resource) -> pb.Resource:
+    def updated(self, stored: pb.Resource, seen: pb.Resource, updated: pb.Resource) -> Steps[pb.Resource]:
         """Return the resource to store, given what the writer saw and what the writer made of that.
 
         With an equal payload and equal metadata the generation stays the same. A payload that does not decode is
         replaced.
         """
         try:
-            before = self._payload(seen)
+            before = yield from self._payload(seen)
         except PayloadError as error:
             if seen is not stored:
                 self.versions.failed(stored, self.type.name.version, error)
                 # The error's own text would reveal the stored payload.
                 raise self._unseen(stored) from None
-            return self.created(updated)
-        given = self._payload(updated)
-        unchanged = equal(before, given) and self._same(seen, before, updated, given)
-        made = self._unchanged(stored, updated) if unchanged else self._changed(stored, updated, given)
+            return (yield from self.created(updated))
+        given = yield from self._payload(updated)
+        unchanged = equal(before, given) and (yield from self._same(seen, before, updated, given))
+        if unchanged:
+            made = yield from self._unchanged(stored, updated)
+        else:
+            made = yield from self._changed(stored, updated, given)
         if unchanged and updated.metadata == stored.metadata:
             made.generation = stored.generation
         return made
 
-    def _same(self, seen: pb.Resource, before: Any, updated: pb.Resource, given: Any) -> bool:
+    def _same(self, seen: pb.Resource, before: Any, updated: pb.Resource, given: Any) -> Steps[bool]:
         """Return True if two payloads that this program takes for equal also agree in what it cannot hold."""
         left, right = seen.data, updated.data
-        return same_content(self.type.payload, _value(left), _value(right)) or not (
-            _exceeds(self.type, before, left) or _exceeds(self.type, given, right)
-        )
+        if (yield from comparing_content(self.type.payload, _value(left), _value(right))):
+            return True
+        cut = (yield from _exceeds(self.type, before, left)) or (yield from _exceeds(self.type, given, right))
+        return not cut
 
-    def _unchanged(self, stored: pb.Resource, updated: pb.Resource) -> pb.Resource:
+    def _unchanged(self, stored: pb.Resource, updated: pb.Resource) -> Steps[pb.Resource]:
         """Return an update with the stored payload, converted to the storage version if that loses nothing."""
         type, data = self.chain.type_of(version_of(stored)), stored.data
         try:
-            rewritten = in_storage_version(self.chain, stored)
+            rewritten = yield from in_storage_version(self.chain, stored)
         except (BadConversion, PayloadError):
             rewritten = None
         if rewritten is not None:
             type, data = self.chain.storage, rewritten.data
         return _as(stored, updated, type, data)
 
-    def _changed(self, stored: pb.Resource, updated: pb.Resource, given: Any) -> pb.Resource:
+    def _changed(self, stored: pb.Resource, updated: pb.Resource, given: Any) -> Steps[pb.Resource]:
         """Return an update with the written payload, merged with the stored one.
 
         The two are merged in the newer one of the storage version and the version as which the resource is stored. `up`
@@ -152,15 +170,15 @@ class StorageVersion(NamedTuple):
         version, there, storage = self.type.name.version, version_of(stored), self.chain.storage
         if there == version and storage is self.type:
             return _as(stored, updated, storage, updated.data)
-        there_now = self.chain.payload_of(stored)
+        there_now = yield from self.chain.payload_of(stored)
         holds_all = self.chain.newer(storage, self.chain.type_of(there))
         merges_in = holds_all.name.version
         keeps, there_type = version not in (there, merges_in), self.chain.type_of(there)
         if (
-            (version != merges_in and _exceeds(self.type, given, updated.data))
-            or (there != merges_in and _exceeds(there_type, there_now, stored.data))
+            (version != merges_in and (yield from _exceeds(self.type, given, updated.data)))
+            or (there != merges_in and (yield from _exceeds(there_type, there_now, stored.data)))
             # Unknown fields survive a merge in their own version.
-            or (keeps and _is_cut(there_type, there_now, stored.data))
+            or (keeps and (yield from _is_cut(there_type, there_now, stored.data)))
         ):
             if there == version:
                 return _as(stored, updated, self.type, updated.data)
@@ -171,70 +189,83 @@ class StorageVersion(NamedTuple):
             )
         if not keeps:
             # The writer saw everything that is stored, so the old payload is replaced and need not be converted.
-            results: Iterable[Any] = [self._to(updated, given, holds_all)]
+            results: Iterable[Steps[Any]] = [self._to(updated, given, holds_all)]
         else:
             try:
-                kept = self.chain.converted(there_now, there, merges_in)
-                seen = self.chain.converted(self.chain.converted(there_now, there, version), version, merges_in)
+                kept = yield from self.chain.converting(there_now, there, merges_in)
+                shown = yield from self.chain.converting(there_now, there, version)
+                seen = yield from self.chain.converting(shown, version, merges_in)
             except BadConversion as error:
                 self.versions.failed(stored, error.wanted.name.version, error, error.source.name)
                 raise self._unseen(stored, error) from error
-            results = merges(seen, self._to(updated, given, holds_all), kept)
+            results = merges(seen, (yield from self._to(updated, given, holds_all)), kept)
         # An older stored version, converted up, shows all of its fields.
         hidden = self.chain.newer(self.type, there_type) is not self.type
-        data, result = self._read_back(updated, given, results, holds_all, hidden=hidden)
-        if holds_all is not storage and (held := self._as_storage(holds_all, result, given, data)) is not None:
-            return _as(stored, updated, storage, held)
+        data, result = yield from self._read_back(updated, given, results, holds_all, hidden=hidden)
+        if len(data.value) > _LARGE:
+            # To free the payloads takes some milliseconds each.
+            there_now = kept = shown = seen = None
+            yield True
+            del results
+            yield True
+        if holds_all is not storage:
+            held = yield from self._as_storage(holds_all, result, given, data)
+            if held is not None:
+                return _as(stored, updated, storage, held)
         return _as(stored, updated, holds_all, data)
 
-    def _as_storage(self, type: Type, result: Any, given: Any, encoded: AnyMessage) -> AnyMessage | None:
+    def _as_storage(self, type: Type, result: Any, given: Any, encoded: AnyMessage) -> Steps[AnyMessage | None]:
         """Return a newer version's payload in the storage version, or None if the conversion would lose something."""
         storage = self.chain.storage
-        if _exceeds(type, result, encoded):
+        if (yield from _exceeds(type, result, encoded)):
             return None
         try:
-            data = self.chain.packed(result, type.name.version, storage.name.version)
-            lost = different_fields(result, self._read(storage, data, type))
-            lost += different_fields(given, self._read(storage, data, self.type))
+            data = yield from self.chain.packing(result, type.name.version, storage.name.version)
+            lost = different_fields(result, (yield from self._read(storage, data, type)))
+            lost += different_fields(given, (yield from self._read(storage, data, self.type)))
         except (BadConversion, PayloadError):
             return None
         return None if lost else data
 
-    def _read(self, stored_as: Type, data: AnyMessage, wanted: Type) -> Any:
+    def _read(self, stored_as: Type, data: AnyMessage, wanted: Type) -> Steps[Any]:
         """Return a stored payload as another version. Raises BadConversion and PayloadError."""
-        payload = decode(stored_as.payload, data.value)
-        return self.chain.converted(payload, stored_as.name.version, wanted.name.version)
+        payload = yield from decoding(stored_as.payload, data.value)
+        return (yield from self.chain.converting(payload, stored_as.name.version, wanted.name.version))
 
-    def _payload(self, resource: pb.Resource) -> Any:
-        return decode(self.type.payload, _value(resource.data))
+    def _payload(self, resource: pb.Resource) -> Steps[Any]:
+        return decoding(self.type.payload, _value(resource.data))
 
-    def _to(self, resource: pb.Resource, given: Any, wanted: Type) -> Any:
+    def _to(self, resource: pb.Resource, given: Any, wanted: Type) -> Steps[Any]:
         """Return the given payload in the wanted version."""
         try:
-            return self.chain.converted(given, self.type.name.version, wanted.name.version)
+            return (yield from self.chain.converting(given, self.type.name.version, wanted.name.version))
         except BadConversion as error:
             raise self._refused(resource, error, wanted) from error
 
     def _read_back(
-        self, resource: pb.Resource, given: Any, results: Iterable[Any], stored_as: Type, *, hidden: bool = False
-    ) -> tuple[AnyMessage, Any]:
+        self, resource: pb.Resource, given: Any, results: Iterable[Steps[Any]], stored_as: Type, *, hidden: bool = False
+    ) -> Steps[tuple[AnyMessage, Any]]:
         """Return the first result that reads back as it was written, in stored form. Refuse the write if none does.
 
         ``hidden`` means that the results keep stored fields that the writer's version may lack.
         """
         different: list[str] = []
-        for result in results:
+        for steps in results:
+            result = yield from steps
             try:
                 if result is given and stored_as is self.type and resource.data is not None:
                     # Encoding it again would lose what this program cannot hold.
                     data = resource.data
                 else:
-                    data = packed(stored_as, result)
-                read = self._read(stored_as, data, self.type)
+                    data = yield from packing(stored_as, result)
+                read = yield from self._read(stored_as, data, self.type)
             except (BadConversion, PayloadError) as error:
                 raise self._refused(resource, error, stored_as) from error
             if not (different := different_fields(given, read)):
                 return data, result
+            del result, read
+            if len(data.value) > _LARGE:
+                yield True
         why = f"because the resource is stored as {stored_as.name}"
         if hidden:
             why += f" and keeps fields that {self.type.name} does not show: write values that fit them, or write it as"
@@ -256,7 +287,7 @@ class StorageVersion(NamedTuple):
         )
 
 
-def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource | None:
+def in_storage_version(chain: VersionChain, stored: pb.Resource) -> Steps[pb.Resource | None]:
     """Return a stored resource in its kind's storage version, or None if its payload would lose something.
 
     Raises BadConversion and PayloadError.
@@ -264,12 +295,13 @@ def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource 
     storage, version = chain.storage, version_of(stored)
     if version == storage.name.version:
         return stored
-    payload = chain.payload_of(stored)
-    if _exceeds(chain.type_of(version), payload, stored.data):
+    payload = yield from chain.payload_of(stored)
+    if (yield from _exceeds(chain.type_of(version), payload, stored.data)):
         return None
-    data = chain.packed(payload, version, storage.name.version)
+    data = yield from chain.packing(payload, version, storage.name.version)
     try:
-        read = chain.converted(decode(storage.payload, data.value), storage.name.version, version)
+        rewritten = yield from decoding(storage.payload, data.value)
+        read = yield from chain.converting(rewritten, storage.name.version, version)
     except BadConversion as error:
         # The storage version may have a secret of the stored payload in an ordinary field.
         redact_error(error, [chain.type_of(version).view(stored)])
@@ -277,14 +309,15 @@ def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource 
     return in_version(stored, storage, data) if equal(read, payload) else None
 
 
-def _exceeds(type: Type, payload: Any, data: AnyMessage | None) -> bool:
+def _exceeds(type: Type, payload: Any, data: AnyMessage | None) -> Steps[bool]:
     """Return True if a conversion of a decoded payload would lose a part of its data, which no converter can see."""
-    return has_unknown_fields(payload) or _is_cut(type, payload, data)
+    return has_unknown_fields(payload) or (yield from _is_cut(type, payload, data))
 
 
-def _is_cut(type: Type, payload: Any, data: AnyMessage | None) -> bool:
+def _is_cut(type: Type, payload: Any, data: AnyMessage | None) -> Steps[bool]:
     """Return True if decoding has dropped a part of the data, such as nanoseconds."""
-    return not same_content(type.payload, encode(payload), _value(data))
+    encoded = yield from encoding(payload)
+    return not (yield from comparing_content(type.payload, encoded, _value(data)))
 
 
 def _value(data: AnyMessage | None) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from headway.base import Steps, finished
 from headway.errors import HistoryCompacted, PayloadError
 from headway.events import ConversionFailed, Report, ignore
 from headway.resource import (
@@ -105,6 +106,14 @@ class Versions:
             return lambda stored: stored if version_of(stored) == version else None
         return lambda stored: self._in(chain, stored, version)
 
+    def converting(self, type: ResourceType[Any], stored: pb.Resource) -> Steps[None]:
+        """Convert a stored resource to the type in steps, so that `view` then returns it at once.
+
+        Each call of a converter is one step.
+        """
+        if version_of(stored) != type.name.version and (chain := self._registry.chain_with(type)) is not None:
+            yield from self._converting(chain, stored, type.name.version)
+
     def shown(self, type: ResourceType[Any], stored: pb.Resource | None) -> pb.Resource | None:
         """Return a resource as the type, or as it is stored if no converter leads there. None returns None."""
         if stored is None:
@@ -129,6 +138,9 @@ class Versions:
         return [each for each in found if each is not None]
 
     def _in(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> pb.Resource | None:
+        return finished(self._converting(chain, stored, wanted))
+
+    def _converting(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> Steps[pb.Resource | None]:
         version = version_of(stored)
         if version == wanted:
             return stored
@@ -140,7 +152,7 @@ class Versions:
             return entry[1]
         entry = self._old.get(place)
         if entry is None:
-            made = self._converted(chain, stored, wanted)
+            made = yield from self._converted(chain, stored, wanted)
             size = _ENTRY + memory_size(stored) + (0 if made.data is None else len(made.data.value))
             entry = (stored, made, size)
         self._young[place] = entry
@@ -149,12 +161,13 @@ class Versions:
             self._old, self._young, self._used = self._young, {}, 0
         return entry[1]
 
-    def _converted(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> pb.Resource:
+    def _converted(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> Steps[pb.Resource]:
         type = chain.type_of(wanted)
         if is_unconverted(stored):
             return in_version(stored, type, stored.data)
         try:
-            data = chain.packed(chain.payload_of(stored), version_of(stored), wanted)
+            payload = yield from chain.payload_of(stored)
+            data = yield from chain.packing(payload, version_of(stored), wanted)
         except (BadConversion, PayloadError) as error:
             self.failed(stored, wanted, error)
             data = unconverted(str(chain.type_of(version_of(stored)).name))

@@ -7,7 +7,7 @@ from typing import Any
 
 from grpclib import GRPCError
 
-from headway.base import in_slices
+from headway.base import Steps, in_slices
 from headway.resource import (
     DELETION_TIMESTAMP,
     EVENT,
@@ -113,6 +113,8 @@ class _Write:
                 # An optimistic read may be stale, so only a read of the store can report that a name is taken.
                 raise taken("")
             return await self._created_before(stored, at)
+        if stored is not None and self.form is not None:
+            await in_slices(context.versions.converting(type, stored))
         if not self.may_mark:
             access.check_marking(self.id, context.versions.shown(type, stored))
         operations: tuple[Operation, ...]
@@ -120,7 +122,8 @@ class _Write:
             prepared, operations = await self._creation(read, units)
         else:
             try:
-                prepared = self._replacement(stored)
+                # Other writers may come first while a large payload is merged. The commit then refuses this one.
+                prepared = await in_slices(self._replacement(stored))
             except GRPCError as error:
                 # Even if nothing is converted, the caller's rights are those for the version that the request names.
                 shown = context.versions.shown(type, stored)
@@ -141,7 +144,7 @@ class _Write:
         if context.journal is not None and type is not EVENT:
             verb = "created" if stored is None else "written"
             context.journal.add(position.revision, type.name, key, verb, self.fence, access.caller_name)
-        answer = prepared if self.form is None else self.form.shown(prepared)
+        answer = prepared if self.form is None else await in_slices(self.form.shown(prepared))
         if access.restricted:
             answer = access.answered(answer, self.given)
         return pb.WriteResponse(resource=answer, position=position.message())
@@ -151,6 +154,7 @@ class _Write:
         access, type = self.context.access, self.type
         await check_fence(self.context.backend, self.fence)
         check_created(stored, self.resource, self.ending)
+        await in_slices(self.context.versions.converting(type, stored))
         try:
             created = checked_version(stored, self.context.versions.view(type)(stored), type.name.version)
         except GRPCError as error:
@@ -165,7 +169,7 @@ class _Write:
         about = (self.context, self.form, units, self.type.kind, self.key, self.resource)
         return creation(read, *about, recreates=again, ending=ending)
 
-    def _replacement(self, stored: pb.Resource) -> pb.Resource:
+    def _replacement(self, stored: pb.Resource) -> Steps[pb.Resource]:
         """Return the resource that will replace the stored one."""
         # Check this first: a writer who has read something else has to read again.
         _check_current(stored, self.resource)
@@ -174,13 +178,13 @@ class _Write:
         if form is None or version_of(stored) not in form.chain:
             # If there are converters, but none connects the two versions, the resource moves to the writer's version.
             updated = _update(self.type, stored, resource)
-            return updated if form is None else form.created(updated)
-        carried = form.carries_on(stored, resource)
+            return updated if form is None else (yield from form.created(updated))
+        carried = yield from form.carries_on(stored, resource)
         if carried is not None:
             return _update(form.chain.type_of(version_of(stored)), stored, carried)
         # The update applies to what the writer sees.
-        seen = form.seen(stored)
-        return form.updated(stored, seen, _update(self.type, seen, resource))
+        seen = yield from form.seen(stored)
+        return (yield from form.updated(stored, seen, _update(self.type, seen, resource)))
 
     def _check_payload(self, stored: pb.Resource | None) -> None:
         """Refuse a payload with a restriction, unless the caller has read the same one from the store.

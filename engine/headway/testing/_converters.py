@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import betterproto2
 
+from headway.base import finished
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.protobuf import copy_message, different_fields, equal, merges
@@ -153,7 +154,7 @@ def _loses_nothing(chain: VersionChain, older: Type, newer: Type, payload: Any) 
 def _merges(chain: VersionChain, older: Type, newest: Type, stored: Any, wanted: Any) -> None:
     seen = _converted(chain, stored, newest, older)
     before = _converted(chain, seen, older, newest)
-    for result in merges(before, _converted(chain, wanted, older, newest), stored):
+    for result in map(finished, merges(before, _converted(chain, wanted, older, newest), stored)):
         read = _converted(chain, result, newest, older)
         if equal(read, wanted):
             return
