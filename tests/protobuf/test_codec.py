@@ -4,6 +4,7 @@ import copy
 import datetime
 import enum
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,12 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.base import finished
 from headway.errors import PayloadError
 from headway.protobuf import (
     UnsupportedClassError,
     copy_message,
     decode,
+    decoding,
     encode,
+    encoding,
     equal,
     field,
     message,
@@ -231,6 +235,28 @@ def survives(cls: type[Any], data: bytes) -> None:
     except PayloadError:
         return
     assert equal(decode(cls, encode(read)), read)
+
+
+@given(messages, st.data())
+def test_steps_read_and_write_what_the_codec_does(original: Any, draw: st.DataObject) -> None:
+    """Long bytes, which are the same message many times, and with a mutation."""
+    cls, body = type(original), encode(original)
+    repeated = body * (2000 // (len(body) + 1) + 1)
+    at = draw.draw(st.integers(0, len(repeated)))
+    for data in (repeated, repeated[:at] + draw.draw(st.binary(max_size=3)) + repeated[at + 1 :]):
+        assert outcome(lambda data=data: decode(cls, data)) == outcome(  # type: ignore[misc]
+            lambda data=data: finished(decoding(cls, data))  # type: ignore[misc]
+        )
+    whole = decode(cls, repeated)
+    assert finished(encoding(whole)) == encode(whole)
+
+
+def outcome(read: Callable[[], Any]) -> bytes | str:
+    """Return the bytes of what is read, or the text of the error."""
+    try:
+        return encode(read())
+    except PayloadError as error:
+        return str(error)
 
 
 @given(resources, st.lists(st.tuples(st.integers(900, 910), blob), max_size=3))
