@@ -7,14 +7,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
 
 from headway.protobuf import encode, field, message
-from headway.resource import AnyMessage, Registry, ResourceType, pb
+from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, pb
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
 from tests.helpers.declared import an_id
 
+EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 COUNT = 20_000
 SHARE = 1 / 30
 """The most that a step may take of the whole call. To decode the payload once takes more."""
@@ -106,3 +108,42 @@ async def test_write_that_is_merged_with_another_version_leaves_turns_to_others(
     stored = await calls.read(an_id("n", newer))
     assert stored.resource.data.value == resource(newer, names, room="B12").data.value  # type: ignore[union-attr]
     assert min(shares) < SHARE, shares
+
+
+async def snapshot(calls: Calls, type: ResourceType[Any]) -> None:
+    async with calls.watch(type.message, EVERYWHERE, snapshot_only=True) as items:
+        async for _ in items:
+            pass
+
+
+async def marked(calls: Calls, type: ResourceType[Any]) -> None:
+    await calls.delete(an_id("n", type))
+
+
+async def checked(calls: Calls, type: ResourceType[Any]) -> None:
+    await calls.mutate_and_validate(resource(type, [f"other-{number}" for number in range(COUNT)]))
+
+
+CALLS: dict[str, Callable[[Calls, ResourceType[Any]], Awaitable[object]]] = {
+    "Read": lambda calls, older: calls.read(an_id("n", older)),
+    "List": lambda calls, older: calls.list_type(older.message, EVERYWHERE),
+    "List of a page": lambda calls, older: calls.list_type(older.message, EVERYWHERE, page_size=10),
+    "WatchList": snapshot,
+    "Delete": marked,
+    "MutateAndValidate": checked,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_call_in_another_version_than_the_stored_one_leaves_turns_to_others(call: str) -> None:
+    known, older, newer = chained()
+    shares = []
+    for _ in range(5):
+        calls = Calls(MemoryBackend(), known)
+        given = resource(newer, [f"member-{number}" for number in range(COUNT)], room="B12")
+        given.metadata[FINALIZERS] = "cleanup"
+        await calls.write(given)
+        shares.append(await longest_share(lambda calls=calls: CALLS[call](calls, older)))  # type: ignore[misc]
+        if shares[-1] < 1 / 4:
+            break
+    assert min(shares) < 1 / 4, shares

@@ -56,6 +56,7 @@ from headway.base._scrubbing import scrub as scrub
 from headway.base._standard_error import Output as Output
 from headway.base._standard_error import say as say
 from headway.base._steps import AT_ONCE as AT_ONCE
+from headway.base._steps import Slices as Slices
 from headway.base._steps import Steps as Steps
 from headway.base._steps import finished as finished
 from headway.base._steps import in_slices as in_slices

@@ -34,12 +34,23 @@ def finished(steps: Steps[T]) -> T:
 
 async def in_slices(steps: Steps[T]) -> T:
     """Take all steps, with turns for other tasks between, and return the result."""
-    while True:
+    return await Slices().of(steps)
+
+
+class Slices:
+    """The slices of several computations of one task, which together take as many steps between two turns as one."""
+
+    def __init__(self) -> None:
+        self._left = AT_ONCE
+
+    async def of(self, steps: Steps[T]) -> T:
+        """Take all steps of a computation, and return its result. This is a checkpoint only if it gives a turn."""
         try:
-            for _ in range(AT_ONCE):
-                if next(steps):
-                    break
+            while True:
+                while self._left > 0:
+                    self._left = 0 if next(steps) else self._left - 1
+                self._left = AT_ONCE
+                await give_way()
         except StopIteration as stop:
             made: T = stop.value
             return made
-        await give_way()

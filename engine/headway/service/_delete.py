@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpclib import GRPCError
 
-from headway.base import utc_now
+from headway.base import in_slices, utc_now
 from headway.resource import (
     DELETION_TIMESTAMP,
     TOMBSTONE,
@@ -59,6 +59,8 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
         nonlocal wanted_uid
         check_store(backend, request.store_id)
         stored, position = await backend.read(type.kind, key)
+        if stored is not None:
+            await in_slices(context.versions.converting(type, stored))
         seen = None if stored is None else view(stored)
         shown = stored is not None and access.shows(stored if seen is None else seen)
         if stored is None or stored.id is None or not (shown or _is_meant(stored, seen, wanted_uid)):
@@ -100,6 +102,7 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
         position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)
         if context.journal is not None:
             context.journal.add(position.revision, type.name, key, "marked for deletion", fence, access.caller_name)
+        await in_slices(context.versions.converting(type, marked))
         return pb.DeleteResponse(position=position.message(), resource=view(marked))
 
     reply = await attempt(once, context.turns, (type.kind, key), blanket=not request.version)

@@ -31,7 +31,7 @@ from headway.service._handlers import Context
 from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
 from headway.service._refusals import invalid, store_errors_refused
-from headway.service._versions import View, are_of_version
+from headway.service._versions import Conversions, View, are_of_version
 from headway.storage import Backend, Within, open_watch, owned_parts
 
 _PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
@@ -55,7 +55,7 @@ async def list_type(context: Context, stream: Any) -> None:
     terms = metadata_terms(request.metadata_filter)
     if not 0 <= request.page_size <= MAX_PAGE:
         raise invalid(f"page_size {request.page_size} must be from 1 to {MAX_PAGE}, or 0 for everything at once")
-    view = versions.view(type)
+    view, conversions = versions.view(type), versions.conversions(type)
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
         if not all(term(resource.metadata) for term in terms):
@@ -68,14 +68,16 @@ async def list_type(context: Context, stream: Any) -> None:
         if request.page_size or request.page_token:
             query = f"{type.name} {within} {request.metadata_filter}"
             tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
-            next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, collected)
+            next_page, here = await read_page(
+                backend, type.kind, within, tokens, request, wanted, collected, conversions
+            )
         else:
             if selector_problem("metadata_filter", request.metadata_filter) is None:
                 # The store reads less. The terms are compared in any case.
                 within = within._replace(metadata=selected(request.metadata_filter))
             # Where nothing is hidden or filtered, resources need no look each, unless they are of another version.
             version = None if terms or access.restricted else type.name.version
-            here = await _read_cut(backend, type.kind, within, wanted, collected, version)
+            here = await _read_cut(backend, type.kind, within, wanted, collected, version, conversions)
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
     at = here._replace(versions=access.contained(type.name, versions.contained(type)))
@@ -83,7 +85,13 @@ async def list_type(context: Context, stream: Any) -> None:
 
 
 async def _read_cut(
-    backend: Backend, kind: tuple[str, str], within: Within, wanted: View, collected: ListReply, version: str | None
+    backend: Backend,
+    kind: tuple[str, str],
+    within: Within,
+    wanted: View,
+    collected: ListReply,
+    version: str | None,
+    conversions: Conversions | None,
 ) -> Position:
     """Keep all wanted resources of one revision, ordered by key, and return its position.
 
@@ -102,7 +110,7 @@ async def _read_cut(
                         collected.add_all(item.resources)
                         await give_way()
                     else:
-                        await _collect(item.resources, wanted, collected)
+                        await _collect(item.resources, wanted, collected, conversions)
                 elif isinstance(item, EndOfSnapshot):
                     break
                 # It is not needed while this list waits for its next turn.
@@ -121,8 +129,12 @@ def _compacted_refused() -> Iterator[None]:
         raise Unavailable(str(error)) from error
 
 
-async def _collect(resources: Sequence[pb.Resource], wanted: View, collected: ListReply) -> None:
+async def _collect(
+    resources: Sequence[pb.Resource], wanted: View, collected: ListReply, conversions: Conversions | None = None
+) -> None:
     for index, resource in enumerate(resources, 1):
+        if conversions is not None and conversions.needs(resource):
+            await conversions.ready(resource)
         if (seen := wanted(resource)) is not None:
             collected.add(seen)
         if index % TURN == 0:

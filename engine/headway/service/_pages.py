@@ -31,7 +31,7 @@ from headway.service._encodings import ResourceEncodings, in_pieces
 from headway.service._handlers import Context
 from headway.service._refusals import invalid
 from headway.service._sizes import least_size
-from headway.service._versions import View
+from headway.service._versions import Conversions, View
 from headway.storage import Backend, Within, in_order, list_part
 
 MAX_REPLY = 64 << 20
@@ -243,6 +243,7 @@ async def read_page(
     request: pb.ListRequest,
     wanted: View,
     collected: ListReply,
+    conversions: Conversions | None,
 ) -> tuple[str, Position]:
     """Read one page into ``collected``. Return the next page's token and the position of the first read.
 
@@ -264,6 +265,8 @@ async def read_page(
             for index, resource in enumerate(stored, 1):
                 if index % TURN == 0:
                     await give_way()
+                if conversions is not None and conversions.needs(resource):
+                    await conversions.ready(resource)
                 if (seen := wanted(resource)) is not None:
                     if size and collected.last and (collected.count == size or collected.is_full()):
                         return tokens.token(*collected.last), position

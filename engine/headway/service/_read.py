@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.base import in_slices
 from headway.resource import pb, resource_id, type_name
 from headway.service._admission import admit_id
 from headway.service._handlers import Context
@@ -22,6 +23,7 @@ async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
     nothing = f"{resource_id(request.id)}{with_uid} not found"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
         raise not_found(nothing)
+    await in_slices(context.versions.converting(type, stored))
     seen = context.versions.view(type)(stored)
     # A resource whose content the caller may not read is refused in the same words as a missing one.
     if not access.shows(stored if seen is None else seen):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import trio
+
 from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, EndOfSnapshot, Position, SnapshotChunk, pb, resource_key
 from headway.service._access import ask
@@ -68,7 +70,8 @@ class StoreSource:
                 self._reading = await self._backend.watch(tail.type.kind, tail.parts[index].within)
             item = await self._reading.next()
             if isinstance(item, SnapshotChunk):
-                shown = tail.shown(item, index)
+                with trio.CancelScope(shield=True):
+                    shown = await tail.shown(item, index)
                 if shown.resources:
                     return shown
                 continue
@@ -118,7 +121,10 @@ class StoreSource:
         assert tail.watch is not None
         item = await tail.watch.next()
         if isinstance(item, Changes):
-            self._merge.feed(index, tail.visible(item), item.changes[-1].revision)
+            # What has been taken is never lost.
+            with trio.CancelScope(shield=True):
+                visible = await tail.visible(item)
+            self._merge.feed(index, visible, item.changes[-1].revision)
         else:
             assert not isinstance(item, SnapshotChunk)
             self._reach(item.position)
@@ -157,6 +163,7 @@ class _Tail:
         self._access = context.access
         self._versions = context.versions
         self._view: View = context.versions.view(type)
+        self._conversions = context.versions.conversions(type)
         self._reader = Reader(self._access, self._view)
         # True if every change of the kind is sent as it is stored, as long as it is of this version.
         self._whole = parts[0].everything and not context.access.restricted
@@ -183,7 +190,7 @@ class _Tail:
             self.watch.close()
             self.watch = None
 
-    def shown(self, chunk: SnapshotChunk, index: int) -> SnapshotChunk:
+    async def shown(self, chunk: SnapshotChunk, index: int) -> SnapshotChunk:
         """Return the resources of a part's snapshot that the caller may read and that no earlier part contains."""
         if self._whole and is_of_version(chunk, self._version):
             return chunk
@@ -194,16 +201,24 @@ class _Tail:
                 key = resource_key(resource)
                 if not part.matches(key) or any(each.matches(key) for each in earlier):
                     continue
+            await self._ready(resource)
             seen = self._reader.seen(resource)
             if seen is not None:
                 found.append(seen)
         return SnapshotChunk(found)
 
-    def visible(self, item: Changes) -> Sequence[Change]:
+    async def visible(self, item: Changes) -> Sequence[Change]:
         """Return the changes that are selected and that the caller may read."""
         if self._whole and is_of_version(item, self._version):
             return item.changes
-        return self._reader.changes([each for each in item.changes if self._selects(each)])
+        selected = [each for each in item.changes if self._selects(each)]
+        for each in selected:
+            await self._ready(each.resource)
+        return self._reader.changes(selected)
+
+    async def _ready(self, resource: pb.Resource) -> None:
+        if self._conversions is not None and self._conversions.needs(resource):
+            await self._conversions.ready(resource)
 
     def _selects(self, change: Change) -> bool:
         key = resource_key(change.resource)

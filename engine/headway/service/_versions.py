@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from headway.base import Steps, finished
+from headway.base import Slices, Steps, finished
 from headway.errors import HistoryCompacted, PayloadError
 from headway.events import ConversionFailed, Report, ignore
 from headway.resource import (
     BadConversion,
+    Changes,
     Position,
     Registry,
     ResourceType,
+    SnapshotChunk,
+    StreamItem,
     TypeName,
     VersionChain,
     in_version,
@@ -114,6 +117,11 @@ class Versions:
         if version_of(stored) != type.name.version and (chain := self._registry.chain_with(type)) is not None:
             yield from self._converting(chain, stored, type.name.version)
 
+    def conversions(self, type: ResourceType[Any]) -> Conversions | None:
+        """Return the conversions to a type for one call, or None if no other version is converted to it."""
+        chain = self._registry.chain_with(type)
+        return None if chain is None else Conversions(self, type)
+
     def shown(self, type: ResourceType[Any], stored: pb.Resource | None) -> pb.Resource | None:
         """Return a resource as the type, or as it is stored if no converter leads there. None returns None."""
         if stored is None:
@@ -127,15 +135,16 @@ class Versions:
         seen = None if type is None else self.view(type)(stored)
         return stored if seen is None else seen
 
-    def views(self, stored: pb.Resource) -> list[pb.Resource]:
-        """Return a resource as its kind's storage version and then as every other version, newest first."""
+    def views(self, stored: pb.Resource) -> Iterator[pb.Resource]:
+        """Yield a resource as its kind's storage version and then as every other version, newest first."""
         type = stored.id.type  # type: ignore[union-attr]  # stored ids are whole
         chain = self._registry.chain((type.group, type.kind))  # type: ignore[union-attr]  # stored ids are whole
         if chain is None or version_of(stored) not in chain:
-            return [stored]
-        versions = [chain.storage, *(each for each in reversed(chain.types) if each is not chain.storage)]
-        found = [self._in(chain, stored, each.name.version) for each in versions]
-        return [each for each in found if each is not None]
+            yield stored
+            return
+        for each in [chain.storage, *(each for each in reversed(chain.types) if each is not chain.storage)]:
+            if (seen := self._in(chain, stored, each.name.version)) is not None:
+                yield seen
 
     def _in(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> pb.Resource | None:
         return finished(self._converting(chain, stored, wanted))
@@ -190,3 +199,50 @@ class Versions:
         if len(self._reported) > _REPORTED:
             del self._reported[next(iter(self._reported))]
         self._report(ConversionFailed(type, id, wanted, error))
+
+
+# The bytes of a payload that is converted at once, and of all payloads that are converted before the first one is used.
+_SMALL = 512
+_AHEAD = KEPT_BYTES // 4
+
+
+class Conversions:
+    """The conversions to one type for one call, with turns for other tasks between.
+
+    A `View` converts a resource in one step, unless it is ready. A converter itself is always one step.
+    """
+
+    def __init__(self, versions: Versions, type: ResourceType[Any]) -> None:
+        self._versions = versions
+        self._type = type
+        self._slices = Slices()
+
+    def needs(self, stored: pb.Resource) -> bool:
+        """Return True if a resource should be made ready before its view is asked."""
+        data = stored.data
+        return data is not None and len(data.value) > _SMALL and version_of(stored) != self._type.name.version
+
+    async def ready(self, stored: pb.Resource) -> None:
+        """Convert a resource. Its view must be asked soon, because the cache of converted payloads is bounded."""
+        await self._slices.of(self._versions.converting(self._type, stored))
+
+    async def parts(self, item: StreamItem) -> AsyncIterator[StreamItem]:
+        """Yield an item of a stream, or parts of a long chunk, with its resources ready."""
+        if not isinstance(item, SnapshotChunk):
+            for change in item.changes if isinstance(item, Changes) else ():
+                if self.needs(change.resource):
+                    await self.ready(change.resource)
+            yield item
+            return
+        part: list[pb.Resource] = []
+        size = 0
+        for resource in item.resources:
+            part.append(resource)
+            if self.needs(resource):
+                await self.ready(resource)
+                size += memory_size(resource)
+                if size > _AHEAD:
+                    yield SnapshotChunk(part)
+                    part, size = [], 0
+        if part:
+            yield SnapshotChunk(part)

@@ -51,7 +51,7 @@ async def watch_list(context: Context, stream: Any) -> None:
         raise invalid("snapshot_only must be false with resume_after: a resumed watch has no snapshot")
     # A client that does not know bookmarks would take each for an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
-    version, view = type.name.version, versions.view(type)
+    version, view, conversions = type.name.version, versions.view(type), versions.conversions(type)
     contained = access.contained(type.name, versions.contained(type))
     resume_after = position(request.resume_after)
     try:
@@ -75,6 +75,11 @@ async def watch_list(context: Context, stream: Any) -> None:
                     items = [replace(item, position=here)]
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
+        async def converted(item: StreamItem) -> list[StreamItem]:
+            if conversions is None:
+                return visible(item)
+            return [each async for part in conversions.parts(item) for each in visible(part)]
+
         skipping = watch if isinstance(watch, SkipsUnrelated) else None
         next_change = watch.next if skipping is None else skipping.next_change
         # A caller without bookmarks receives nothing for a commit that changes nothing for it.
@@ -82,7 +87,7 @@ async def watch_list(context: Context, stream: Any) -> None:
 
         async def next_visible(upcoming: Callable[[], Awaitable[StreamItem]] = next_item) -> StreamItem:
             while not behind:
-                behind[:] = reversed(visible(await upcoming()))
+                behind[:] = reversed(await converted(await upcoming()))
             return behind.pop()
 
         def poll_visible() -> StreamItem | None:
@@ -106,7 +111,7 @@ async def watch_list(context: Context, stream: Any) -> None:
             """Return the next item as it is sent, and True if it ends the snapshot."""
             async with context.reads or nullcontext():
                 item = await upcoming()
-                items = [item] if not directly or is_of_version(item, version) else visible(item)
+                items = [item] if not directly or is_of_version(item, version) else await converted(item)
                 return [await encode(each) for each in items], isinstance(item, EndOfSnapshot)
 
         try:
@@ -125,7 +130,7 @@ async def watch_list(context: Context, stream: Any) -> None:
                 if not directly or is_of_version(item, version):
                     await send_message(item)
                 else:
-                    for each in visible(item):
+                    for each in await converted(item):
                         await send_message(each)
                 if snapshot_only and isinstance(item, EndOfSnapshot):
                     break

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 from grpclib import GRPCError
 
-from headway.base import utc_now
+from headway.base import in_slices, utc_now
 from headway.protobuf import copy_message
 from headway.resource import (
     ResourceType,
@@ -57,6 +57,7 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
         stored, position = await backend.read(type.kind, key) if nowait is None else nowait(type.kind, key)
         if stored is None or stored.id is None or stored.id.uid != wanted.uid:
             raise not_found(_absent(wanted))
+        await in_slices(context.versions.converting(type, stored))
         seen = view(stored)
         if seen is None and not access.shows(stored):
             # Only callers who may read it learn that it is stored in a version that no converter connects with this
@@ -82,6 +83,7 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
             context.journal.add(
                 position.revision, type.name, key, f"status {request.key} written", fence, access.caller_name
             )
+        await in_slices(context.versions.converting(type, updated))
         return pb.WriteStatusResponse(resource=view(updated), position=position.message())
 
     reply = await attempt(once, context.turns, (type.kind, key), blanket=not request.version)
