@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import field
+from headway.base import finished
 from headway.events import HandlerFailed
 from headway.observe import Metrics, Sample, states_in, states_of
 from headway.page import PageHost, PageService
@@ -284,7 +285,7 @@ def test_payload_is_shown_without_its_secrets() -> None:
 
     type = headway.App("vault").type("vault", "v1", "Login", Login)
     stored = type.new("core", Login(user="ada", password="canary-1f0a")).message()
-    shown = json.dumps(document(type, stored))
+    shown = json.dumps(finished(document(type, stored)))
     assert "ada" in shown
     assert "canary-1f0a" not in shown
     assert stored.data is not None

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from headway.http._call import Call as Call
     from headway.http._call import resources_in as resources_in
     from headway.http._document import json_bytes as json_bytes
+    from headway.http._document import json_steps as json_steps
     from headway.http._document import object_of as object_of
-    from headway.http._document import resource_object as resource_object
+    from headway.http._document import resource_steps as resource_steps
     from headway.http._listening import open_http as open_http
     from headway.http._offered import Exchange as Exchange
     from headway.http._offered import Offered as Offered
@@ -60,6 +61,7 @@ _LATER = {
     "answer": "_answer",
     "delete": "_verbs",
     "json_bytes": "_document",
+    "json_steps": "_document",
     "listener": "_server",
     "listening_at": "_server",
     "object_of": "_document",
@@ -68,7 +70,7 @@ _LATER = {
     "put": "_verbs",
     "refusal_of": "_refusal",
     "refused": "_answer",
-    "resource_object": "_document",
+    "resource_steps": "_document",
     "resources_in": "_call",
     "until_disconnected": "_watch",
 }

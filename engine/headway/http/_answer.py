@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from headway.base import give_way, joined
+from headway.base import Slices, Steps, give_way
 from headway.http._bounds import HeldReply
-from headway.http._document import json_bytes
+from headway.http._document import json_bytes, json_steps
 from headway.http._refusal import HttpRefusal
 
 HEADERS: Mapping[str, str] = {
@@ -33,21 +33,46 @@ def answer(code: int, body: Any = None, headers: Mapping[str, str] | None = None
     return Response(content, code, {**HEADERS, **(headers or {})}, JSON if content is not None else None)
 
 
+async def long_answer(steps: Steps[dict[str, Any]]) -> Response:
+    """Return an answer with a JSON body that may be large, made with turns for other tasks between."""
+    slices = Slices()
+    content = await slices.of(json_steps(await slices.of(steps)))
+    return Response(content + b"\n", 200, HEADERS, JSON)
+
+
 def refused(refusal: HttpRefusal) -> Response:
     """Return the answer to a refused request."""
     return answer(refusal.code, refusal.body(), refusal.headers)
+
+
+async def send_pieces(texts: Iterable[Steps[bytes]], send: Callable[[bytes], Awaitable[None]]) -> None:
+    """Send texts, which are made in steps, in pieces of at least PIECE bytes, apart from the last one."""
+    slices = Slices()
+    held: list[bytes] = []
+    gathered = 0
+    for steps in texts:
+        held.append(await slices.of(steps))
+        gathered += len(held[-1])
+        if gathered >= PIECE:
+            piece = b"".join(held)
+            held, gathered = [], 0
+            await send(piece)
+            await give_way()
+    if held:
+        await send(b"".join(held))
+        await give_way()
 
 
 class InPieces(Response):
     """An answer that is made and sent piece by piece, with turns for other tasks between.
 
     Args:
-        texts: the parts of the JSON, which are made when they are sent.
+        texts: the parts of the JSON, which are made in steps when they are sent.
         size: the bytes of what they are made of.
         reply: charged with that and with each piece while it is sent.
     """
 
-    def __init__(self, texts: Iterable[bytes], size: int, reply: HeldReply) -> None:
+    def __init__(self, texts: Iterable[Steps[bytes]], size: int, reply: HeldReply) -> None:
         super().__init__(None, 200, HEADERS, JSON)
         # The length is not known in advance.
         del self.headers["content-length"]
@@ -58,8 +83,10 @@ class InPieces(Response):
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for piece in joined(self._texts, PIECE):
+
+        async def body(piece: bytes) -> None:
             self._reply.hold(self._size + len(piece))
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await give_way()
+
+        await send_pieces(self._texts, body)
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -9,9 +9,10 @@ from grpclib import GRPCError
 from grpclib.const import Status
 from starlette.responses import Response
 
+from headway.base import Steps
 from headway.http._answer import InPieces
 from headway.http._call import resources_in
-from headway.http._document import json_bytes, resource_object
+from headway.http._document import json_bytes, json_steps, resource_steps
 from headway.http._offered import Exchange
 from headway.http._position_text import position_of, position_text
 from headway.http._query import Query
@@ -67,17 +68,27 @@ async def _list(exchange: Exchange, type: ResourceType[Any], query: Query) -> Re
     return InPieces(_texts(type, reply), reply.size, exchange.reply)
 
 
-def _texts(type: ResourceType[Any], reply: Encoded) -> Iterable[bytes]:
-    yield b'{"resources":['
-    for index, resource in enumerate(resources_in(reply)):
-        yield (b"," if index else b"") + json_bytes(resource_object(type, resource))
+def _texts(type: ResourceType[Any], reply: Encoded) -> Iterable[Steps[bytes]]:
+    before = b'{"resources":['
+    for resource in resources_in(reply):
+        yield _text(before, type, resource)
+        before = b","
+    yield _end(b"" if before == b"," else before, reply)
+
+
+def _text(before: bytes, type: ResourceType[Any], resource: pb.Resource) -> Steps[bytes]:
+    return before + (yield from json_steps((yield from resource_steps(type, resource))))
+
+
+def _end(before: bytes, reply: Encoded) -> Steps[bytes]:
+    yield
     last = decode(pb.ListResponse, reply.pieces[-1])
     rest: dict[str, Any] = {}
     if (here := position(last.position)) is not None:
         rest["position"] = position_text(here)
     if last.next_page_token:
         rest["nextPageToken"] = last.next_page_token
-    yield b"]" + (b"," if rest else b"") + json_bytes(rest)[1:] + b"\n"
+    return before + b"]" + (b"," if rest else b"") + json_bytes(rest)[1:] + b"\n"
 
 
 def _watch(exchange: Exchange, type: ResourceType[Any], query: Query) -> Response:

@@ -7,12 +7,13 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from headway.base import in_slices
+from headway.base import Steps, in_slices
 from headway.documents import Mapping, Node, Problems, TooManyValues, Unreadable, count_values, node_of, read_only_json
 from headway.errors import ConversionFailed, ManifestError, PayloadError
 from headway.http._refusal import HttpRefusal, invalid
-from headway.manifest import Content, as_object, read_changes, read_content, read_payload
-from headway.resource import Registry, Resource, ResourceId, ResourceType, pb, type_name
+from headway.manifest import Content, object_steps, read_changes, read_content, read_payload
+from headway.protobuf import redacted
+from headway.resource import Registry, Resource, ResourceId, ResourceType, data_steps, pb, type_name
 
 # The number of problems that an answer lists.
 _SHOWN = 10
@@ -21,16 +22,67 @@ _NO_OBJECT = 'the body must be one JSON object, such as {"data": {}}'
 
 def json_bytes(value: Any) -> bytes:
     """Return a value as JSON in one line."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _text(value).encode()
 
 
-def resource_object(
-    type: ResourceType[Any], message: pb.Resource, *, long: Callable[[int], Any] = str
-) -> dict[str, Any]:
+_text = json.JSONEncoder(separators=(",", ":")).encode
+# The number of values that are written in a step.
+_AT_ONCE = 16
+
+
+def json_steps(value: Any) -> Steps[bytes]:
+    """Return a value whose keys are texts as JSON in one line, like `json_bytes`, in steps."""
+    parts: list[str] = []
+    yield from _write(value, parts)
+    return "".join(parts).encode()
+
+
+def _write(value: Any, parts: list[str]) -> Steps[None]:
+    if _is_small(value):
+        parts.append(_text(value))
+        return
+    is_map = isinstance(value, dict)
+    comma = "{" if is_map else "["
+    some: list[Any] = []
+    for each in value.items() if is_map else value:
+        if not _is_small(each[1] if is_map else each):
+            if some:
+                parts.append(comma + _text(dict(some) if is_map else some)[1:-1])
+                comma, some = ",", []
+            yield
+            parts.append(f"{comma}{_text(each[0])}:" if is_map else comma)
+            yield from _write(each[1] if is_map else each, parts)
+            comma = ","
+            continue
+        some.append(each)
+        if len(some) == _AT_ONCE:
+            yield
+            parts.append(comma + _text(dict(some) if is_map else some)[1:-1])
+            comma, some = ",", []
+    if some:
+        parts.append(comma + _text(dict(some) if is_map else some)[1:-1])
+    parts.append("}" if is_map else "]")
+
+
+def _is_small(value: Any) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    if len(value) > _AT_ONCE:
+        return False
+    return not any(isinstance(each, dict | list) for each in (value.values() if isinstance(value, dict) else value))
+
+
+def resource_steps(
+    type: ResourceType[Any], message: pb.Resource, *, long: Callable[[int], Any] = str, redacts: bool = False
+) -> Steps[dict[str, Any]]:
     """Return a stored resource as a JSON object, in protobuf's JSON form.
 
     A payload that cannot be decoded is left out, and ``undecodable`` has the reason: one such resource must not hide
     the others of a list.
+
+    Args:
+        long: returns what stands for a number of 64 bits: by default its text.
+        redacts: True to leave out the values of secrets.
     """
     assert message.id is not None
     made: dict[str, Any] = {
@@ -45,7 +97,8 @@ def resource_object(
     if message.status:
         made["status"] = {key: status.to_dict() for key, status in message.status.items()}
     try:
-        made["data"] = as_object(Resource(type, message).data, long=long)
+        data = yield from data_steps(Resource(type, message))
+        made["data"] = yield from object_steps(redacted(data) if redacts else data, long=long)
     except (PayloadError, ConversionFailed) as error:
         made["undecodable"] = str(error)
     return made

@@ -13,10 +13,10 @@ from grpclib import GRPCError
 from grpclib.const import Status
 from starlette.responses import Response
 
-from headway.base import give_way
+from headway.base import Steps, in_slices
 from headway.documents import Mapping, merged
 from headway.errors import InvalidArgument, PayloadError
-from headway.http._answer import answer
+from headway.http._answer import answer, long_answer
 from headway.http._document import (
     changes_of,
     check_values,
@@ -24,13 +24,13 @@ from headway.http._document import (
     content_of_node,
     message_of,
     node_of_object,
-    resource_object,
+    resource_steps,
 )
 from headway.http._offered import Exchange, Target
 from headway.http._query import Query
 from headway.http._refusal import HttpRefusal, invalid, refusal_of
 from headway.manifest import Content
-from headway.protobuf import encode, same_content
+from headway.protobuf import comparing_content, encoding
 from headway.resource import AnyMessage, Registry, ResourceId, ResourceType, pb, quoted, type_name
 from headway.service import RESOURCE_SERVICE, Reason, reason_of
 
@@ -41,7 +41,7 @@ _GUARDED = (*_TENANCY, "version", "uid")
 _ATTEMPTS = 8
 _WAIT = 0.01
 _MERGES = ("application/merge-patch+json", "application/json", "application/x-www-form-urlencoded", "")
-Shown = Callable[[ResourceType[Any], pb.Resource], dict[str, Any]]
+Shown = Callable[[ResourceType[Any], pb.Resource], Steps[dict[str, Any]]]
 """The form in which an answer has a written resource."""
 
 
@@ -50,10 +50,10 @@ async def get(exchange: Exchange) -> Response:
     # Every read is consistent, so the parameter has no effect.
     target, query = await _target(exchange, (*_TENANCY, "uid", "consistent"))
     query.flag("consistent")
-    return answer(200, resource_object(target.type, await _read(exchange, target, query.condition("uid"))))
+    return await long_answer(resource_steps(target.type, await _read(exchange, target, query.condition("uid"))))
 
 
-async def put(exchange: Exchange, shown: Shown = resource_object) -> Response:
+async def put(exchange: Exchange, shown: Shown = resource_steps) -> Response:
     """Write a resource, and answer with it as ``shown`` makes it."""
     target, query = await _target(exchange, _GUARDED)
 
@@ -67,7 +67,7 @@ async def put(exchange: Exchange, shown: Shown = resource_object) -> Response:
     return await _written(exchange, target, requested, shown, announced)
 
 
-async def patch(exchange: Exchange, shown: Shown = resource_object) -> Response:
+async def patch(exchange: Exchange, shown: Shown = resource_steps) -> Response:
     """Merge the body into a resource (RFC 7396), and answer with it as ``shown`` makes it."""
     target, query = await _target(exchange, _GUARDED)
     kind = exchange.request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -120,7 +120,7 @@ async def put_status(exchange: Exchange) -> Response:
     async def write() -> Response:
         announced = pb.WriteStatusRequest(id=target.message())
         reply = await exchange.call(f"/{RESOURCE_SERVICE}/WriteStatus", requested, announced)
-        return answer(200, resource_object(target.type, reply.resource))
+        return await long_answer(resource_steps(target.type, reply.resource))
 
     def outdated(error: GRPCError) -> bool:
         # The incarnation that was current has been deleted since.
@@ -197,21 +197,15 @@ async def _repeated(
 
 async def _written(exchange: Exchange, target: Target, requested: Any, shown: Shown, announced: Any = None) -> Response:
     reply = await exchange.call(f"/{RESOURCE_SERVICE}/Write", requested, announced)
-    await give_way()
-    made = shown(target.type, reply.resource)
-    await give_way()
-    return answer(200, made)
+    return await long_answer(shown(target.type, reply.resource))
 
 
 async def _write_request(target: Target, content: Content, version: str, uid: str) -> pb.WriteRequest:
     payload = target.type.payload() if content.data is None else content.data
-    await give_way()
     try:
-        data = AnyMessage(type_url=target.type.type_url, value=encode(payload))
+        data = AnyMessage(type_url=target.type.type_url, value=await in_slices(encoding(payload)))
     except (PayloadError, InvalidArgument) as error:
         raise invalid(f"data: {error}") from None
-    # The service takes as long again to check it.
-    await give_way()
     owner = None if content.owner is None else content.owner.message()
     id, metadata = target.message(uid), dict(content.metadata)
     return pb.WriteRequest(resource=pb.Resource(id=id, owner=owner, version=version, metadata=metadata, data=data))
@@ -285,8 +279,7 @@ async def _patchable(target: Target, stored: pb.Resource, registry: Registry, mo
         HttpRefusal: it has more values than ``most_values``; or JSON cannot hold all of the payload, such as a field
             that this program doesn't know, or nanoseconds. Writing the merged form back would lose the rest.
     """
-    whole = resource_object(target.type, stored)
-    await give_way()
+    whole = await in_slices(resource_steps(target.type, stored))
     current = await node_of_object({name: whole[name] for name in ("owner", "metadata", "data") if name in whole})
     value = b"" if stored.data is None else stored.data.value
     if current is not None and "data" in whole:
@@ -295,8 +288,10 @@ async def _patchable(target: Target, stored: pb.Resource, registry: Registry, mo
         # Decoding may drop a part of what is stored, such as unknown fields, so the bytes are compared.
         with suppress(HttpRefusal):
             held = (await content_of_node(data, *target, registry)).data
-            if held is not None and same_content(target.type.payload, encode(held), value):
-                return current
+            if held is not None:
+                encoded = await in_slices(encoding(held))
+                if await in_slices(comparing_content(target.type.payload, encoded, value)):
+                    return current
     raise HttpRefusal(
         409,
         "FAILED_PRECONDITION",

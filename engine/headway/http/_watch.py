@@ -17,11 +17,11 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from typing_extensions import override
 
-from headway.base import give_way, joined
-from headway.http._answer import HEADERS, PIECE, refused
+from headway.base import Steps, finished
+from headway.http._answer import HEADERS, refused, send_pieces
 from headway.http._bounds import HeldReply
 from headway.http._call import Call
-from headway.http._document import json_bytes, resource_object
+from headway.http._document import json_steps, resource_steps
 from headway.http._offered import Exchange
 from headway.http._position_text import position_text
 from headway.http._refusal import HttpRefusal, refusal_of
@@ -155,9 +155,7 @@ class _Sent:
         if isinstance(item, ScopeConfirmed):
             return
         async with self._turn:
-            for piece in joined(self._of(item), PIECE):
-                await self._body(piece)
-                await give_way()
+            await send_pieces(self._of(item), self._body)
             if isinstance(item, Changes) and self._here is not None and not item.changes[-1].more:
                 self._here = self._here._replace(revision=item.changes[-1].revision)
 
@@ -199,36 +197,44 @@ class _Sent:
             # Hypercorn raises whatever its libraries raise for a closed connection.
             raise _Gone from error
 
-    def _of(self, item: StreamItem) -> Iterable[bytes]:
+    def _of(self, item: StreamItem) -> Iterable[Steps[bytes]]:
         if not self.begun and not isinstance(item, Bookmark):
             # The empty id keeps a browser from resuming in the middle of the snapshot.
-            yield self._event("snapshot", {}, id="")
+            yield self._event_steps("snapshot", id="")
         if isinstance(item, SnapshotChunk):
             for resource in item.resources:
-                yield self._event("upsert", self._resource(resource))
+                yield self._event_steps("upsert", resource)
         elif isinstance(item, EndOfSnapshot):
             self._here = item.position
-            yield self._event("endOfSnapshot", {}, item.position)
+            yield self._event_steps("endOfSnapshot", here=item.position)
         elif isinstance(item, Bookmark):
             self._here = item.position
-            yield self._event("resumed" if item.resumed else "bookmark", {}, item.position)
+            yield self._event_steps("resumed" if item.resumed else "bookmark", here=item.position)
         else:
             for change in item.changes:
                 # A commit with several changes is complete only after the last of them.
                 whole = None if change.more or self._here is None else self._here._replace(revision=change.revision)
-                yield self._event("delete" if change.deleted else "upsert", self._resource(change.resource), whole)
+                yield self._event_steps("delete" if change.deleted else "upsert", change.resource, whole)
 
-    def _resource(self, resource: pb.Resource) -> dict[str, Any]:
-        return {"resource": resource_object(self._type, resource)}
+    def _event(self, name: str, content: dict[str, Any], here: Position | None = None) -> bytes:
+        return finished(self._written(name, content, here))
 
-    def _event(self, name: str, content: dict[str, Any], here: Position | None = None, id: str | None = None) -> bytes:
+    def _event_steps(
+        self, name: str, resource: pb.Resource | None = None, here: Position | None = None, id: str | None = None
+    ) -> Steps[bytes]:
+        content = {} if resource is None else {"resource": (yield from resource_steps(self._type, resource))}
+        return (yield from self._written(name, content, here, id))
+
+    def _written(
+        self, name: str, content: dict[str, Any], here: Position | None, id: str | None = None
+    ) -> Steps[bytes]:
         if here is not None:
             id = position_text(here)
             content = {**content, "position": id}
         if not self._events:
-            return json_bytes({"type": name, **content}) + b"\n"
+            return (yield from json_steps({"type": name, **content})) + b"\n"
         line = "" if id is None else f"id: {id}\n"
-        return f"event: {name}\n{line}data: ".encode() + json_bytes(content) + b"\n\n"
+        return f"event: {name}\n{line}data: ".encode() + (yield from json_steps(content)) + b"\n\n"
 
 
 def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

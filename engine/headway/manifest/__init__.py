@@ -26,6 +26,7 @@ from headway.manifest._dump import as_object as as_object
 from headway.manifest._dump import as_yaml as as_yaml
 from headway.manifest._dump import dump as dump
 from headway.manifest._dump import dump_all as dump_all
+from headway.manifest._dump import object_steps as object_steps
 from headway.manifest._fields import Element as Element
 from headway.manifest._fields import Field as Field
 from headway.manifest._fields import enum_names as enum_names

@@ -8,12 +8,14 @@ import math
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 import yaml
 from betterproto2.casing import camel_case
 
+from headway.base import Steps, finished
 from headway.errors import PayloadError
 from headway.manifest._fields import Element, Field, enum_names, fields_of
 from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, ResourceId
@@ -31,7 +33,11 @@ _AMBIGUOUS = re.compile(
 )
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 # JSON has these in quotes, because JavaScript would round them.
-_LONG = ("int64", "uint64", "sint64", "fixed64", "sfixed64")
+_LONG = frozenset({"int64", "uint64", "sint64", "fixed64", "sfixed64"})
+# Their values are written as they are.
+_PLAIN = frozenset({"string", "bool", "int32", "uint32", "sint32", "fixed32", "sfixed32"})
+# What stands for a number of 64 bits in JSON; None for YAML.
+Long = Callable[[int], Any] | None
 
 
 def dump(resource: Resource[Any]) -> str:
@@ -81,7 +87,12 @@ def as_object(payload: Any, *, long: Callable[[int], Any] = str) -> dict[str, An
     Args:
         long: returns what stands for a number of 64 bits: by default its text, as in protobuf's JSON form.
     """
-    return _message(type(payload), payload, json=long)
+    return finished(object_steps(payload, long=long))
+
+
+def object_steps(payload: Any, *, long: Callable[[int], Any] = str) -> Steps[dict[str, Any]]:
+    """Return a payload as a JSON object, like `as_object`, in steps."""
+    return _message(type(payload), payload, long)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -113,7 +124,7 @@ def _document(resource: Resource[Any]) -> dict[str, Any]:
     if resource.owner is not None:
         document["owner"] = _written_id(resource.owner, (id.partition, id.namespace))
     try:
-        data = _message(type(resource.data), resource.data)
+        data = finished(_message(type(resource.data), resource.data, None))
     except PayloadError as error:
         document["undecodable"] = str(error)
     else:
@@ -131,33 +142,113 @@ def _written_id(id: ResourceId, default: tuple[str, str]) -> dict[str, Any]:
     return written
 
 
-def _message(cls: type[Any], message: Any, *, json: Callable[[int], Any] | None = None) -> dict[str, Any]:
-    values = ((name, field, getattr(message, name)) for name, field in fields_of(cls).by_name.items())
-    return {
-        camel_case(name) if json else name: _field(field, value, json=json)
-        for name, field, value in values
-        if not _is_default(field, value)
-    }
+class _Written(NamedTuple):
+    """A field of a message, as it is written.
+
+    Attributes:
+        name: its name in YAML.
+        camel: its name in JSON.
+        plain: True if its values are written as they are, and an empty one is left out.
+    """
+
+    name: str
+    camel: str
+    field: Field
+    plain: bool
+
+
+class _Fields(NamedTuple):
+    """The fields of a message class. A class is flat if its messages hold neither lists, nor maps, nor messages."""
+
+    written: tuple[_Written, ...]
+    flat: bool
+
+
+def _fields(cls: type[Any]) -> _Fields:
+    # The stubs of `cache` do not accept type[Any] as hashable.
+    return _fields_once(cast("Any", cls))
+
+
+@cache
+def _fields_once(cls: Any) -> _Fields:
+    fields = fields_of(cls).by_name
+    flat = all(field.shape in ("single", "optional") and field.element.message is None for field in fields.values())
+    return _Fields(
+        tuple(
+            _Written(name, camel_case(name), field, field.shape == "single" and field.element.kind in _PLAIN)
+            for name, field in fields.items()
+        ),
+        flat,
+    )
+
+
+# The number of elements in a step.
+_AT_ONCE = 8
+
+
+def _message(cls: type[Any], message: Any, long: Long) -> Steps[dict[str, Any]]:
+    fields = _fields(cls)
+    if fields.flat:
+        return _flat(fields, message, long)
+    made: dict[str, Any] = {}
+    for written in fields.written:
+        field, value = written.field, getattr(message, written.name)
+        held = field.element.message
+        if field.shape == "single" and held is not None:
+            # Such a message is never absent.
+            value = yield from _message(held, held.from_wrapped(value) if field.element.wrapped else value, long)
+            if not value:
+                continue
+        elif _is_default(field, value):
+            continue
+        elif field.shape == "repeated":
+            value = yield from _list(field.element, value, long)
+        elif field.shape == "map":
+            # Not sorted: stored payloads are compared by their bytes, which depend on the order.
+            values = yield from _list(field.element, value.values(), long)
+            value = dict(zip(map(json_key, value) if long else value, values, strict=True))
+        elif held is not None:
+            value = yield from _message(held, held.from_wrapped(value) if field.element.wrapped else value, long)
+        else:
+            value = _scalar(field.element, value, long)
+        made[written.camel if long else written.name] = value
+    return made
+
+
+def _flat(fields: _Fields, message: Any, long: Long) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, camel, field, plain in fields.written:
+        value = getattr(message, name)
+        if plain:
+            if value:
+                made[camel if long else name] = value
+        elif not _is_default(field, value):
+            made[camel if long else name] = _scalar(field.element, value, long)
+    return made
+
+
+def _list(element: Element, values: Collection[Any], long: Long) -> Steps[list[Any]]:
+    made: list[Any] = []
+    held, fields = element.message, None if element.message is None else _fields(element.message)
+    for number, value in enumerate(values):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            yield
+        if held is None:
+            made.append(_scalar(element, value, long))
+        else:
+            message = held.from_wrapped(value) if element.wrapped else value
+            assert fields is not None
+            made.append(_flat(fields, message, long) if fields.flat else (yield from _message(held, message, long)))
+    return made
 
 
 def _is_default(field: Field, value: Any) -> bool:
     if field.shape == "optional":
         return value is None
-    if field.shape == "single" and field.element.kind == "message":
-        return not _element(field.element, value, json=None)
     if isinstance(value, float):
         # Negative zero is written.
         return value == 0 and math.copysign(1, value) > 0
     return not value or (field.shape == "single" and value == _EPOCH)
-
-
-def _field(field: Field, value: Any, *, json: Callable[[int], Any] | None) -> Any:
-    if field.shape == "repeated":
-        return [_element(field.element, item, json=json) for item in value]
-    if field.shape == "map":
-        # Not sorted: stored payloads are compared by their bytes, which depend on the order.
-        return {json_key(key) if json else key: _element(field.element, item, json=json) for key, item in value.items()}
-    return _element(field.element, value, json=json)
 
 
 def json_key(key: Any) -> str:
@@ -165,25 +256,32 @@ def json_key(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _element(element: Element, value: Any, *, json: Callable[[int], Any] | None) -> Any:
+def _scalar(element: Element, value: Any, long: Long) -> Any:
+    """Return a value that is no message, as it is written."""
     kind = element.kind
-    if element.message is not None:
-        return _message(element.message, element.message.from_wrapped(value) if element.wrapped else value, json=json)
+    if kind in _PLAIN:
+        return value
     if kind == "bytes":
         return base64.b64encode(value).decode()
     if kind == "enum":
         number = int(value)
-        return next((name for name, known in enum_names(element.enum).items() if known == number), number)
+        return _enum_texts(element.enum).get(number, number)
     if kind == "timestamp":
         text: str = value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat()
         return f"{text}Z"
     if kind == "duration":
         return _seconds(value)
-    if json and kind in _LONG:
-        return json(value)
-    if kind in ("float", "double") and not math.isfinite(value):
-        return value if not json else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if kind in _LONG:
+        return long(value) if long else value
+    if not math.isfinite(value):
+        return value if not long else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return _shortest(value) if kind == "float" else value
+
+
+@cache
+def _enum_texts(enum: Any) -> dict[int, str]:
+    """Return the first name of each number."""
+    return {number: name for name, number in reversed(enum_names(enum).items())}
 
 
 def _shortest(value: float) -> float:

@@ -11,10 +11,10 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.base import give_way
-from headway.http import Exchange, resource_object, resources_in
+from headway.base import Steps, finished, give_way, in_slices
+from headway.http import Exchange, resource_steps, resources_in
 from headway.page._service import WHY
-from headway.resource import ResourceId, ResourceType, created_at, pb, redacted_resource, resource_id
+from headway.resource import ResourceId, ResourceType, created_at, pb, resource_id
 from headway.rpc import Encoded
 from headway.service import RESOURCE_SERVICE
 from headway.why import PastReconcile, Ref, Why, attempts_text, from_message, reconcile_texts
@@ -41,19 +41,19 @@ async def about(exchange: Exchange, type: ResourceType[Any] | None, id: Resource
             raise
     return {
         "id": dataclasses.asdict(Ref.of(id.type, id.key)),
-        "resource": None if stored is None or type is None else document(type, stored),
+        "resource": None if stored is None or type is None else await in_slices(document(type, stored)),
         "mayRead": refused is None,
         "created": None if stored is None else created_at(stored.id.uid) or None,  # type: ignore[union-attr]  # stored
         "why": None if why is None else _why(why),
     }
 
 
-def document(type: ResourceType[Any], stored: pb.Resource) -> dict[str, Any]:
+def document(type: ResourceType[Any], stored: pb.Resource) -> Steps[dict[str, Any]]:
     """Return a stored resource as the page shows it, without secrets. Every payload on the page comes from here.
 
     Numbers of 64 bits are numbers, for people. The page reads them without rounding (`assets/exact.js`).
     """
-    return resource_object(type, redacted_resource(type.view(stored)).message(), long=int)
+    return resource_steps(type, stored, long=int, redacts=True)
 
 
 def _why(why: Why) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _event(exchange: Exchange, resource: pb.Resource) -> dict[str, Any]:
     """Return an event. Its content is shown, and redacted, like that of any other resource."""
     id = resource_id(resource.id)
     type = exchange.offered.registry.find(id.type)
-    data = {} if type is None else document(type, resource).get("data", {})
+    data = {} if type is None else finished(document(type, resource)).get("data", {})
     return {"name": id.name, "version": resource.version, "data": data}
 
 

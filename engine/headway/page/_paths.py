@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway._gen.headway.pause.v1 import Pause
+from headway.base import in_slices
 from headway.http import (
     Call,
     Endpoint,
@@ -27,7 +28,7 @@ from headway.http import (
     answer,
     delete,
     invalid,
-    json_bytes,
+    json_steps,
     object_of,
     patch,
     put,
@@ -179,11 +180,11 @@ class _Page:
                 shown = await about(exchange, type, id)
                 # The sentences say how long ago something was, so they always differ.
                 told = shown["why"] or {}
-                lasting = json_bytes(
-                    {**shown, "why": {name: told[name] for name in ("states", "timeline") if name in told}}
+                lasting = await in_slices(
+                    json_steps({**shown, "why": {name: told[name] for name in ("states", "timeline") if name in told}})
                 )
                 if lasting != last or trio.current_time() >= until:
-                    await emit(Event("resource", json_bytes(shown)))
+                    await emit(Event("resource", await in_slices(json_steps(shown))))
                     last, until = lasting, trio.current_time() + _AS_IT_IS
                 await trio.sleep(_AGAIN)
 

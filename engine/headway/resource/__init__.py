@@ -87,6 +87,7 @@ from headway.resource._reserved import is_marked as is_marked
 from headway.resource._reserved import set_finalizers as set_finalizers
 from headway.resource._resource import Resource as Resource
 from headway.resource._resource import check_fields as check_fields
+from headway.resource._resource import data_steps as data_steps
 from headway.resource._scoped import ScopedType as ScopedType
 from headway.resource._scoped import is_form_of as is_form_of
 from headway.resource._statuses import Statuses as Statuses

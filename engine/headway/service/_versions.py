@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -226,14 +226,14 @@ class Conversions:
         """Convert a resource. Its view must be asked soon, because the cache of converted payloads is bounded."""
         await self._slices.of(self._versions.converting(self._type, stored))
 
-    async def parts(self, item: StreamItem) -> AsyncIterator[StreamItem]:
-        """Yield an item of a stream, or parts of a long chunk, with its resources ready."""
+    async def seen(self, item: StreamItem, visible: Callable[[StreamItem], list[StreamItem]]) -> list[StreamItem]:
+        """Return what ``visible`` makes of an item of a stream, or of the parts of a long chunk, once it is ready."""
         if not isinstance(item, SnapshotChunk):
             for change in item.changes if isinstance(item, Changes) else ():
                 if self.needs(change.resource):
                     await self.ready(change.resource)
-            yield item
-            return
+            return visible(item)
+        found: list[StreamItem] = []
         part: list[pb.Resource] = []
         size = 0
         for resource in item.resources:
@@ -242,7 +242,6 @@ class Conversions:
                 await self.ready(resource)
                 size += memory_size(resource)
                 if size > _AHEAD:
-                    yield SnapshotChunk(part)
+                    found += visible(SnapshotChunk(part))
                     part, size = [], 0
-        if part:
-            yield SnapshotChunk(part)
+        return found + visible(SnapshotChunk(part)) if part else found

@@ -76,9 +76,7 @@ async def watch_list(context: Context, stream: Any) -> None:
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
         async def converted(item: StreamItem) -> list[StreamItem]:
-            if conversions is None:
-                return visible(item)
-            return [each async for part in conversions.parts(item) for each in visible(part)]
+            return visible(item) if conversions is None else await conversions.seen(item, visible)
 
         skipping = watch if isinstance(watch, SkipsUnrelated) else None
         next_change = watch.next if skipping is None else skipping.next_change
