@@ -76,9 +76,9 @@ class Longest(trio.abc.Instrument):
 
 async def longest_share(call: Callable[[], Awaitable[object]]) -> float:
     """Return the part of a call's time that its longest step takes."""
-    longest = Longest(trio.lowlevel.current_task())
     gc.collect()
     gc.disable()
+    longest = Longest(trio.lowlevel.current_task())
     try:
         trio.lowlevel.add_instrument(longest)
         await trio.lowlevel.checkpoint()

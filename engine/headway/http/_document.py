@@ -95,7 +95,11 @@ def resource_steps(
     if message.metadata:
         made["metadata"] = dict(message.metadata)
     if message.status:
-        made["status"] = {key: status.to_dict() for key, status in message.status.items()}
+        made["status"] = {}
+        for key, status in message.status.items():
+            # One with a hundred conditions takes some milliseconds.
+            yield True
+            made["status"][key] = status.to_dict()
     try:
         data = yield from data_steps(Resource(type, message))
         made["data"] = yield from object_steps(redacted(data) if redacts else data, long=long)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from headway.base import give_way
+from headway.base import give_way, in_slices
+from headway.errors import ConversionFailed, PayloadError
 from headway.resource import (
     Key,
     Kind,
     ResourceType,
     column_texts,
     created_at,
+    data_steps,
     is_marked,
     pb,
     redacted_resource,
     resource_key,
 )
+from headway.service import Conversions
 from headway.storage import Backend, Within, list_part
 
 STEP = 10_000
@@ -95,6 +99,7 @@ async def find(
     after: Key | None,
     step: int = STEP,
     at_once: int = _AT_ONCE,
+    conversions: Conversions | None = None,
 ) -> Found:
     """Examine up to ``step`` resources after a key, and return the first ``rows`` that are wanted, in order of key."""
     found: list[pb.Resource] = []
@@ -105,6 +110,8 @@ async def find(
         # The name decides first, because that is the cheapest.
         named = [at for at, each in enumerate(page) if text in each.id.name]  # type: ignore[union-attr]  # ids are whole
         for at in named:
+            if conversions is not None and conversions.needs(page[at]):
+                await conversions.ready(page[at])
             if wanted(resource := page[at]):
                 found.append(resource)
                 if len(found) == rows:
@@ -125,7 +132,7 @@ def has_condition(resource: pb.Resource, condition: str, state: str) -> bool:
     )
 
 
-def row(type: ResourceType[Any], resource: pb.Resource, seen: pb.Resource | None) -> dict[str, Any]:
+async def row(type: ResourceType[Any], resource: pb.Resource, seen: pb.Resource | None) -> dict[str, Any]:
     """Return what a list shows of a resource.
 
     Args:
@@ -133,13 +140,19 @@ def row(type: ResourceType[Any], resource: pb.Resource, seen: pb.Resource | None
     """
     partition, namespace, name = resource_key(resource)
     conditions = [each for status in resource.status.values() for each in status.conditions]
+    columns: list[str] = []
+    if type.columns and seen is not None:
+        view = type.view(seen)
+        with suppress(PayloadError, ConversionFailed):
+            await in_slices(data_steps(view))
+        columns = column_texts(redacted_resource(view))
     return {
         "partition": partition,
         "namespace": namespace,
         "name": name,
         "version": resource.version,
         "created": created_at(resource.id.uid) or None,  # type: ignore[union-attr]  # stored ids are whole
-        "columns": column_texts(redacted_resource(type.view(seen))) if type.columns and seen is not None else [],
+        "columns": columns,
         "deleting": is_marked(resource.metadata),
         "conditions": [{"type": each.type, "state": _state(each)} for each in conditions[:_CONDITIONS]],
     }

@@ -107,7 +107,7 @@ class PageService:
         described = repr(message._replace(type=pb.Type(), cursor="", rows=0)) + str(type.name)
         after = self._going_on(message.cursor, described)
         fails, observes = failing_of(self._host, type.kind), self._observes
-        view = self._host.versions.view(type)
+        view, conversions = self._host.versions.view(type), self._host.versions.conversions(type)
 
         def wanted(resource: pb.Resource) -> bool:
             if message.failing:
@@ -121,12 +121,14 @@ class PageService:
             return seen is not None and access.shows(seen)
 
         with self._turn():
-            found = await find(self._host.backend, type.kind, within, wanted, message.text.lower(), message.rows, after)
+            text, rows = message.text.lower(), message.rows
+            about = (self._host.backend, type.kind, within, wanted, text, rows, after)
+            found = await find(*about, conversions=conversions)
         answer: dict[str, Any] = {"columns": [*type.columns], "rows": []}
         for each in found.resources:
             # A payload may be large.
             await give_way()
-            shown = row(type, each, view(each))
+            shown = await row(type, each, view(each))
             answer["rows"].append(shown)
             # A caller without the right to observe a resource must not learn whether it fails.
             if observes(type.name, key := resource_key(each)):

@@ -74,6 +74,7 @@ from headway.service._types import DescribedPayloads as DescribedPayloads
 from headway.service._types import TypesRequest as TypesRequest
 from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered
+from headway.service._versions import Conversions as Conversions
 from headway.service._versions import Versions as Versions
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder

@@ -7,9 +7,9 @@ from typing import Any
 
 from ulid_transform import ulid_now
 
-from headway.base import utc_now
+from headway.base import Steps, utc_now
 from headway.errors import PayloadError
-from headway.protobuf import decode, encode, equal
+from headway.protobuf import decoding, encode, equal
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -38,10 +38,10 @@ def check_mark(resource: pb.Resource) -> None:
         )
 
 
-def check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+def check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> Steps[None]:
     """Refuse a change of a marked resource, except that its finalizers may be removed."""
     before, after = finalizers(stored.metadata), finalizers(updated.metadata)
-    problems = _changed_parts(type, stored, updated, ignore=FINALIZERS)
+    problems = yield from _changed_parts(type, stored, updated, ignore=FINALIZERS)
     if after - before:
         problems.append(f"adds finalizers {', '.join(sorted(after - before))}")
     elif not problems and not before - after:
@@ -53,9 +53,9 @@ def check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resou
         )
 
 
-def check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+def check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> Steps[None]:
     """Raise InvalidArgument if a write marks a resource for deletion and also changes something else."""
-    problems = _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
+    problems = yield from _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
     if problems:
         raise invalid(
             f"{resource_id(stored.id)}: a write that sets metadata.{DELETION_TIMESTAMP} must change nothing else, "
@@ -64,7 +64,9 @@ def check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Reso
     check_mark(updated)
 
 
-def _changed_parts(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource, *, ignore: str) -> list[str]:
+def _changed_parts(
+    type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource, *, ignore: str
+) -> Steps[list[str]]:
     keys = stored.metadata.keys() | updated.metadata.keys()
     parts = [
         f"changes metadata.{key}"
@@ -75,12 +77,12 @@ def _changed_parts(type: ResourceType[Any], stored: pb.Resource, updated: pb.Res
     assert updated.id is not None
     if stored.id.type != updated.id.type:
         parts.append("changes the type's version")
-    elif not _same_data(type, stored, updated):
+    elif not (yield from _same_data(type, stored, updated)):
         parts.append("changes data")
     return parts
 
 
-def _same_data(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> bool:
+def _same_data(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> Steps[bool]:
     if stored.data is None or updated.data is None:
         return stored.data is updated.data
     if stored.data.value == updated.data.value:
@@ -88,7 +90,8 @@ def _same_data(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resourc
         return True
     # A message that was read and written back may be encoded differently than by its first writer.
     try:
-        return equal(decode(type.payload, stored.data.value), decode(type.payload, updated.data.value))
+        before = yield from decoding(type.payload, stored.data.value)
+        return equal(before, (yield from decoding(type.payload, updated.data.value)))
     except PayloadError:
         return False
 

@@ -177,14 +177,14 @@ class _Write:
         form, resource = self.form, self.resource
         if form is None or version_of(stored) not in form.chain:
             # If there are converters, but none connects the two versions, the resource moves to the writer's version.
-            updated = _update(self.type, stored, resource)
+            updated = yield from _update(self.type, stored, resource)
             return updated if form is None else (yield from form.created(updated))
         carried = yield from form.carries_on(stored, resource)
         if carried is not None:
-            return _update(form.chain.type_of(version_of(stored)), stored, carried)
+            return (yield from _update(form.chain.type_of(version_of(stored)), stored, carried))
         # The update applies to what the writer sees.
         seen = yield from form.seen(stored)
-        return (yield from form.updated(stored, seen, _update(self.type, seen, resource)))
+        return (yield from form.updated(stored, seen, (yield from _update(self.type, seen, resource))))
 
     def _check_payload(self, stored: pb.Resource | None) -> None:
         """Refuse a payload with a restriction, unless the caller has read the same one from the store.
@@ -226,7 +226,7 @@ def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
         )
 
 
-def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
+def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource) -> Steps[pb.Resource]:
     """Return the resource that will replace the stored one."""
     assert resource.id is not None
     assert stored.id is not None
@@ -263,7 +263,7 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
     )
     was_marked = is_marked(stored.metadata)
     if was_marked or is_marked(updated.metadata):
-        (check_frozen if was_marked else check_marking)(type, stored, updated)
+        yield from (check_frozen if was_marked else check_marking)(type, stored, updated)
         if updated.data is not None and stored.data is not None:
             # The same content may be encoded in many more bytes, which no quota refuses in a marked resource.
             updated.data = AnyMessage(type_url=updated.data.type_url, value=stored.data.value)
