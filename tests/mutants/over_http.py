@@ -241,8 +241,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a snapshot keeps the id of before",
         "http/_watch.py",
-        'yield self._event("snapshot", {}, id="")',
-        'yield self._event("snapshot", {})',
+        'yield self._event_steps("snapshot", id="")',
+        'yield self._event_steps("snapshot")',
         _WATCH,
         "browser",
     ),
@@ -297,8 +297,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a merge loses what JSON cannot hold",
         "http/_verbs.py",
-        "if held is not None and same_content(target.type.payload, encode(held), value):",
-        "if held is not None:",
+        "if await in_slices(comparing_content(target.type.payload, encoded, value)):",
+        "if encoded is not None:",
         _MERGE,
         "newer_program",
     ),

@@ -14,9 +14,7 @@ from headway.base._trio import give_way
 T = TypeVar("T")
 
 Steps = Generator[Any, None, T]
-"""A computation that returns a T. A step takes some microseconds. After one that may take milliseconds, it yields True.
-It yields None after others.
-"""
+"""A computation that returns a T. A step takes some microseconds. After one of milliseconds it yields True."""
 
 AT_ONCE = 200
 """The number of steps between two turns: some two milliseconds."""
@@ -34,23 +32,12 @@ def finished(steps: Steps[T]) -> T:
 
 async def in_slices(steps: Steps[T]) -> T:
     """Take all steps, with turns for other tasks between, and return the result."""
-    return await Slices().of(steps)
-
-
-class Slices:
-    """The slices of several computations of one task, which together take as many steps between two turns as one."""
-
-    def __init__(self) -> None:
-        self._left = AT_ONCE
-
-    async def of(self, steps: Steps[T]) -> T:
-        """Take all steps of a computation, and return its result. This is a checkpoint only if it gives a turn."""
+    while True:
         try:
-            while True:
-                while self._left > 0:
-                    self._left = 0 if next(steps) else self._left - 1
-                self._left = AT_ONCE
-                await give_way()
+            for _ in range(AT_ONCE):
+                if next(steps):
+                    break
         except StopIteration as stop:
             made: T = stop.value
             return made
+        await give_way()

@@ -12,9 +12,7 @@ from headway.protobuf._codec import Payload as Payload
 from headway.protobuf._codec import copy_message as copy_message
 from headway.protobuf._codec import decode as decode
 from headway.protobuf._codec import decoder_of as decoder_of
-from headway.protobuf._codec import decoding as decoding
 from headway.protobuf._codec import encode as encode
-from headway.protobuf._codec import encoding as encoding
 from headway.protobuf._codec import equal as equal
 from headway.protobuf._codec import has_unknown_fields as has_unknown_fields
 from headway.protobuf._codec import payload_problem as payload_problem
@@ -51,6 +49,9 @@ from headway.protobuf._secrets import secret_fields as secret_fields
 from headway.protobuf._secrets import secret_values as secret_values
 from headway.protobuf._secrets import without_secrets as without_secrets
 from headway.protobuf._sharing import sharing_decoder_of as sharing_decoder_of
+from headway.protobuf._stepwise import SMALL as SMALL
+from headway.protobuf._stepwise import decoding as decoding
+from headway.protobuf._stepwise import encoding as encoding
 from headway.protobuf._wire import read_varint as read_varint
 from headway.protobuf._wire import varint as varint
 

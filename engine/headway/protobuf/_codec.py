@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from headway.base import Steps
 from headway.errors import PayloadError
-from headway.protobuf._compile import ATTRIBUTE, STEPWISE, Codec, Stepwise, compile_codecs, compile_stepwise
+from headway.protobuf._compile import ATTRIBUTE, Codec, compile_codecs
 from headway.protobuf._unwritable import UNWRITABLE, unwritable
 
 
@@ -23,9 +22,6 @@ class Payload(Protocol):
 
 
 P = TypeVar("P", bound=Payload)
-
-# The bytes of a message that is decoded at once: at most some hundred microseconds.
-_SMALL = 512
 
 
 def encode(message: Payload) -> bytes:
@@ -49,30 +45,6 @@ def decode(cls: type[P], data: bytes) -> P:
     except PayloadError as error:
         raise PayloadError(f"not a valid {cls.__qualname__}: {error}") from error.__cause__
     return made
-
-
-def decoding(cls: type[P], data: bytes) -> Steps[P]:
-    """Decode a message of a class, like `decode`, in steps."""
-    if len(data) <= _SMALL:
-        return decode(cls, data)
-    data = bytes(data)
-    try:
-        made: P = yield from _stepwise(cls).decode(data, 0, len(data), 1)
-    except PayloadError as error:
-        raise PayloadError(f"not a valid {cls.__qualname__}: {error}") from error.__cause__
-    return made
-
-
-def encoding(message: Payload) -> Steps[bytes]:
-    """Return the message in protobuf's wire format, like `encode`, in steps. It must not change meanwhile."""
-    try:
-        return (yield from _stepwise(message.__class__).encode(message))
-    except UNWRITABLE as error:
-        raise unwritable(message, error, codec_of) from error
-
-
-def _stepwise(cls: type[Any]) -> Stepwise:
-    return cls.__dict__.get(STEPWISE) or compile_stepwise(cls)
 
 
 def payload_problem(cls: type[Any], data: bytes) -> str | None:

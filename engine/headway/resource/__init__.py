@@ -27,6 +27,7 @@ from headway.resource._columns import column_text as column_text
 from headway.resource._columns import column_texts as column_texts
 from headway.resource._columns import readable_time as readable_time
 from headway.resource._controller_record import CONTROLLER_RECORD as CONTROLLER_RECORD
+from headway.resource._data_steps import data_steps as data_steps
 from headway.resource._decoding import decode_resource as decode_resource
 from headway.resource._decoding import resource_decoder as resource_decoder
 from headway.resource._description import DescribedTopic as DescribedTopic
@@ -87,7 +88,6 @@ from headway.resource._reserved import is_marked as is_marked
 from headway.resource._reserved import set_finalizers as set_finalizers
 from headway.resource._resource import Resource as Resource
 from headway.resource._resource import check_fields as check_fields
-from headway.resource._resource import data_steps as data_steps
 from headway.resource._scoped import ScopedType as ScopedType
 from headway.resource._scoped import is_form_of as is_form_of
 from headway.resource._statuses import Statuses as Statuses

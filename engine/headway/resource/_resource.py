@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.base import Steps, did_you_mean
+from headway.base import did_you_mean
 from headway.errors import PayloadError
-from headway.protobuf import Payload, copy_message, decode, decoding, encode
+from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource._given import finalizer_names, owner_id, text_map
 from headway.resource._ids import ResourceId
 from headway.resource._reserved import finalizers, set_finalizers
@@ -60,16 +60,13 @@ class Resource(Stored, Generic[T]):
             try:
                 self._data = decode(self.type.payload, stored.value if stored is not None else b"")
             except PayloadError as error:
-                raise self._undecodable(error) from error.__cause__
+                raise PayloadError(f"{self.id} at version {self.version or 'none'}: {error}") from error.__cause__
         return self._data
 
     @data.setter
     def data(self, value: T) -> None:
         self.type.check_payload(value)
         self._data = value
-
-    def _undecodable(self, error: PayloadError) -> PayloadError:
-        return PayloadError(f"{self.id} at version {self.version or 'none'}: {error}")
 
     @property
     def owner(self) -> ResourceId | None:
@@ -161,17 +158,6 @@ class Resource(Stored, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Resource {self.id} version={self.version or 'new'}>"
-
-
-def data_steps(resource: Resource[T]) -> Steps[T]:
-    """Return the data of a resource, decoded in steps. Raises like `Resource.data`."""
-    stored = resource._message.data
-    if resource._data is None and stored is not None and not is_unconverted(resource._message):
-        try:
-            resource._data = yield from decoding(resource.type.payload, stored.value)
-        except PayloadError as error:
-            raise resource._undecodable(error) from error.__cause__
-    return resource.data
 
 
 def check_fields(payload: Any) -> None:

@@ -9,7 +9,7 @@ from grpclib import GRPCError
 
 from headway.base import Steps, reason_text
 from headway.errors import HeadwayError, PayloadError
-from headway.protobuf import Payload, decoding
+from headway.protobuf import SMALL, Payload, decode, decoding
 from headway.resource import (
     MAX_NAME,
     QUOTA,
@@ -159,7 +159,8 @@ def admit_resource(
         if data is not None:
             yield from check_payload(type, data.value)
             try:
-                decoded = yield from decoding(type.payload, data.value)
+                read = (type.payload, data.value)
+                decoded = decode(*read) if len(data.value) <= SMALL else (yield from decoding(*read))
             except PayloadError as error:
                 # If another writer has stored the same payload, its metadata can still change. Hooks cannot judge it.
                 undecodable = f"resource.data of {resource_id(resource.id)}: {error}"

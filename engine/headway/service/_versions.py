@@ -9,6 +9,7 @@ from typing import Any
 from headway.base import Slices, Steps, finished
 from headway.errors import HistoryCompacted, PayloadError
 from headway.events import ConversionFailed, Report, ignore
+from headway.protobuf import SMALL
 from headway.resource import (
     BadConversion,
     Changes,
@@ -201,8 +202,7 @@ class Versions:
         self._report(ConversionFailed(type, id, wanted, error))
 
 
-# The bytes of a payload that is converted at once, and of all payloads that are converted before the first one is used.
-_SMALL = 512
+# The bytes of all payloads that are converted before the first one is used.
 _AHEAD = KEPT_BYTES // 4
 
 
@@ -220,7 +220,7 @@ class Conversions:
     def needs(self, stored: pb.Resource) -> bool:
         """Return True if a resource should be made ready before its view is asked."""
         data = stored.data
-        return data is not None and len(data.value) > _SMALL and version_of(stored) != self._type.name.version
+        return data is not None and len(data.value) > SMALL and version_of(stored) != self._type.name.version
 
     async def ready(self, stored: pb.Resource) -> None:
         """Convert a resource. Its view must be asked soon, because the cache of converted payloads is bounded."""
@@ -245,3 +245,10 @@ class Conversions:
                     found += visible(SnapshotChunk(part))
                     part, size = [], 0
         return found + visible(SnapshotChunk(part)) if part else found
+
+
+async def made_ready(
+    conversions: Conversions | None, visible: Callable[[StreamItem], list[StreamItem]], item: StreamItem
+) -> list[StreamItem]:
+    """Return what ``visible`` makes of an item of a stream, whose resources have been made ready."""
+    return visible(item) if conversions is None else await conversions.seen(item, visible)

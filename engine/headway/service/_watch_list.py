@@ -28,7 +28,7 @@ from headway.service._reader import Reader
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._resumed import open_checked_watch
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
-from headway.service._versions import are_of_version
+from headway.service._versions import are_of_version, made_ready
 from headway.storage import SkipsUnrelated
 
 
@@ -51,7 +51,7 @@ async def watch_list(context: Context, stream: Any) -> None:
         raise invalid("snapshot_only must be false with resume_after: a resumed watch has no snapshot")
     # A client that does not know bookmarks would take each for an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
-    version, view, conversions = type.name.version, versions.view(type), versions.conversions(type)
+    version, view = type.name.version, versions.view(type)
     contained = access.contained(type.name, versions.contained(type))
     resume_after = position(request.resume_after)
     try:
@@ -75,9 +75,7 @@ async def watch_list(context: Context, stream: Any) -> None:
                     items = [replace(item, position=here)]
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
-        async def converted(item: StreamItem) -> list[StreamItem]:
-            return visible(item) if conversions is None else await conversions.seen(item, visible)
-
+        converted = partial(made_ready, versions.conversions(type), visible)
         skipping = watch if isinstance(watch, SkipsUnrelated) else None
         next_change = watch.next if skipping is None else skipping.next_change
         # A caller without bookmarks receives nothing for a commit that changes nothing for it.

@@ -122,7 +122,6 @@ class _Write:
             prepared, operations = await self._creation(read, units)
         else:
             try:
-                # Other writers may come first while a large payload is merged. The commit then refuses this one.
                 prepared = await in_slices(self._replacement(stored))
             except GRPCError as error:
                 # Even if nothing is converted, the caller's rights are those for the version that the request names.
@@ -170,7 +169,7 @@ class _Write:
         return creation(read, *about, recreates=again, ending=ending)
 
     def _replacement(self, stored: pb.Resource) -> Steps[pb.Resource]:
-        """Return the resource that will replace the stored one."""
+        """Return the resource that will replace the stored one. If others write meanwhile, the commit fails."""
         # Check this first: a writer who has read something else has to read again.
         _check_current(stored, self.resource)
         self._check_payload(stored)
