@@ -23,6 +23,7 @@ SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
 DAY = datetime.timedelta(days=1)
 
 
+@pytest.mark.wide
 def test_server_without_files_says_so_at_a_hangup_and_goes_on(start: Started) -> None:
     process = start(*SERVE)
     address_of(process)

@@ -54,6 +54,7 @@ async def test_full_output_ends_a_command_with_a_connection(server: str, full: i
     assert await run(("--server", server, command, "Team"), full) == (74, SAID)
 
 
+@pytest.mark.wide
 async def test_output_without_a_reader_ends_a_command_silently() -> None:
     reader, writer = os.pipe()
     os.close(reader)

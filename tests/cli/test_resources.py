@@ -282,6 +282,7 @@ def loaded(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.wide
 async def test_process_has_its_server_from_the_environment_and_returns_the_exit_code(start: Started) -> None:
     """Most other tests run commands in the test's process."""
     process = start("get", "team", "core", server="127.0.0.1:2")

@@ -65,6 +65,7 @@ async def test_invalid_limit_is_wrong_usage(terminal: Terminal) -> None:
         assert text in done.stderr
 
 
+@pytest.mark.wide
 async def test_limit_above_the_number_of_open_files_causes_a_warning() -> None:
     """The warning has the limit that `ulimit -n` allows."""
     async with serving("--max-connections", "5000", descriptors=256) as it:

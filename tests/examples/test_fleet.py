@@ -258,6 +258,7 @@ async def test_bounded_run_of_a_fleet_as_declared_exits_with_0(folder: Folder) -
 # --- Refused starts -------------------------------------------------------
 
 
+@pytest.mark.wide
 async def test_unknown_field_in_the_manifest_is_reported(folder: Folder) -> None:
     """The message has the field and no traceback. The exit code is not 0, and nothing was started."""
     folder.declare(web=folder.web())

@@ -125,6 +125,7 @@ async def listed(program: Program) -> int:
         return len((await channel.unary(LIST, request, pb.ListResponse)).resources)
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc")
 async def test_unread_snapshots_take_bounded_memory_in_all(tmp_path: Path) -> None:
     async with program(tmp_path) as served, AsyncExitStack() as stack:

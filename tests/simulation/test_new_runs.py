@@ -63,6 +63,7 @@ def test_program_that_takes_a_new_run_for_the_end_of_a_delay_is_refuted() -> Non
         simulation.explore(trials(counts_calls=True), scenario, plan="new_run(3)")
 
 
+@pytest.mark.wide
 def test_program_that_looks_at_the_clock_passes() -> None:
     assert simulation.explore(trials(counts_calls=False), scenario, plan="new_run(3)").runs
 

@@ -80,6 +80,7 @@ def test_endless_writer_is_accused(seconds: float) -> None:
     assert caught.value.findings[0].oracle == "quiet"
 
 
+@pytest.mark.wide
 def test_run_is_compared_again_when_the_program_has_done_what_it_waits_for() -> None:
     """The scenario sleeps long enough without faults. After a crash, the daemon begins its wait again."""
 

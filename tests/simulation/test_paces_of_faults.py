@@ -55,6 +55,7 @@ def puts(*, versioned: bool) -> Make:
     return program(declare)
 
 
+@pytest.mark.wide
 def test_memory_of_work_that_a_restored_store_has_lost_is_found() -> None:
     """The call itself succeeds, so that a restore during the call shows nothing: the reconciler repeats it."""
     with pytest.raises(simulation.Refuted) as caught:

@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
+import pytest
+
 import headway
 from headway import field
 from headway.testing import simulation
@@ -55,6 +59,7 @@ def test_progress_is_one_line_of_a_terminal_and_leaves_none(tmp_path: Path) -> N
     assert all(len(line) <= 39 and re.match(rf"\d+ of {total} runs, now ", line) for line in shown[1:-1])
 
 
+@pytest.mark.wide
 def test_without_a_terminal_nothing_is_shown(tmp_path: Path) -> None:
     environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(ROOT / "engine")}
     done = subprocess.run(

@@ -72,6 +72,7 @@ async def a_while(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_times_that_a_jump_forward_skips_are_not_asked_for() -> None:
     explored = simulation.explore(mailing(once=True), a_while, outside=Mailer, quiet=None, plan="wall_jump(2, 3600.0)")
     assert explored.struck

@@ -159,6 +159,7 @@ def test_tick_between_two_calls_of_a_reconcile_is_found() -> None:
         simulation.explore(app, provisioned, outside=Cloud, plan="tick_during(2, 2)")
 
 
+@pytest.mark.wide
 def test_sweep_by_what_is_there_first_passes() -> None:
     for plan in ("tick_during(2, 1)", "tick_during(2, 2)"):
         explored = simulation.explore(provisioning(by_policy=False), provisioned, outside=Cloud, plan=plan)
