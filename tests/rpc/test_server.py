@@ -29,6 +29,23 @@ async def test_call_is_answered_on_every_kind_of_address(listen: str, tmp_path: 
     assert not os.listdir(tmp_path)
 
 
+@pytest.mark.parametrize("full", [False, True])
+async def test_unix_socket_of_a_server_that_listens_is_left_to_it(full: bool, tmp_path: Path) -> None:
+    """Also if its queue is full. The socket that a killed server has left is replaced."""
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as waiting:
+        listening.bind(path)
+        listening.listen(0)
+        if full:
+            waiting.connect(path)
+        with pytest.raises(OSError, match=f"cannot listen on unix:{path}: another process listens there"):
+            async with rpc.open_server(rpc.Services(), [f"unix:{path}"]):
+                pytest.fail("it listens")
+        assert os.listdir(tmp_path) == ["socket"]
+    async with served([f"unix:{path}"]) as it, rpc.open_channel(it.server.addresses) as channel:
+        assert (await channel.unary(ECHO, Text(text="ha"), Text)).text == "ha"
+
+
 async def test_host_that_cannot_be_resolved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server listens on several addresses, and the resolver's error names none."""
 

@@ -115,12 +115,27 @@ def _bind_unix(path: str, backlog: int) -> socket.socket:
 
 
 def _remove_socket(path: str) -> None:
-    """Remove the socket that an earlier process has left there. Any other file is kept."""
+    """Remove the socket that an earlier process has left there. Any other file is kept.
+
+    Raises:
+        OSError: a process listens there, or that cannot be found out.
+    """
     try:
-        if stat.S_ISSOCK(os.stat(path).st_mode):
-            os.remove(path)
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return
     except FileNotFoundError:
         return
+    # Without this, its server would go on, and nobody could reach it.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.remove(path)
+            return
+        except BlockingIOError:
+            pass  # A process listens, and its queue is full.
+    raise OSError(errno.EADDRINUSE, "another process listens there; end it, or choose another path")
 
 
 async def accept(
