@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from opentelemetry.trace import SpanKind, Tracer
+from opentelemetry.trace import SpanKind
 
 from headway.resource import Key, pb, type_name
 from headway.rpc import Channel, Metadata, timeout_of
 from headway.service import RESOURCE_SERVICE, TRACES_HEADER, WATCH_LIST
+from headway.tracing._tracer import SafeTracer
 from headway.tracing._tracing import PREFIX, about, sampled_span, trace_of
 
 Reply = TypeVar("Reply")
@@ -27,7 +28,7 @@ class TracedChannel(Channel):
         asks: True if watches ask for the contexts of commits.
     """
 
-    def __init__(self, inner: Channel, tracer: Tracer, *, remote: bool = False, asks: bool = False) -> None:
+    def __init__(self, inner: Channel, tracer: SafeTracer, *, remote: bool = False, asks: bool = False) -> None:
         self._inner = inner
         self._tracer = tracer
         self._remote = remote

@@ -78,9 +78,9 @@ class TracedMapper(ChangeMapper):
     def _delivered(self, parent: Context, attributes: dict[str, str | int], committed: int, reached: int) -> Context:
         """Make the span of the delivery, and return the context that makes the mapping its child."""
         delivery = self._tracing.tracer.start_span(
-            f"{PREFIX}deliver", parent, SpanKind.CONSUMER, attributes=attributes, start_time=committed
+            f"{PREFIX}deliver", parent, kind=SpanKind.CONSUMER, attributes=attributes, start_time=committed
         )
-        delivery.end(reached)
+        self._tracing.tracer.end(delivery, reached)
         return child_of(delivery.get_span_context())
 
     @override

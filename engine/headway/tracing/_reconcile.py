@@ -7,17 +7,18 @@ import functools
 from typing import Any
 
 import trio
-from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
+from opentelemetry.trace import Link, Span, Status, StatusCode
 
 from headway.base import all_are, leaves, of_controller, only_error
 from headway.controller import Definition
 from headway.errors import PermanentFailure
 from headway.reconcile import RECONCILING, Request, RequeueAfter, Runtime, TracedReason, redact_reads
 from headway.run import invalid_result
+from headway.tracing._tracer import SafeTracer
 from headway.tracing._tracing import PREFIX, about, child_of, note_error, now
 
 
-def traced_definition(definition: Definition, tracer: Tracer) -> Definition:
+def traced_definition(definition: Definition, tracer: SafeTracer) -> Definition:
     """Return a controller whose reconciles have spans, if a traced change has caused them."""
     reconcile, name = definition.reconcile, definition.full_name
 
@@ -35,7 +36,7 @@ def traced_definition(definition: Definition, tracer: Tracer) -> Definition:
         wait = tracer.start_span(
             f"{PREFIX}wait", child_of(first.cause), attributes=attributes, start_time=min(first.since, began)
         )
-        wait.end(began)
+        tracer.end(wait, began)
         links = [Link(each.cause) for each in causes] if len(causes) > 1 else []
         parent = child_of(wait.get_span_context())
         spanned = tracer.start_as_current_span(

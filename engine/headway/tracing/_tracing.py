@@ -26,7 +26,6 @@ from opentelemetry.trace import (
     Status,
     StatusCode,
     TraceFlags,
-    Tracer,
     TracerProvider,
     TraceState,
 )
@@ -34,6 +33,7 @@ from opentelemetry.trace import (
 from headway.base import all_frames, error_text, story, wall_time
 from headway.resource import Key, TypeName
 from headway.storage import CommitTrace, CommitTraces
+from headway.tracing._tracer import SafeTracer
 
 PREFIX = "headway."
 _SECOND = 10**9
@@ -48,7 +48,7 @@ class Tracing:
     """
 
     def __init__(self, provider: TracerProvider) -> None:
-        self.tracer: Tracer = provider.get_tracer("headway")
+        self.tracer = SafeTracer(provider.get_tracer("headway"))
         own = CommitTraces()
         self._kept: Callable[[], CommitTraces] = lambda: own
         # Every change of every controller is looked up.
