@@ -46,6 +46,26 @@ async def test_unix_socket_of_a_server_that_listens_is_left_to_it(full: bool, tm
         assert (await channel.unary(ECHO, Text(text="ha"), Text)).text == "ha"
 
 
+async def test_server_that_ends_leaves_the_unix_socket_of_its_successor(tmp_path: Path) -> None:
+    """The successor has taken the place of a file that somebody has removed."""
+    where, end, ended = f"unix:{tmp_path}/socket", trio.Event(), trio.Event()
+
+    async def serve(task_status: trio.TaskStatus[None]) -> None:
+        async with served([where]):
+            task_status.started()
+            await end.wait()
+        ended.set()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve)
+        (tmp_path / "socket").unlink()
+        async with served([where]):
+            end.set()
+            await ended.wait()
+            async with rpc.open_channel(where) as channel:
+                assert (await channel.unary(ECHO, Text(text="ha"), Text)).text == "ha"
+
+
 async def test_host_that_cannot_be_resolved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server listens on several addresses, and the resolver's error names none."""
 

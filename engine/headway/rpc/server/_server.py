@@ -71,7 +71,8 @@ class Server:
         self._turn = trio.Lock()
         self._grace = grace
         self._accepting: list[trio.CancelScope] = []
-        self._paths: list[str] = []
+        # The files of Unix sockets. Another server may have put its own in the place of one.
+        self._files: dict[str, os.stat_result] = {}
         # A budget must have room for a message of the maximum size.
         self._least_budget = 2 * limits.message_size
         self._budget = Budget(max(int(limits.server_requests_size * _BYTES_SHARE), self._least_budget))
@@ -107,7 +108,7 @@ class Server:
         """
         listeners = await bind(where, _BACKLOG, share=share)
         if where.path:
-            self._paths.append(where.path)
+            self._files[where.path] = os.stat(where.path)
             self.addresses.append(str(where))
         else:
             for each in listeners:
@@ -202,9 +203,10 @@ class Server:
         self._stopping = True
         for scope in self._accepting:
             scope.cancel()
-        for path in self._paths:
+        for path, own in self._files.items():
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                if os.path.samestat(own, os.stat(path)):
+                    os.unlink(path)
         with trio.move_on_after(self._grace):
             for calls in self._connections.values():
                 calls.stop()
