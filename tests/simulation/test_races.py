@@ -217,6 +217,59 @@ def test_allocation_in_another_order_is_no_finding(plan: str) -> None:
     assert simulation.explore(program(gives_the_first_free_number), two_teams, plan=plan).complete
 
 
+async def gives_the_first_free_name(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+    if rt.cache.owned(account, team):
+        return
+    free = [name for name in ("port-0", "port-1", "port-2") if rt.cache.get(account, account.id(name)) is None]
+    await rt.client.create(account.new(free[0], Account(login=free[0]), owner=team))
+
+
+async def gives_a_name_twice_after_a_failure(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+    try:
+        await gives_the_first_free_name(rt, team, account, _)
+    except headway.errors.HeadwayError:
+        await rt.client.create(account.new("port-2", Account(login="port-2"), owner=team))
+        await rt.client.delete(account.id("port-2"))
+        raise
+
+
+async def a_team_makes_room(world: simulation.World) -> None:
+    for name in "abc":
+        await apply(world, name)
+    await world.wait_idle()
+    await world.client.delete(world.type("Team").id("a"))
+    await world.wait_idle()
+    await apply(world, "d")
+    await world.wait_idle()
+
+
+@pytest.mark.parametrize("may_differ", [[], ["order(Account)"], ["order(Account.login)"]])
+def test_name_of_a_pool_that_is_given_out_again_is_counted_for_its_owner(may_differ: list[str]) -> None:
+    """The call for the first team fails, so it gets the last name, and not the first one, which the last team gets."""
+    made = program(gives_the_first_free_name)
+    assert simulation.explore(made, a_team_makes_room, plan="not_done(1)", may_differ=may_differ).complete
+
+
+async def gives_the_first_free_name_and_a_cable(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+    await gives_the_first_free_name(rt, team, account, _)
+    (port,) = [each for each in rt.cache.owned(account, team) if each.name.startswith("port")]
+    await rt.apply(account.new(f"cable-of-{port.name}", Account(login="cable"), owner=port))
+
+
+def test_resource_of_a_name_of_a_pool_is_counted_for_the_first_owner() -> None:
+    made = program(gives_the_first_free_name_and_a_cable)
+    assert simulation.explore(made, a_team_makes_room, plan="not_done(1)").complete
+
+
+@pytest.mark.parametrize("may_differ", [[], ["order(Account)"]])
+def test_owner_that_gets_more_names_than_without_faults_is_found(may_differ: list[str]) -> None:
+    with pytest.raises(simulation.Refuted) as error:
+        simulation.explore(
+            program(gives_a_name_twice_after_a_failure), a_team_makes_room, plan="not_done(1)", may_differ=may_differ
+        )
+    assert error.value.findings[0].oracle == "counts"
+
+
 def test_value_that_is_taken_away_again_is_no_allocation() -> None:
     async def numbers(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
         if rt.cache.get(account, team.name) is None:

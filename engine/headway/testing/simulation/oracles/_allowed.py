@@ -48,6 +48,10 @@ class Allowed:
         """Return True if the values of a field, or else of whole resources, may be given to others."""
         return any(f"order({kind[1]}{'.' + each if each else ''})" in self.declared for each in ("", *_prefixes(path)))
 
+    def any_order(self, kind: Kind) -> bool:
+        """Return True if the values of any field of a kind may be given to others."""
+        return any(each.startswith((f"order({kind[1]})", f"order({kind[1]}.")) for each in self.declared)
+
     def names(self, kind: Kind) -> bool:
         """Return True if the names of a kind's resources may differ."""
         return kind in self.drawn or f"names({kind[1]})" in self.declared
