@@ -20,7 +20,7 @@ from headway.errors import FailedPrecondition, InvalidArgument, OutcomeUnknown, 
 from headway.peering import EXCHANGE, PEERING, establish, export, generate_token, read_token
 from headway.peering._failures import MOST
 from headway.peering._secrets import REFUSED
-from tests.helpers.peers import TEAM, app, open_peers
+from tests.helpers.peers import TEAM, app, open_accepting, open_peers
 from tests.helpers.secret_files import write_secret
 
 
@@ -198,3 +198,45 @@ async def test_no_right_lets_a_caller_reach_the_secrets(tmp_path: Path) -> None:
 @headway.message(name="tests.PeeringSecrets")
 class _Secrets:
     text: str = headway.field(1)
+
+
+async def test_new_token_needs_the_right_to_read_the_exports_that_the_peering_keeps(tmp_path: Path) -> None:
+    """Whoever exchanges the token gets what the peering exports, whoever has chosen that."""
+    text, access = _access(_PEERINGS)
+    async with open_peers(tmp_path, insecure=False, access=access) as (accepts, _, address):
+        await generate_token(accepts.client, "west", [TEAM], plain_text=True)
+        async with headway.connect(address, app, token=text) as operator:
+            with pytest.raises(
+                PermissionDenied, match=r"exports\[0\], which it keeps: you may not read all of staff.v1"
+            ):
+                await generate_token(operator, "west", None, plain_text=True)
+            await generate_token(operator, "west", [], plain_text=True)
+
+
+async def test_another_way_to_the_peer_needs_the_right_to_read_its_copies(tmp_path: Path) -> None:
+    """The secret of the stream is sent there. With it, anyone gets what the other side exports."""
+    everything = Rule(verbs=["view"], type="*", partition="peer-east", namespace="*")
+    exported = Rule(verbs=["view"], type="staff.v1.Team", partition="*", namespace="*")
+    (tmp_path / "dials").mkdir()
+    for rules, export_it in (([_PEERINGS], False), ([_PEERINGS, everything], True), ([_PEERINGS, exported], True)):
+        text, access = _access(*rules)
+        async with (
+            open_peers(tmp_path) as (accepts, _, _),
+            open_accepting(tmp_path / "dials", insecure=False, access=access) as dials,
+        ):
+            token = await generate_token(accepts.client, "west", [TEAM], plain_text=True)
+            await establish(dials.client, "east", token, [TEAM] if export_it else [], plain_text=True)
+            again = await generate_token(accepts.client, "west", None, plain_text=True, addresses=["127.0.0.1:9"])
+            async with headway.connect(dials.addresses, app, token=text) as operator:
+                with pytest.raises(
+                    PermissionDenied, match=r"another way to the peer needs|exports\[0\], which it keeps"
+                ):
+                    await establish(operator, "east", again, plain_text=True)
+                peering = await operator.read(PEERING, "east")
+                peering.data.addresses = ["127.0.0.1:9"]
+                with pytest.raises(PermissionDenied, match=r"another way to the peer needs|exports\[0\]: you may not"):
+                    await operator.write(peering)
+            # The trusted callers of the process may.
+            peering = await dials.client.read(PEERING, "east")
+            peering.data.addresses = ["127.0.0.1:9"]
+            await dials.client.write(peering)

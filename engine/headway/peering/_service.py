@@ -35,7 +35,9 @@ from headway.service import (
     Handlers,
     Permissions,
     check_exports,
+    check_kept_exports,
     check_peering_name,
+    check_redirected,
     check_text,
     check_way,
     invalid,
@@ -92,7 +94,9 @@ class PeeringService:
             _check_role(stored, Role.ACCEPTS, "`headway peer token`")
 
             def update(data: Peering) -> None:
-                if not message.keep_exports:
+                if message.keep_exports:
+                    check_kept_exports(self._access, data.exports)
+                else:
                     data.exports = [copy_message(each) for each in message.exports]
                 data.addresses, data.plain_text = addresses, message.plain_text
                 data.server_name, data.ca = message.server_name, message.ca
@@ -169,7 +173,14 @@ class PeeringService:
                     "delete it first, or choose another name"
                 )
             before: Peering = copy_message(stored.data)
-            take = partial(_take, token=token, exports=message.exports)
+
+            def take(data: Peering) -> None:
+                earlier: Peering = copy_message(data)
+                _take(data, token, message.exports)
+                if not created:
+                    check_redirected(self._access, name, earlier, data)
+                    check_kept_exports(self._access, data.exports)
+
             # The controller may look at any moment. It must not send the secret to the addresses of an earlier token.
             stored = await self._changed(stored, take)
             record = await host.secrets.put_dialing(stored, token.secret)

@@ -38,7 +38,9 @@ from headway.service._migrate import MigrationService as MigrationService
 from headway.service._migrate import migrate as migrate
 from headway.service._peering import MAX_EXPORTS as MAX_EXPORTS
 from headway.service._peering import check_exports as check_exports
+from headway.service._peering import check_kept_exports as check_kept_exports
 from headway.service._peering import check_peering_name as check_peering_name
+from headway.service._peering import check_redirected as check_redirected
 from headway.service._peering import check_way as check_way
 from headway.service._position import POSITION as POSITION
 from headway.service._position import PositionRequest as PositionRequest

@@ -14,7 +14,6 @@ from headway.resource import (
     Registry,
     Resource,
     ResourceId,
-    ResourceType,
     TypeName,
     is_marked,
     pb,
@@ -187,12 +186,12 @@ class AccessChecks:
         except PayloadError:
             return False
 
-    def check_read_all(self, type: ResourceType[Any], partition: str, namespace: str, field: str) -> None:
+    def check_read_all(self, type: TypeName, partition: str, namespace: str, field: str) -> None:
         """Refuse a caller who may not read all resources of the type there. ``field`` asks for it."""
         if self._permissions is not None:
-            everything = ResourceId(type.name, "", partition, namespace)
+            everything = ResourceId(type, "", partition, namespace)
             if ask(self._permissions.may_read, everything, None) is not Decision.ALLOWED:
-                raise denied(f"permission denied: {field}: you may not read all of {type.name} there")
+                raise denied(f"permission denied: {field}: you may not read all of {type} there")
 
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete the resource with this id."""

@@ -18,6 +18,7 @@ from headway.resource import (
     ResourceType,
     Scope,
     TypeName,
+    copies_partition,
     is_builtin,
     name_problem,
     pb,
@@ -86,24 +87,45 @@ def check_peering(access: AccessChecks, name: str, peering: Peering) -> None:
         check_text(f"resource.data.{field}", getattr(peering, field))
 
 
-def check_same_role(stored: pb.Resource, updated: pb.Resource) -> None:
-    """Refuse another role for a Peering. Its secrets and its stream belong to the role that it was created with."""
+def check_replaced_peering(access: AccessChecks, name: str, stored: pb.Resource, updated: pb.Resource) -> None:
+    """Refuse another role for a Peering, and another way to its peer by a caller without the right to it.
+
+    The secrets and the stream belong to the role that it was created with.
+    """
     try:
-        role, wanted = _role(stored), _role(updated)
+        before, after = _peering(stored), _peering(updated)
     except PayloadError:
         # A payload that does not decode can only be written back as it is stored.
         return
-    if wanted != role:
-        does = "accepts" if role is Role.ACCEPTS else "dials"
+    if after.role != before.role:
+        does = "accepts" if before.role is Role.ACCEPTS else "dials"
         raise invalid(
-            f"resource.data.role ROLE_{wanted.name} cannot replace ROLE_{role.name}: the peering {does} for as long "
-            "as it exists; delete it and create another, or use another name"
+            f"resource.data.role ROLE_{after.role.name} cannot replace ROLE_{before.role.name}: the peering {does} for "
+            "as long as it exists; delete it and create another, or use another name"
         )
+    if not access.writes_copies:
+        check_redirected(access, name, before, after)
 
 
-def _role(resource: pb.Resource) -> Role:
-    peering = decode(Peering, b"" if resource.data is None else resource.data.value)
-    return peering.role
+def check_redirected(access: AccessChecks, name: str, before: Peering, after: Peering) -> None:
+    """Refuse a caller who points a dialing peering at another peer without the right to read all of its copies.
+
+    The engine presents the secret of the stream there, and whoever has that gets everything that the other side
+    exports.
+    """
+    if before.role is Role.DIALS and _way(before) != _way(after):
+        partition = copies_partition(name)
+        what = f"another way to the peer needs the right to read partition {partition}, which holds its copies"
+        access.check_read_all(TypeName(ANY, ANY, ANY), partition, ANY, what)
+
+
+def _way(peering: Peering) -> tuple[object, ...]:
+    way = (peering.addresses, peering.server_name, peering.ca, peering.plain_text)
+    return (*way, peering.peer_id, peering.peer_name, peering.peer_store_id)
+
+
+def _peering(resource: pb.Resource) -> Peering:
+    return decode(Peering, b"" if resource.data is None else resource.data.value)
 
 
 def check_peering_name(name: str, field: str = "name") -> None:
@@ -164,7 +186,16 @@ def check_exports(access: AccessChecks, exports: list[Export], field: str) -> No
         if (part := (type.name, partition, namespace)) in seen:
             raise invalid(f"{what} repeats an earlier export of {type.name}: remove it")
         seen.add(part)
-        access.check_read_all(type, partition, namespace, what)
+        access.check_read_all(type.name, partition, namespace, what)
+
+
+def check_kept_exports(access: AccessChecks, exports: list[Export]) -> None:
+    """Refuse a caller who may not read what a peering exports already, also types that this program does not have."""
+    for index, export in enumerate(exports):
+        name, tenancy = type_name(export.type or pb.Type()), export.tenancy or pb.Tenancy()
+        type = access.registry.find(name)
+        namespace = "" if type is not None and type.scope is Scope.PARTITION else tenancy.namespace or ANY
+        access.check_read_all(name, tenancy.partition or ANY, namespace, f"exports[{index}], which it keeps")
 
 
 def _exported(access: AccessChecks, registry: Registry, message: pb.Type, field: str) -> ResourceType[Any]:

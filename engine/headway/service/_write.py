@@ -29,7 +29,7 @@ from headway.service._deletion import check_frozen, check_marking, removal_after
 from headway.service._fences import check_fence
 from headway.service._handlers import Context
 from headway.service._payload_names import check_payload_name
-from headway.service._peering import check_same_role
+from headway.service._peering import check_replaced_peering
 from headway.service._read import checked_version
 from headway.service._refusals import STORE_ERRORS, Reason, conflict, invalid, precondition, refusal, taken
 from headway.service._storage_version import StorageVersion
@@ -174,6 +174,8 @@ class _Write:
         _check_current(stored, self.resource)
         self._check_payload(stored)
         form, resource = self.form, self.resource
+        if self.type.kind == PEERING.kind:
+            check_replaced_peering(self.context.access, self.key[2], stored, resource)
         if form is None or version_of(stored) not in form.chain:
             # If there are converters, but none connects the two versions, the resource moves to the writer's version.
             updated = yield from _update(self.type, stored, resource)
@@ -249,8 +251,6 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
-    if type.kind == PEERING.kind:
-        check_same_role(stored, resource)
     same_type = stored.id.type.group_version == type.name.version  # type: ignore[union-attr]  # stored ids are whole
     updated = pb.Resource(
         id=stored.id if same_type else new_id(resource.id, stored.id.uid),
