@@ -11,7 +11,7 @@ import pytest
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway import Engine, events
@@ -292,3 +292,57 @@ async def test_streams_without_open_are_bounded_in_number_and_time(autojump_cloc
         for _ in range(MOST_UNKNOWN + 1):
             nursery.start_soon(run)
     assert statuses == [(0, Status.RESOURCE_EXHAUSTED), *[(OPEN_TIMEOUT, Status.INVALID_ARGUMENT)] * MOST_UNKNOWN]
+
+
+class Address:
+    """The other end of a connection."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def addr(self) -> tuple[str, int]:
+        """Return the address."""
+        return self._host, 9000
+
+
+class Strange(Silent):
+    """The server's end of a stream from a host, which sends its first message after some seconds."""
+
+    encrypted = True
+
+    def __init__(self, host: str, seconds: float) -> None:
+        self.peer, self._seconds = Address(host), seconds
+
+    async def recv_message(self) -> Message:
+        """Return an Open that cannot be valid."""
+        await trio.sleep(self._seconds)
+        return Message(open=wire.Open(secret="x" * 256))
+
+
+async def test_streams_without_open_do_not_keep_others_out(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
+    """A dialer sends its Open at once. For it, the oldest silent stream of the host with the most of them ends."""
+    service = PeerStreamService(PeeringHost(MemoryBackend(), Registry(), events.ignore))
+    ends: dict[tuple[str, int], tuple[float, Status]] = {}
+
+    async def run(host: str, number: int, seconds: float) -> None:
+        with pytest.raises(GRPCError) as caught:
+            await service.stream_resources(Strange(host, seconds))
+        ends[host, number] = (trio.current_time(), caught.value.status)
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, "10.0.0.2", 0, 3)
+        await trio.sleep(1)
+        for number in range(3 * MOST_UNKNOWN):
+            nursery.start_soon(run, "10.0.0.1", number, 60)
+            await wait_all_tasks_blocked()
+        nursery.start_soon(run, "10.0.0.3", 0, 0.5)
+        nursery.start_soon(run, "10.0.0.1", 3 * MOST_UNKNOWN, 0)
+    read = Status.INVALID_ARGUMENT
+    assert ends["10.0.0.2", 0] == (began + 3, read)
+    assert ends["10.0.0.3", 0] == (began + 1.5, read)
+    assert ends["10.0.0.1", 3 * MOST_UNKNOWN] == (began + 1, read)
+    silent = [ends["10.0.0.1", number] for number in range(3 * MOST_UNKNOWN)]
+    ended = 2 * MOST_UNKNOWN + 3
+    assert silent[:ended] == [(began + 1, Status.RESOURCE_EXHAUSTED)] * ended
+    assert silent[ended:] == [(began + 1 + OPEN_TIMEOUT, read)] * (MOST_UNKNOWN - 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,8 @@ OPEN_TIMEOUT = 10.0
 """The time, in seconds, within which a dialer has to send Open."""
 
 MOST_UNKNOWN = 100
-"""The number of streams that may wait for their Open."""
+"""The number of streams that may wait for their Open. Of more, the oldest one of the host with the most is ended, so
+that no stranger keeps a dialer out."""
 
 _MAX_TEXT = 255
 # Terminated was received, or sent. After any other end, a dialer that was deleted must notify this side again.
@@ -45,7 +47,8 @@ class PeerStreamService:
     def __init__(self, host: PeeringHost, limits: PeerLimits | None = None) -> None:
         self._host = host
         self._limits = limits or PeerLimits()
-        self._unknown = 0
+        self._unknown: dict[trio.CancelScope, str] = {}
+        """The hosts of the streams that wait for their Open, by the scopes of these waits. The oldest are first."""
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the handler by its path."""
@@ -119,15 +122,18 @@ class PeerStreamService:
         caller = "" if peer is None else peer_of(peer.addr())
         if host.failures.refuses(caller, trio.current_time()):
             raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many failed attempts from this host: try again in a minute")
-        if self._unknown >= MOST_UNKNOWN:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many streams have not sent open yet: try again")
-        self._unknown += 1
+        if len(self._unknown) >= MOST_UNKNOWN:
+            self._end_unknown()
+        first: wire.PeerMessage | None = None
+        waiting = trio.move_on_after(OPEN_TIMEOUT)
+        self._unknown[waiting] = caller
         try:
-            first: wire.PeerMessage | None = None
-            with trio.move_on_after(OPEN_TIMEOUT):
+            with waiting:
                 first = await stream.recv_message()
         finally:
-            self._unknown -= 1
+            ended = self._unknown.pop(waiting, None) is None
+        if first is None and ended:
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many streams have not sent open yet: try again")
         if first is None or first.open is None:
             raise GRPCError(Status.INVALID_ARGUMENT, f"open must be the first message, within {OPEN_TIMEOUT:g} s")
         given = first.open
@@ -144,6 +150,14 @@ class PeerStreamService:
         except HeadwayError as error:
             raise GRPCError(Status.UNAVAILABLE, str(error)) from error
         return None if admitted.terminated else admitted.uid
+
+    def _end_unknown(self) -> None:
+        """End the oldest stream without an Open of the host that has the most of them."""
+        counts = Counter(self._unknown.values())
+        host = max(counts, key=counts.__getitem__)
+        oldest = next(waiting for waiting, its in self._unknown.items() if its == host)
+        del self._unknown[oldest]
+        oldest.cancel()
 
     async def _not_leading(self) -> GRPCError:
         host = self._host
