@@ -100,10 +100,26 @@ PEERING_MUTANTS = (
     Mutant(
         "an export reveals what its writer may not read",
         "service/_peering.py",
-        "        access.check_read_all(type, partition, namespace, what)\n",
+        "        access.check_read_all(type.name, partition, namespace, what)\n",
         "",
         _EXCHANGE,
         "needs_the_right",
+    ),
+    Mutant(
+        "a new token gives away the exports that a peering keeps",
+        "peering/_service.py",
+        "                    check_kept_exports(self._access, data.exports)\n                else:",
+        "                    pass\n                else:",
+        _EXCHANGE,
+        "exports_that_the_peering_keeps",
+    ),
+    Mutant(
+        "the secret of a stream is sent where an operator without rights directs it",
+        "service/_peering.py",
+        "if before.peer_id and _way(before) != _way(after):",
+        "if False:",
+        _EXCHANGE,
+        "another_way or accepting_side_needs",
     ),
     Mutant(
         "resources in the partition are not noticed",
@@ -166,7 +182,7 @@ PEERING_MUTANTS = (
     Mutant(
         "the role of a peering changes while its dialer runs",
         "service/_write.py",
-        "if type.kind == PEERING.kind:",
+        "if self.type.kind == PEERING.kind:",
         "if False:",
         _EXPORTS,
         "role",

@@ -235,8 +235,28 @@ async def test_another_way_to_the_peer_needs_the_right_to_read_its_copies(tmp_pa
                 peering = await operator.read(PEERING, "east")
                 peering.data.addresses = ["127.0.0.1:9"]
                 with pytest.raises(PermissionDenied, match=r"another way to the peer needs|exports\[0\]: you may not"):
-                    await operator.write(peering)
+                    await operator.write(PEERING.new(peering.name, peering.data))
             # The trusted callers of the process may.
             peering = await dials.client.read(PEERING, "east")
             peering.data.addresses = ["127.0.0.1:9"]
-            await dials.client.write(peering)
+            await dials.client.write(PEERING.new(peering.name, peering.data))
+
+
+async def test_accepting_side_needs_the_same_right_to_direct_its_dialer_elsewhere(tmp_path: Path) -> None:
+    """The stream sends the new addresses to the dialer. Before there is one, they are free."""
+    text, access = _access(_PEERINGS)
+    async with (
+        open_peers(tmp_path, insecure=False, access=access) as (_, dials, address),
+        headway.connect(address, app, token=text) as operator,
+    ):
+        await generate_token(operator, "west", [], plain_text=True, addresses=["127.0.0.1:9"])
+        token = await generate_token(operator, "west", [], plain_text=True)
+        await establish(dials.client, "east", token, [TEAM], plain_text=True)
+        with pytest.raises(PermissionDenied, match="another way to the peer needs the right to read partition peer-w"):
+            await generate_token(operator, "west", [], plain_text=True, addresses=["127.0.0.1:9"])
+        peering = await operator.read(PEERING, "west")
+        peering.data.addresses = ["127.0.0.1:9"]
+        with pytest.raises(PermissionDenied, match="another way to the peer needs the right to read partition peer-w"):
+            await operator.write(PEERING.new(peering.name, peering.data))
+        # The same addresses are not another way.
+        await generate_token(operator, "west", [], plain_text=True)

@@ -94,12 +94,14 @@ class PeeringService:
             _check_role(stored, Role.ACCEPTS, "`headway peer token`")
 
             def update(data: Peering) -> None:
+                earlier: Peering = copy_message(data)
                 if message.keep_exports:
                     check_kept_exports(self._access, data.exports)
                 else:
                     data.exports = [copy_message(each) for each in message.exports]
                 data.addresses, data.plain_text = addresses, message.plain_text
                 data.server_name, data.ca = message.server_name, message.ca
+                check_redirected(self._access, name, earlier, data)
 
             peering = await self._changed(stored, update)
             await ensure_partition(host.backend, host.client, peering)

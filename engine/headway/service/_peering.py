@@ -108,12 +108,12 @@ def check_replaced_peering(access: AccessChecks, name: str, stored: pb.Resource,
 
 
 def check_redirected(access: AccessChecks, name: str, before: Peering, after: Peering) -> None:
-    """Refuse a caller who points a dialing peering at another peer without the right to read all of its copies.
+    """Refuse a caller who changes where an established peering connects without the right to read all of its copies.
 
-    The engine presents the secret of the stream there, and whoever has that gets everything that the other side
-    exports.
+    The dialing side presents the secret of the stream there, and whoever has that gets everything that the other side
+    exports. An accepting side sends the dialing one its addresses.
     """
-    if before.role is Role.DIALS and _way(before) != _way(after):
+    if before.peer_id and _way(before) != _way(after):
         partition = copies_partition(name)
         what = f"another way to the peer needs the right to read partition {partition}, which holds its copies"
         access.check_read_all(TypeName(ANY, ANY, ANY), partition, ANY, what)
