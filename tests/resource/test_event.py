@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headway.protobuf import copy_message
+from headway.protobuf import copy_message, decode, encode
 from headway.resource import (
     EVENT,
     MAX_NAME,
@@ -91,11 +91,15 @@ def test_events_are_in_the_units_of_their_resource_as_far_as_it_has_them(
 
 
 def made(
-    change: Callable[[Event], None] = lambda _: None, *, of: ResourceId | None = TEAM, name: str = ""
+    change: Callable[[Event], None] = lambda _: None,
+    *,
+    of: ResourceId | None = TEAM,
+    name: str = "",
+    metadata: dict[str, str] | None = None,
 ) -> Resource[Event]:
     event = Event(entries=[entry("A", 1)])
     change(event)
-    return EVENT.new(name or event_id(TEAM).name, event, namespace="blue", owner=of)
+    return EVENT.new(name or event_id(TEAM).name, event, namespace="blue", owner=of, metadata=metadata)
 
 
 def check(event: Resource[Event]) -> None:
@@ -115,8 +119,25 @@ def _too_long(event: Event) -> None:
     event.entries[0].text = "x" * (MAX_TEXT + 1)
 
 
+def _of_a_newer_program() -> Resource[Event]:
+    event = made()
+    # Field 99, with almost as many bytes as a request may have.
+    event.data = decode(Event, encode(event.data) + b"\x9a\x06\x80\x80\xe0\x01" + b"z" * (3584 << 10))
+    return event
+
+
+def _longest(event: Event) -> None:
+    text = "\N{GRINNING FACE}" * MAX_TEXT
+    at = event.entries[0].first
+    event.entries = [
+        Entry(controller=text, reason=f"R{number:063}", text=text, count=2**64 - 1, warning=True, first=at, last=at)
+        for number in range(MOST_EVENTS)
+    ]
+
+
 def test_what_the_recorder_stores_is_accepted() -> None:
     check(made())
+    check(made(_longest))
 
 
 @pytest.mark.parametrize(
@@ -129,6 +150,8 @@ def test_what_the_recorder_stores_is_accepted() -> None:
         (made(_too_many), "at most 20, not 21"),
         (made(_no_word), "one word"),
         (made(_too_long), "at most 1000"),
+        (_of_a_newer_program(), "data must have at most 196608 bytes, not 36"),
+        (made(metadata={"noted": "x" * 5000}), "metadata must have at most 4096 characters, not 5005"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_right(event: Resource[Event], problem: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import FINALIZERS, pb
+from headway.resource import EVENT, FINALIZERS, pb
 from headway.service import Reason
 from headway.storage import Put
 from tests.helpers.calls import Calls, Interrupted, at, refused, take
@@ -52,6 +52,7 @@ THE = an_id(uid=ULID)
         (an_id(type=UNKNOWN, uid=ULID), "k", a_status(), "id.type: type tests.v1.Nothing is not registered"),
         (an_id(type=REGION, namespace="up", uid=ULID), "k", a_status(), "namespace 'up' must be empty"),
         (an_id(type=PLANET, partition="up", uid=ULID), "k", a_status(), "must be empty: the type is cluster-scoped"),
+        (an_id(type=EVENT, uid=ULID), "k", a_status(), "id.type: an Event has no status: write the status of the"),
         (an_id(), "k", a_status(), "id.uid is required: a status belongs to one incarnation"),
         (THE, "", a_status(), "key is required: the name under which this controller keeps its status"),
         (THE, "a\0", a_status(), r"key 'a\x00' has a character that cannot be printed: use the name of"),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from headway._gen.headway.event.v1 import Entry, Event
 from headway.base import repr_text
-from headway.protobuf import copy_message
+from headway.protobuf import copy_message, encode
 from headway.resource._hooks import Hooks
 from headway.resource._ids import DEFAULT_TENANCY, ResourceId, Scope
 from headway.resource._resource import Resource
@@ -22,6 +22,11 @@ MOST_EVENTS = 20
 """The number of different events that are kept of a resource."""
 MAX_TEXT = 1000
 """The maximum length of an event's text, in characters. Longer ones are cut off."""
+
+MAX_SIZE = 192 << 10
+"""The maximum size of the encoded events of a resource, in bytes. As many of the longest as may be kept fit."""
+MAX_METADATA = 4096
+"""The maximum length of their metadata, in characters, keys and values together."""
 
 _READABLE = 40
 """The number of characters of the resource's kind and name that are part of the name of its events."""
@@ -82,6 +87,11 @@ def _check(event: Resource[Event]) -> None:
             f"the events of {owner} must be stored as {wanted}, not {event.id.without_uid()}: "
             "rt.event and headway.client.record_events use the right id"
         )
+    # No quota counts events, so nothing about them may be large: not what a newer program would understand either.
+    if (size := len(encode(event.data))) > MAX_SIZE:
+        raise ValueError(f"data must have at most {MAX_SIZE} bytes, not {size}")
+    if (length := sum(len(key) + len(value) for key, value in event.metadata.items())) > MAX_METADATA:
+        raise ValueError(f"metadata must have at most {MAX_METADATA} characters, not {length}")
     entries = event.data.entries
     if len(entries) > MOST_EVENTS:
         raise ValueError(f"data.entries must be at most {MOST_EVENTS}, not {len(entries)}")

@@ -12,6 +12,7 @@ from grpclib import GRPCError
 from headway.base import in_slices, utc_now
 from headway.protobuf import copy_message
 from headway.resource import (
+    EVENT,
     ResourceType,
     name_problem,
     pb,
@@ -105,6 +106,9 @@ def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, parent: tupl
         raise invalid("id.uid is required: a status belongs to one incarnation; use the id that you have read")
     if not request.key:
         raise invalid("key is required: the name under which this controller keeps its status")
+    if resource_id(request.id).type == EVENT.name:
+        # No quota counts events.
+        raise invalid("id.type: an Event has no status: write the status of the resource that its events are about")
     if request.status is None:
         raise invalid("status is required: the status to store under the key")
     status = copy_message(request.status)
