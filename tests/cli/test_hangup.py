@@ -34,6 +34,21 @@ def test_server_without_files_says_so_at_a_hangup_and_goes_on(start: Started) ->
     assert interrupt(process) == (0, "", "")
 
 
+def test_access_file_that_has_become_a_pipe_is_not_read(start: Started, tmp_path: Path) -> None:
+    """The open would wait for a writer, and the whole server with it."""
+    access = tmp_path / "access.yaml"
+    write_secret(access, b"policies: []")
+    process = start(*SERVE, "--access", "access.yaml")
+    address_of(process)
+    access.unlink()
+    os.mkfifo(access, 0o600)
+    process.send_signal(signal.SIGHUP)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith(f"{access} is a pipe, a directory or a device now")
+    assert process.stderr.readline() == "access.yaml: not reloaded; the previous content stays in effect\n"
+    assert interrupt(process) == (0, "", "")
+
+
 def test_json_log_has_every_line_of_a_server_with_an_expired_certificate(start: Started, tmp_path: Path) -> None:
     """It starts, and warns: it may be renewed while the server runs. A file that is no certificate changes nothing."""
     now = datetime.datetime.now(datetime.UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_encrypted_key_of_a_renewed_certificate_is_explained(tmp_path: Path) -> 
     _written(tmp_path, CERTIFICATE, ENCRYPTED)
     with pytest.raises(OSError, match=r"server\.key: its private key is encrypted: decrypt it, as with `openssl pkey"):
         tls.renew()
+
+
+@pytest.mark.parametrize("file", ["server.pem", "server.key", "ca.pem"])
+def test_renewal_by_a_pipe_is_refused_instead_of_blocking(tmp_path: Path, file: str) -> None:
+    pem, secret = _written(tmp_path, CERTIFICATE, KEY)
+    (tmp_path / "ca.pem").write_bytes(pem.read_bytes())
+    tls = rpc.server_tls(pem, secret, client_ca=tmp_path / "ca.pem")
+    before = tls.current
+    (tmp_path / file).unlink()
+    os.mkfifo(tmp_path / file, 0o600)
+    with pytest.raises(OSError, match=rf"{file} is a pipe, .* and reading it could block the process"):
+        tls.renew()
+    assert tls.current is before
 
 
 def test_renewed_files_are_found_after_the_program_has_changed_its_directory(

@@ -42,6 +42,7 @@ from headway.base._imported_later import imported_later as imported_later
 from headway.base._joined import joined as joined
 from headway.base._nursery import block_nursery as block_nursery
 from headway.base._private_files import OWNER_ONLY as OWNER_ONLY
+from headway.base._private_files import check_regular as check_regular
 from headway.base._private_files import check_secret as check_secret
 from headway.base._private_files import create_private as create_private
 from headway.base._private_files import exposure as exposure

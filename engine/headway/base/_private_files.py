@@ -22,6 +22,19 @@ def create_private(path: str, flags: int = os.O_RDWR) -> int:
     return descriptor
 
 
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse a pipe or a device in the place of a file that is read again, because opening it may block for ever.
+
+    Raises:
+        OSError: it is not a regular file, or is missing.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(
+            f"{os.fspath(path)} is a pipe, a directory or a device now, and reading it could block the process: "
+            "put a regular file in its place"
+        )
+
+
 def check_secret(path: str | os.PathLike[str]) -> None:
     """Check that no other user can read or replace the secret in a file. Raises PermissionError, or as `open` does.
 

@@ -12,6 +12,7 @@ import click
 import trio
 
 from headway.access import Authorizer, load_access
+from headway.base import check_regular
 from headway.cli._arguments import any_store, apps_at
 from headway.cli._connection import check_key, tls_context
 from headway.cli._limit_options import limit_options
@@ -283,6 +284,7 @@ def _announce(form: str | None, addresses: Sequence[str], limits: Limits, *other
 
 
 def _reload_access(authorizer: Authorizer, path: str) -> None:
+    check_regular(path)
     authorizer.replace(load_access(path))
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
-from headway.base import check_secret, utc_now
+from headway.base import check_regular, check_secret, utc_now
 from headway.rpc._certificates import certificate_problem, key_problem, validity_problem
 from headway.rpc._followed_file import FollowedFile
 
@@ -80,6 +80,9 @@ class ServerTls(ssl.SSLContext):
             OSError: a file cannot be used. The content that was read before stays in use.
         """
         self._seen = self._digests()
+        for file in (self._certificate, self._key, self._client_ca):
+            if file is not None:
+                check_regular(file)
         check_secret(self._key or self._certificate)
         # Make a new context. Loading a certificate without its key into the one in use would break it.
         renewed = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
