@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 import headway
+from headway.base import Steps
 from headway.client import Client
 from headway.protobuf import field, message
 from headway.resource import ResourceType
@@ -173,5 +174,10 @@ def test_upgrade_in_one_step_is_refuted() -> None:
 
 def test_write_without_a_merge_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The roles are lost as soon as the old program writes the team."""
-    monkeypatch.setattr(_storage_version, "merges", lambda _, after, __: [after])
+
+    def as_written(after: Any) -> Steps[Any]:
+        yield from ()
+        return after
+
+    monkeypatch.setattr(_storage_version, "merges", lambda _, after, __: [as_written(after)])
     assert any(each.startswith("no_role_is_lost: ") for each in found("step 1", "step 2"))
