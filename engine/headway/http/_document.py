@@ -42,25 +42,28 @@ def _write(value: Any, parts: list[str]) -> Steps[None]:
         parts.append(_text(value))
         return
     is_map = isinstance(value, dict)
-    comma = "{" if is_map else "["
-    some: list[Any] = []
+    before, some = "{" if is_map else "[", list[Any]()
+
+    def put(text: str) -> None:
+        nonlocal before
+        parts.append(before + text)
+        before = ","
+
     for each in value.items() if is_map else value:
-        if not _is_small(each[1] if is_map else each):
-            if some:
-                parts.append(comma + _text(dict(some) if is_map else some)[1:-1])
-                comma, some = ",", []
+        held = each[1] if is_map else each
+        small = _is_small(held)
+        if small:
+            some.append(each)
+        if some and (not small or len(some) == _AT_ONCE):
             yield
-            parts.append(f"{comma}{_text(each[0])}:" if is_map else comma)
-            yield from _write(each[1] if is_map else each, parts)
-            comma = ","
-            continue
-        some.append(each)
-        if len(some) == _AT_ONCE:
+            put(_text(dict(some) if is_map else some)[1:-1])
+            some = []
+        if not small:
             yield
-            parts.append(comma + _text(dict(some) if is_map else some)[1:-1])
-            comma, some = ",", []
+            put(f"{_text(each[0])}:" if is_map else "")
+            yield from _write(held, parts)
     if some:
-        parts.append(comma + _text(dict(some) if is_map else some)[1:-1])
+        put(_text(dict(some) if is_map else some)[1:-1])
     parts.append("}" if is_map else "]")
 
 

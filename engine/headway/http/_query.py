@@ -42,8 +42,10 @@ class Query:
         return self._given.get(name, "")
 
     def condition(self, name: str) -> str:
-        """Return what a resource must have, or an empty text if that does not matter. An empty one is refused: it comes
-        from a variable that is not set, and the request would be made without its condition.
+        """Return what a resource must have, or an empty text if the parameter is not given.
+
+        An empty value is refused: it comes from a variable that is not set, and the request would be made without its
+        condition.
         """
         if self._given.get(name) == "":
             raise invalid(f"{name} is empty: write the {name} that the resource must have, or leave out the parameter")

@@ -78,7 +78,8 @@ def compile_codecs(root: MessageClass) -> None:
 def compile_stepwise(root: MessageClass) -> Stepwise:
     """Compile the functions of a class that are steps, and keep them with it.
 
-    Most classes need none, so they are compiled apart from the codec, when the first large message is met.
+    Most classes need none, so they are compiled apart from the codec: when the first message is encoded in steps, or
+    the first large one decoded. That takes some milliseconds.
     """
     plans, unsupported = _planned(root, "")
     number: dict[type, int] = {cls: index for index, cls in enumerate([*plans, *unsupported])}
