@@ -8,11 +8,13 @@ import os
 import signal
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from headway.base import _reports
+from headway.engine import _running
 from tests.helpers import stacks
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
@@ -101,6 +103,12 @@ def nothing_frozen() -> Iterator[None]:
     # Garbage must not be frozen, because its warnings about open resources would be lost.
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def loop_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start no watchdog of the event loop. On a busy machine it would report blocks, in a thread of its own."""
+    monkeypatch.setattr(_running, "watching_loop", lambda *_: nullcontext())
 
 
 @pytest.fixture(autouse=True)

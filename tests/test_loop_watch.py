@@ -23,6 +23,11 @@ from tests.helpers.staff import Staff
 TASK, OTHER = object(), object()
 
 
+@pytest.fixture(autouse=True)
+def loop_watch() -> None:
+    """Leave the watchdog as it is, where other tests have none."""
+
+
 class SimulatedLoop:
     """A watchdog of a simulated loop, with a clock that the test sets.
 

@@ -113,6 +113,8 @@ async def test_c5_acknowledged_write_is_seen_by_the_next_reconcile(autojump_cloc
 
     pools.replace(toggle)
     async with rig.open() as engine:
+        # What is written while the run begins may be reconciled twice.
+        await engine.wait_idle()
         await engine.client.apply(pools.pool.new("a"))
         await trio.sleep(10)
 
