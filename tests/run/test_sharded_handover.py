@@ -54,6 +54,38 @@ async def test_c6_deletion_still_queued_when_its_shard_moves_is_reconciled_by_th
         await cluster.until(lambda: moved in reconciled_since(cluster, joined_at), TTL)
 
 
+async def test_c6_deletion_in_hand_when_its_shard_moves_is_reconciled_by_the_next_holder(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reconcile does not end in time and is canceled. No checkpoint that is recorded meanwhile may cover it."""
+    monkeypatch.setattr("headway.run._sharding.RECORD_INTERVAL", 1.0)
+    cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
+    moved = moving_jobs()[0]
+    hangs: set[str] = set()
+
+    async def around(member: str, _: headway.Runtime, request: headway.Request[Job]) -> None:
+        if member in hangs and request.id.name == moved:
+            await trio.sleep_forever()
+
+    async with cluster.open("web-1") as nursery:
+        first = cluster.members["web-1"]
+        await has_all(cluster, first)
+        await cluster.write(moved, "1")
+        await cluster.until(lambda: cluster.copied(**{moved: "1"}), 5)
+        await trio.sleep(RECORD_INTERVAL)
+        cluster.around = around
+        hangs.add("web-1")
+        await cluster.client.delete(cluster.job.id(moved))
+        # So that nothing which is still there names the key.
+        await cluster.client.delete(cluster.copy.id(moved))
+        await cluster.until(lambda: cluster.running == [("web-1", moved)], 5)
+        joined_at = trio.current_time()
+        second = await cluster.run("web-2", nursery)
+        await has_all(cluster, first, second)
+        await cluster.until(lambda: ("web-2", moved) in {each[1:3] for each in cluster.reconciled}, TTL)
+        assert trio.current_time() - joined_at > TTL
+
+
 async def test_finished_deletion_of_a_moved_shard_is_not_reconciled_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,8 +97,8 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         return [key for key in [*super().scheduled(), *super().owed()] if self._shard_of(key) == shard]
 
     def is_shard_idle(self, shard: int) -> bool:
-        """Return True if no key of the shard is pending, collected ones included."""
-        return all(self._shard_of(key) != shard for key in self.owed())
+        """Return True if no key of the shard is pending, and False once it is closed: its keys are then unknown."""
+        return shard in self._open and all(self._shard_of(key) != shard for key in self.owed())
 
     # --- as a queue ---
 
