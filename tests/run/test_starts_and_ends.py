@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import trio
@@ -11,11 +12,13 @@ import headway
 from headway import events
 from headway.cache import Applied
 from headway.mapper import MapQueue
+from headway.resource import TypeName
 from headway.run import RECORD_INTERVAL
 from headway.run._mapping import RunMapping
 from headway.run._mapping_retries import STEP, TURN
+from headway.run._owed import add_start
 from tests.helpers.pools import Member
-from tests.helpers.resources import TEAM, key, stored
+from tests.helpers.resources import ACCOUNT, TEAM, key, stored
 from tests.helpers.rig import Rig
 
 
@@ -152,3 +155,18 @@ async def test_run_that_leaves_many_changes_lets_other_tasks_run() -> None:
             scope.cancel()
             assert len(await mapping.owed()) == many
         assert scope.cancelled_caught == (many == STEP)
+
+
+def test_c4_deletions_that_a_start_has_found_wait_until_every_type_has_reached_them() -> None:
+    """A shard is taken over when each type is at another revision, and its deletions are read up to that of each."""
+    feeds: dict[TypeName, Any] = {
+        type.name: SimpleNamespace(store=SimpleNamespace(frontier=frontier, newest=frontier, entries={}))
+        for type, frontier in ((TEAM, 7), (ACCOUNT, 5))
+    }
+    definition: Any = SimpleNamespace(watches=())
+    mapping: Any = RunMapping.__new__(RunMapping)
+    mapping.changes, mapping._subscriptions = MapQueue(), feeds
+    found = [Applied(key(f"t{revision}"), stored(f"t{revision}", 1), None, revision) for revision in (7, 5)]
+    add_start(mapping, definition, feeds, {TEAM.name: found})
+    order = [mapping.changes.pop(complete=at) for at in (5, 5, 6, 7)]
+    assert [item and item.applied.key for item in order] == [key("t5"), None, None, key("t7")]

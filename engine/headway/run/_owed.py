@@ -62,23 +62,24 @@ def add_start(
     for name, subscription in subscriptions.items():
         if name in watched:
             _add_cached(mapping, name, subscription)
-        mapping.changes.push_backlog(name, deletions.get(name, ()))
+        _add(mapping, name, deletions.get(name, ()))
 
 
 def _add_cached(mapping: RunMapping, type: TypeName, subscription: Subscription) -> None:
-    """Map the cached resources of a type after the live changes, but none before all types have reached it."""
     store, complete = subscription.store, mapping.complete
     if store.newest <= complete:
         mapping.changes.push_backlog(type, Backlog(store.entries))
         return
-    # Some resources arrived after the subscription or were ahead before it. Map them like changes (C4).
-    reached: list[Applied] = []
-    beyond: list[Applied] = []
+    # Some resources arrived after the subscription or were ahead before it.
+    changes: list[Applied] = []
     for each in Backlog(store.entries):
         version = int(each.new.version) if each.new is not None else 0
-        if version > complete:
-            beyond.append(each._replace(revision=version))
-        else:
-            reached.append(each)
-    mapping.changes.push(type, beyond)
-    mapping.changes.push_backlog(type, reached)
+        changes.append(each._replace(revision=version) if version > complete else each)
+    _add(mapping, type, changes)
+
+
+def _add(mapping: RunMapping, type: TypeName, changes: Sequence[Applied]) -> None:
+    """Map changes after the live ones, but none before all types have reached it (C4)."""
+    complete = mapping.complete
+    mapping.changes.push(type, [each for each in changes if each.revision > complete])
+    mapping.changes.push_backlog(type, [each for each in changes if each.revision <= complete])
