@@ -77,16 +77,21 @@ class FaultyChannel(ScriptedChannel):
         self.done.clear()
         self.unknown.clear()
         self.opened.clear()
+        self.forget_delivered()
+        for streams in self._kinds.values():
+            streams.drop()
+
+    def forget_delivered(self) -> None:
+        """Forget what the streams have delivered, because no cache has it any more."""
         for streams in self._kinds.values():
             streams.delivered = streams.false_up_to = 0
-            streams.drop()
 
     def end_process(self) -> None:
         """Forget what the streams of the process have delivered, because the next one begins without it."""
         self.opened.clear()
+        self.forget_delivered()
         for streams in self._kinds.values():
             assert not streams.open, f"C10: {len(streams.open)} streams of {streams.kind[1]} are left"
-            streams.delivered = streams.false_up_to = 0
             streams.beginnings.clear()
 
     def check(self) -> None:

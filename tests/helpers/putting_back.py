@@ -85,6 +85,7 @@ class PuttingBack(MachineParts):
             self.witness.check()
             self.witness.resume()
             assert self.engine.accept_store(), "a store that was rolled back was not noticed"
+            self.channel.forget_delivered()
         self._pass(60.0)
         if converges:
             self.converge()

@@ -123,6 +123,16 @@ def test_run_that_goes_on_records_no_checkpoint_in_the_restored_store(
     machine.teardown()
 
 
+def test_cache_that_begins_anew_is_not_held_to_what_the_discarded_one_had() -> None:
+    """A replica that lags brings it further before the store is accepted than another one does afterwards."""
+    machine = RunMachine()
+    machine.open(concurrency=1, begin=([Behind(0, "catches up"), Behind(0, "is slow"), Behind(1, "hangs")], [], []))
+    machine.lag(kind=0, changes=[("pool", "a", "m1")] * 3, steps=4, after="release")
+    machine.lose(lost=[], leave=False, changes=[], new_id=False)
+    machine.nothing_is_broken()
+    machine.teardown()
+
+
 def test_deletion_that_a_restored_history_does_not_reach_may_be_missed() -> None:
     """The engine reports that it does not know the deletions of that time (seed 778)."""
     machine = RunMachine()
