@@ -137,6 +137,8 @@ class Witness:
         self._owed.clear()
         self._held_earlier |= self._held
         self._held.clear()
+        # The starting revision of the next run is above all of these. A false bookmark may pretend to have reached it.
+        self._lowest.clear()
 
     def look(self, cache: CacheReader) -> None:
         """Check the present content of a cache, outside of any call."""

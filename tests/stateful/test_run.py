@@ -133,6 +133,20 @@ def test_cache_that_begins_anew_is_not_held_to_what_the_discarded_one_had() -> N
     machine.teardown()
 
 
+def test_process_that_begins_by_a_false_bookmark_may_see_less_than_the_last_one() -> None:
+    """A replica that lags claims to have reached the start of its run."""
+    machine = RunMachine()
+    machine.open(concurrency=1)
+    machine.pass_time(2.0)
+    machine.change([("pool", "a", "")] * 3, on=True)
+    machine.pass_time(2.0)
+    machine.restart(crashes=False, gone="", down=[], begin=([Behind(11, "hangs")], [], []), meanwhile=[], seconds=0.0)
+    machine.lie(kind=0, name="c", member="m1", seconds=1.0)
+    machine.miss(begin=Behind(12, "catches up"), delete=False, kind=0, member="m1", name="b")
+    machine.nothing_is_broken()
+    machine.teardown()
+
+
 def test_deletion_that_a_restored_history_does_not_reach_may_be_missed() -> None:
     """The engine reports that it does not know the deletions of that time (seed 778)."""
     machine = RunMachine()
