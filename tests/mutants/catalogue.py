@@ -20,6 +20,7 @@ from tests.mutants.subscriptions import SUBSCRIPTION_MUTANTS
 from tests.mutants.terminal import TERMINAL_MUTANTS
 from tests.mutants.topics import TOPIC_MUTANTS
 from tests.mutants.whys import WHY_MUTANTS
+from tests.mutants.worlds import WORLD_MUTANTS
 
 _CONTRACT = "run/test_contract.py"
 _CHANGES = "run/test_contract_of_changes.py"
@@ -367,4 +368,5 @@ MUTANTS = (
     *WHY_MUTANTS,
     # --- what only a whole run shows ---
     *RUN_MUTANTS,
+    *WORLD_MUTANTS,
 )

@@ -1,6 +1,6 @@
-"""A table of the machine of a whole run against each mutant of a run: by how many seeds it is killed.
+"""A table of a machine against each mutant that it must kill: by how many seeds it does.
 
-python -m tests.mutants.seeds [--seeds 20] [--first SEED] [--jobs 2] [WORD ...]
+python -m tests.mutants.seeds [--machine run|world] [--seeds 20] [--first SEED] [--jobs 2] [WORD ...]
 
 Each seed is one run of the machine at its default bounds, with other examples. No example that was chosen by hand
 counts. The first row is the source without a mutant, which must pass by every seed.
@@ -23,10 +23,13 @@ from pathlib import Path
 
 from tests.mutants.mutant import Mutant, mutated
 from tests.mutants.runs import MACHINE, RUN_MUTANTS
+from tests.mutants.worlds import WORLD, WORLD_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 600.0
 """The time, in seconds, after which a run that hangs counts as failed."""
+MACHINES = {"run": (f"{MACHINE}::TestRun", RUN_MUTANTS), "world": (f"{WORLD}::TestWorld", WORLD_MUTANTS)}
+"""Each machine and its mutants."""
 MOST_MISSED = 1 / 20
 """The share of seeds by which a mutant may survive."""
 _CLEAN = "no mutant"
@@ -35,6 +38,7 @@ _CLEAN = "no mutant"
 def main(arguments: Sequence[str]) -> int:
     """Print the table. Return 0 if enough seeds kill each mutant and the source passes by all, and 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.seeds")
+    parser.add_argument("--machine", choices=MACHINES, default="run")
     parser.add_argument("--seeds", type=int, default=20, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first seed; 0 for a fresh one")
     parser.add_argument("--jobs", type=int, default=2)
@@ -42,8 +46,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     first = options.first or random.SystemRandom().randrange(1, 10_000_000)
     seeds = range(first, first + options.seeds)
-    chosen = [each for each in RUN_MUTANTS if not options.words or any(word in each.name for word in options.words)]
-    width = max(len(each.name) for each in RUN_MUTANTS)
+    machine, mutants = MACHINES[options.machine]
+    chosen = [each for each in mutants if not options.words or any(word in each.name for word in options.words)]
+    width = max(len(each.name) for each in mutants)
     print(f"{len(seeds)} seeds from {first} on", flush=True)
     good = True
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -51,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
             began = time.monotonic()
             with tempfile.TemporaryDirectory() as folder:
                 source = _copy(mutant, Path(folder))
-                killed = list(pool.map(partial(_run, source), seeds))
+                killed = list(pool.map(partial(_run, machine, source), seeds))
             missed = [seed for seed, each in zip(seeds, killed, strict=True) if each == (mutant is None)]
             good = good and len(missed) <= (0 if mutant is None else len(seeds) * MOST_MISSED)
             name, not_by = _CLEAN if mutant is None else mutant.name, f", not by {missed}" if missed else ""
@@ -72,12 +77,12 @@ def _copy(mutant: Mutant | None, folder: Path) -> Path:
     return folder
 
 
-def _run(source: Path, seed: int) -> bool:
-    """Run the machine. Return True if it failed."""
+def _run(machine: str, source: Path, seed: int) -> bool:
+    """Run a machine. Return True if it failed."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not deep"]
     try:
         ended = subprocess.run(
-            [*command, f"tests/{MACHINE}::TestRun", f"--hypothesis-seed={seed}"],
+            [*command, f"tests/{machine}", f"--hypothesis-seed={seed}"],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(source), "HYPOTHESIS_PROFILE": "seeded"},
             timeout=LIMIT,
