@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
+from headway.client import pause_controller, resume_controller
 from headway.engine import _collector
 from headway.events import Reconciled, ignore
 from headway.storage import MemoryBackend
@@ -208,6 +209,22 @@ async def test_full_collections_are_rarer_while_the_engine_is_open(
         assert gc.get_threshold() == (*young, after)
     finally:
         gc.set_threshold(*usual)
+
+
+async def test_paused_controller_does_not_keep_an_engine_from_running(autojump_clock: MockClock) -> None:
+    """It is paused until an operator resumes it through this engine, so the engine must open and go on."""
+    it = Pass()
+    async with it.filled() as store:
+        async with headway.open_engine(store, headway.App("operators"), report=ignore) as engine:
+            await pause_controller(engine.client, "collected/notes", "an audit")
+        async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True) as engine:
+            await later(autojump_clock, 60)
+            assert it.reconciled == []
+            assert gc.isenabled()
+            assert is_frozen()
+            await resume_controller(engine.client, "collected/notes")
+            await engine.wait_idle()
+            assert it.reconciled == [True] * COUNT
 
 
 async def test_failed_opening_leaves_collection_on() -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import trio
 
+from headway.errors import ControllerPaused
 from headway.events import Report, RunStarted, receives_successes
 from headway.run import Supervisor
 
@@ -154,10 +155,12 @@ class GcFreeze:
         return wrapped
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:
-        """Turn collection on, and freeze the existing objects, once the controllers are idle."""
+        """Turn collection on, and freeze the existing objects, once the controllers are idle or paused."""
         with trio.move_on_after(LIMIT):
             for each in supervisors:
-                await each.wait_idle(1, each.run)
+                # It may be paused for days. What it reconciles after that is like any later work.
+                with suppress(ControllerPaused):
+                    await each.wait_idle(1, each.run)
         # Garbage of users' reconciles is among the objects created since priming.
         gc.collect()
         gc.freeze()
