@@ -11,7 +11,7 @@ import trio
 from headway.cache import Informer, Informers
 from headway.client import LeaseClient, RunFence
 from headway.controller import Definition
-from headway.errors import StoreRolledBack
+from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import ignore
 from headway.queue import WaitingQueue, WorkQueue
 from headway.reconcile import Reason
@@ -37,10 +37,10 @@ class _Leases:
 class _NoCaches:
     """The caches of a run before anything is cached."""
 
-    def newest(self) -> dict[Any, int]:
+    def newest(self) -> dict[Any, Position]:
         return {}
 
-    def check_new_commit(self, before: dict[Any, int], position: Position) -> None:
+    def check_new_commit(self, before: dict[Any, Position], position: Position) -> None:
         assert not before, position
 
 
@@ -60,16 +60,37 @@ async def test_write_lost_during_a_resolution_holds_the_keys() -> None:
     assert queue.held
 
 
-async def test_commit_that_is_not_above_a_reply_shows_that_the_store_was_rolled_back() -> None:
-    """A reply may be ahead of the stream, which has not shown yet that the store has lost that write."""
-    informer = Informer(TEAM, ignore)
+def caching(informer: Informer) -> RunCaches:
+    """Return the caches of a run whose only type has this informer, which is at revision 10."""
     for item in (end(10), bookmark(10)):
         informer.feed(item)
-    informer.reply(key("ada"), stored("ada", 12), at(12))
     caches = RunCaches.__new__(RunCaches)
     caches._definition = cast("Definition", SimpleNamespace(types=[TEAM]))
     caches.informers = cast("Informers", SimpleNamespace(opened=lambda _: [informer]))
+    return caches
+
+
+async def test_commit_that_is_not_above_a_reply_shows_that_the_store_was_rolled_back() -> None:
+    """A reply may be ahead of the stream, which has not shown yet that the store has lost that write."""
+    informer = Informer(TEAM, ignore)
+    caches = caching(informer)
+    informer.reply(key("ada"), stored("ada", 12), at(12))
     caches.check_new_commit(caches.newest(), at(13))
     with pytest.raises(StoreRolledBack):
         caches.check_new_commit(caches.newest(), at(12))
     assert informer.rolled_back
+
+
+async def test_first_commit_in_another_store_is_not_compared_with_revisions_of_the_one_before() -> None:
+    """The informer may change over to a store with lower revisions while the commit is on its way."""
+    informer = Informer(TEAM, ignore)
+    caches = caching(informer)
+    before = caches.newest()
+    other = at(3)._replace(store_id="another store")
+    informer.void(StoreChanged("the store is another one now"), replaced=True)
+    informer.reply(key("ada"), stored("ada", 2), other._replace(revision=2))
+    caches.check_new_commit(before, other)
+    assert not informer.rolled_back
+    # Revisions of one store are still compared.
+    with pytest.raises(StoreRolledBack):
+        caches.check_new_commit(caches.newest(), other._replace(revision=2))

@@ -80,21 +80,26 @@ class RunCaches:
             for known in self.informers.opened(type):
                 known.check()
 
-    def newest(self) -> Mapping[Informer, int]:
-        """Return the newest revision that each open store of the run's types has, also from replies to writes."""
-        opened = (known for type in self._definition.types for known in self.informers.opened(type))
-        return {known: known.store.newest for known in opened if known.store.known is not None}
+    def newest(self) -> Mapping[Informer, Position]:
+        """Return the newest position that each open store of the run's types has, also from replies to writes."""
+        opened = (each for type in self._definition.types for each in self.informers.opened(type))
+        return {
+            each: each.store.position._replace(revision=each.store.newest)
+            for each in opened
+            if each.store.known is not None
+        }
 
-    def check_new_commit(self, before: Mapping[Informer, int], position: Position) -> None:
+    def check_new_commit(self, before: Mapping[Informer, Position], position: Position) -> None:
         """Raise StoreRolledBack if a new commit is not above what was cached before it.
 
         Invariant: a commit is above everything that the store had before. So data above it is of a history that
-        the store has lost, even if its streams are still open and have not shown that yet.
+        the store has lost, even if its streams are still open and have not shown that yet. What came from another
+        store says nothing about this one, even if the informer has changed over to it meanwhile.
         """
         lost = {
-            known: revision
-            for known, revision in before.items()
-            if known.store.store_id == position.store_id and revision >= position.revision
+            informer: known.revision
+            for informer, known in before.items()
+            if known.store_id == position.store_id and known.revision >= position.revision
         }
         if not lost:
             return
@@ -103,8 +108,8 @@ class RunCaches:
             f"changes up to {max(lost.values())} before"
         )
         # Every type of the run, because a later fence may be above the others.
-        for known in lost:
-            known.void(error, replaced=False)
+        for informer in lost:
+            informer.void(error, replaced=False)
         raise error
 
     def check(self) -> None:
