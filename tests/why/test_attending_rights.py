@@ -15,9 +15,10 @@ import headway
 from headway import field
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
+from headway.events import ignore
 from headway.resource import Need, ResourceId, TypeName, pb
 from headway.rpc import InProcessChannel
-from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, ObserveService
+from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, ObserveService, attend
 from tests.helpers.why_programs import Team
 from tests.why.test_workers import rule
 
@@ -201,3 +202,38 @@ async def test_process_attends_for_no_type_that_its_caller_has_no_right_to() -> 
         async with process.attending(V1.name):
             pass
     assert refused.value.status is Status.PERMISSION_DENIED
+
+
+class DeniedChannel(InProcessChannel):
+    """A channel to a server that denies this process everything until a time."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self.denied = 0
+        self.opened = trio.Event()
+
+    @asynccontextmanager
+    async def stream(self, *_: object, **__: object) -> AsyncIterator[AsyncIterator[observe_pb.Question]]:
+        async def questions() -> AsyncIterator[observe_pb.Question]:
+            self.opened.set()
+            yield observe_pb.Question()
+            await trio.sleep_forever()
+
+        if trio.current_time() < self._until:
+            self.denied += 1
+            raise GRPCError(Status.PERMISSION_DENIED, "you may not acquire lease bank/teams")
+        yield questions()
+
+
+async def test_process_attends_within_a_minute_after_its_missing_rule_was_added(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Until then `why` and the pages of the server know nothing of it. Without the rule, it asks but seldom."""
+    added = autojump_clock.current_time() + 3610.0
+    channel = DeniedChannel(added)
+    with trio.fail_at(added + 60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(attend, channel, "web-1", (), ignore)
+            await channel.opened.wait()
+            nursery.cancel_scope.cancel()
+    assert channel.denied < 150

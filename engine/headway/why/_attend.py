@@ -26,7 +26,10 @@ from headway.why.answers import PastWrite, to_message
 
 _ANSWER = f"/{OBSERVE_SERVICE}/Answer"
 _OLD_SERVER = 300.0
-"""The seconds until a server without this service, or that denies it, is asked again."""
+"""The seconds until a server without this service is asked again."""
+_DENIED = 60.0
+"""The longest delay in seconds until a server that denies it is asked again. The missing rule may have been added, and
+the server knows nothing of this process until then."""
 _SIBLING_DELAY = 0.5
 """The longest delay in seconds until another process of the same server is tried again. It is on this machine."""
 _LATE = 5.0
@@ -104,8 +107,10 @@ async def _stay(
                         break
             delay = retry_delay(failures, longest)
         except GRPCError as error:
-            rejected = error.status in (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
-            delay = _OLD_SERVER if rejected else retry_delay(failures, longest)
+            if error.status is Status.UNIMPLEMENTED:
+                delay = _OLD_SERVER
+            else:
+                delay = retry_delay(failures, _DENIED if error.status is Status.PERMISSION_DENIED else longest)
             if error.status is not Status.UNIMPLEMENTED:
                 report(CallDelayed("", "Attend", client_error(error), delay))
         except PayloadError as error:
