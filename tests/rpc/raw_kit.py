@@ -28,7 +28,7 @@ HEADERS = [
 class Raw:
     """A scriptable HTTP/2 client."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]) -> None:
         self.stream = stream
         self.h2 = H2Connection()
         self.h2.initiate_connection()

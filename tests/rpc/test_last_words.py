@@ -54,15 +54,19 @@ async def stopping(**options: Any) -> AsyncIterator[Stopping]:
         stop.set()
 
 
-async def test_final_status_reaches_a_client_that_is_still_sending() -> None:
+@pytest.mark.parametrize("secure", [False, True])
+async def test_final_status_reaches_a_client_that_is_still_sending(secure: bool, tmp_path: Path) -> None:
     """A socket that is closed with unread input would discard its pending output."""
-    async with stopping() as server:
+    made = certificates(tmp_path)
+    async with stopping(tls=made.server if secure else None) as server:
         host, port = server.it.where.split(":")
         opened = trio.socket.socket()
         # The receive buffer is so small that the stream's end has to wait at the server.
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await opened.connect((host, int(port)))
-        async with trio.SocketStream(opened) as stream:
+        async with trio.SocketStream(opened) as plain:
+            made.client.set_alpn_protocols(["h2"])
+            stream = trio.SSLStream(plain, made.client, server_hostname=host) if secure else plain
             raw = Raw(stream)
             raw.h2.send_headers(1, [(name, FLOOD if name == ":path" else value) for name, value in HEADERS])
             raw.h2.send_data(1, rpc.framed(b""), end_stream=True)

@@ -218,6 +218,8 @@ def test_asyncio_accepts_the_tls_of_a_ready_socket() -> None:
         (tls.buffer_updated, {"_ssl_buffer_view", "_state", "DO_HANDSHAKE"}),
         (tls._do_read, {"_app_reading_paused", "_do_read__copied"}),
         (tls._do_read__copied, {"_sslobj", "data_received", "_call_eof_received", "_start_shutdown"}),
+        (tls._do_shutdown, {"_sslobj", "unwrap", "_on_shutdown_complete"}),
+        (tls._on_shutdown_complete, {"_transport", "_fatal_error"}),
         (tls._process_outgoing, {"_outgoing", "_transport"}),
         (tls._set_app_protocol, {"_app_protocol"}),
         (tls.connection_lost, {"_app_protocol"}),

@@ -116,6 +116,7 @@ _ASYNCIO = PrivateNames(
         "asyncio.sslproto:SSLProtocol.__init__": "self loop app_protocol sslcontext waiter server_side ...",
         "asyncio.sslproto:SSLProtocol._do_read__copied": "self",
         "asyncio.sslproto:SSLProtocol._fatal_error": "self exc message",
+        "asyncio.sslproto:SSLProtocol._on_shutdown_complete": "self shutdown_exc",
         "asyncio.sslproto:SSLProtocol._process_outgoing": "self",
         "asyncio.sslproto:SSLProtocol._set_app_protocol": "self app_protocol",
         "asyncio.sslproto:SSLProtocol._set_read_buffer_limits": "self high low",

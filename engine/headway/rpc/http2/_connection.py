@@ -134,7 +134,7 @@ class Http2Connection(Connection):
 
         A server closes only its own half and leaves the other half to the client. A socket that is closed with unread
         input discards its pending output, and the final statuses, which make clients retry, would be lost. (Over TLS,
-        asyncio's transport does the same with its close_notify.)
+        asyncio's transport sends its close_notify, and `TlsProtocol` does the rest.)
         """
         if hasattr(self, "_transport") and not self.h2.config.client_side and self._transport.can_write_eof():
             self._transport = HalfOf(self._transport)  # type: ignore[assignment]  # only `close` is called after this

@@ -71,6 +71,7 @@ class TlsProtocol(SSLProtocol):
     _app_protocol: Any
     _app_reading_paused: bool
     _call_eof_received: Callable[[], None]
+    _incoming: ssl.MemoryBIO
     _outgoing: ssl.MemoryBIO
     _ssl_buffer_view: memoryview
     _sslobj: ssl.SSLObject
@@ -156,6 +157,17 @@ class TlsProtocol(SSLProtocol):
         if not open:
             self._call_eof_received()
             self._start_shutdown()
+
+    def _on_shutdown_complete(self, shutdown_exc: BaseException | None) -> None:
+        if not isinstance(shutdown_exc, ssl.SSLError):
+            super()._on_shutdown_complete(shutdown_exc)  # type: ignore[misc]  # it is private
+            return
+        # The peer was still sending when it was told of the end, and OpenSSL does not go on after that. asyncio would
+        # break the connection off, and with unread input a socket discards the last words that the peer has not read.
+        # So only our half is closed, and what still arrives is discarded, as without TLS.
+        self._process_outgoing()
+        self._incoming.read()
+        self._transport.write_eof()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Report the loss of the connection."""
