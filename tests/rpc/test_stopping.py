@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 import trio
+from grpclib import GRPCError
 from grpclib.const import Status
 from h2.events import ResponseReceived
 
 from headway import rpc
+from headway.rpc.http2 import Http2Protocol, _protocol
 from tests.rpc.raw_kit import HEADERS, connected
-from tests.rpc.rpc_kit import WAIT
+from tests.rpc.rpc_kit import WAIT, Text, certificates
 from tests.rpc.test_last_words import stopping
 
 
@@ -28,3 +34,36 @@ async def test_call_that_exceeds_the_grace_receives_a_final_status() -> None:
         assert said[b"grpc-message"] == b"the server is stopping"
         assert server.it.echo.cancelled == 1
         assert await raw.goaway() is not None
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_client_reads_every_answer_before_the_end_of_the_connection(
+    secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end may arrive while answers wait for their turn. Their calls would count as lost, though they are not."""
+    made = certificates(tmp_path)
+    later = Http2Protocol._later
+    ended: list[tuple[Status, str | None]] = []
+
+    def only_of_servers(self: Http2Protocol, function: Callable[[], bool]) -> None:
+        if not self._client_side:
+            later(self, function)
+
+    async def call() -> None:
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(WAIT, Text(), Text)
+        ended.append((caught.value.status, caught.value.message))
+
+    async with (
+        stopping(tls=made.server if secure else None, grace=0.01) as server,
+        rpc.open_channel(server.it.where, tls=made.client if secure else None) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(20):
+            nursery.start_soon(call)
+        await server.it.echo.until_waiting(20)
+        # From here on, the client handles one frame at once, and has no other turn.
+        monkeypatch.setattr(_protocol, "_SLICE", -1.0)
+        monkeypatch.setattr(Http2Protocol, "_later", only_of_servers)
+        server.stop()
+    assert ended == [(Status.UNAVAILABLE, "the server is stopping")] * 20

@@ -281,6 +281,14 @@ class Http2Protocol(H2Protocol):
         """Abort the connection without waiting for its peer."""
         self._transport.abort()
 
+    def eof_received(self) -> None:
+        """Let a client handle the rest of what has arrived: it may have the last answers of the server, and a GOAWAY.
+
+        There is no later turn, because the connection is closed after this.
+        """
+        while self._client_side and self._behind and not self.connection.is_closing():
+            self._behind = not self._take()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Clean up after the connection was lost, whichever end closed it."""
         self._alive.cancel()
