@@ -19,6 +19,7 @@ from headway.resource import TypeName
 from headway.rpc import Metadata
 from headway.run import NotDone, Results, TypeStatus
 from headway.run._status import KEPT
+from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.helpers.resources import TEAM, Team
 from tests.helpers.staff import Staff
@@ -277,6 +278,32 @@ async def test_status_counts_the_lag_and_the_refused_items_of_a_type(autojump_cl
         [team, account] = status().types
         assert (team.lag, account.lag, account.refused) == (0, 0, 0)
         assert team.refused > 0
+
+
+class SlowRelease(MemoryBackend):
+    """A store in which the release of a lease takes three seconds."""
+
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        """Release a lease, late."""
+        await trio.sleep(3)
+        await super().release_lease(name, holder, term)
+
+
+async def test_time_of_a_phase_does_not_include_the_run_before(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A run has ended before its lease is released."""
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team)
+    async def ends(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        raise SystemExit
+
+    async with SlowRelease() as store, staff.open(store) as engine:
+        await staff.wait_idle()
+        await trio.sleep(1000)
+        await staff.write_team("core")
+        await trio.sleep(2)
+        status = engine.controllers["ends"].status()
+        assert (status.phase, status.seconds < 3) == ("starting", True)
 
 
 async def test_controllers_of_the_same_name_are_distinguished_by_their_apps() -> None:

@@ -255,7 +255,8 @@ class Supervisor:
                 try:
                     await run.run()
                 finally:
-                    self.run = None
+                    # The release of the lease may take seconds, if the store is away.
+                    self.run, self._ended_at = None, trio.current_time()
         except GeneratorExit:
             # This task itself is being closed. Exceptions of the program come out of the run's nursery, in a group.
             raise
