@@ -265,7 +265,7 @@ _COUNTERS = {
     "connections_ended": ("Connections closed because their peer violated the protocol or flooded the server.", []),
     "store_failures": ("Times that the store was found to have a problem.", ["problem"]),
     "store_recoveries": ("Times that the store recovered from a problem.", ["problem"]),
-    "certificates_renewed": ("Server certificates that were read again because their files changed.", []),
+    "certificates_renewed": ("Server certificates read again because their files changed, or by SIGHUP.", []),
     "certificates_refused": ("Changed server certificates that are invalid.", []),
     "connections_refused": ("Connections refused, or closed in their handshake, because of a limit.", []),
     "loop_blocked": ("Times that a task blocked the event loop for too long.", ["controller"]),
