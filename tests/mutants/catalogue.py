@@ -183,6 +183,13 @@ MUTANTS = (
         _CHANGES,
     ),
     Mutant(
+        "a burst of changes to a failing key makes it back off for the longest time",
+        "queue/_machine.py",
+        "delay = min(self._backoff.delay(entry.failures), self._backoff.base + 2 * (now - entry.since))",
+        "delay = self._backoff.delay(entry.failures)",
+        "queue/test_reporting_back.py",
+    ),
+    Mutant(
         "a change within the interval of its key is forgotten",
         "queue/_machine.py",
         "            self._back_off_until(entry, end, now)\n            entry = self._lanes.pop()",

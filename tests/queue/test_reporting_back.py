@@ -69,6 +69,28 @@ def test_change_ends_a_back_off_but_keeps_the_failure_count() -> None:
     assert queue.next_due() is None
 
 
+@pytest.mark.parametrize("in_hand", [True, False], ids=["while in hand", "while backing off"])
+def test_attempts_that_changes_bring_forward_lengthen_the_delay_only_as_time_passes(*, in_hand: bool) -> None:
+    """Each of twenty changes within a second fails. The next attempt follows soon, not after the maximum."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    for attempt in range(1, 21):
+        now = attempt / 20
+        assert dequeue(queue, now).attempt == attempt
+        if in_hand and attempt < 20:
+            queue.add("a", "change", now)
+        delay = queue.failed("a", "error", now)
+        if not in_hand and attempt < 20:
+            queue.add("a", "change", now)
+    assert delay == 3.0
+    # Without further changes, the delays grow up to the maximum.
+    for expected in (9.0, 27.0, 60.0, 60.0):
+        now += delay
+        dequeue(queue, now)
+        delay = queue.failed("a", "error", now)
+        assert delay == expected
+
+
 @pytest.mark.parametrize(
     "report",
     [

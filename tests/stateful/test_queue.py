@@ -256,12 +256,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     def fail_key(self, key: str) -> None:
         reason, now = self.new_reason(), self.model.now
+        found = self.queue.find(key)
+        assert found is not None
         delay = self.queue.failed(key, reason, now)
         failures = self.model.failures.get(key, 0)
         self.model.failures[key] = failures + 1
         wish, later = self.model.hand.pop(key), self.model.wishes.get(key)
         begin = self.model.begin(key)
-        wish.due, wish.by_failure = now + min(0.25 * 2**failures, 0.75), True
+        wish.due, wish.by_failure = now + min(0.25 * 2**failures, 0.75, 0.25 + 2 * (now - found.since)), True
         wish.reasons.append(reason)
         if later is not None:
             wish.reasons += later.reasons
