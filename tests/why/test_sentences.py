@@ -109,6 +109,15 @@ def said(*controllers: ControllerWhy, **fields: object) -> list[str]:
             ["Its next call is at 2023-11-15 22:13:20 (in 24 h), and nothing is pending until then."],
         ),
         (
+            a_controller("scheduled", until=NOW + 3600e9),
+            ["Its next call is at a time after the year 9999, and nothing is pending until then."],
+        ),
+        (
+            a_controller("scheduled", until=1e300),
+            ["Its next call is at a time after the year 9999, and nothing is pending until then."],
+        ),
+        (a_controller("idle", since=-1e300), ["It has been idle since an unknown time."]),
+        (
             a_controller(
                 "priming",
                 since=NOW - 83,
