@@ -24,6 +24,7 @@ from headway.resource import (
 )
 
 BEGIN = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
+NOW = BEGIN + datetime.timedelta(hours=1)
 TEAM = ResourceId(TypeName("staff", "v1", "Team"), "core", "default", "blue", "01UID")
 
 
@@ -36,7 +37,7 @@ def entry(reason: str, at: int, text: str = "", *, count: int = 1, warning: bool
 
 def test_equal_events_are_one_with_their_sum_and_both_times() -> None:
     """What has happened again moves to the end."""
-    kept, dropped = merged_events([entry("A", 1, count=2), entry("B", 2)], [entry("A", 5), entry("A", 4)])
+    kept, dropped = merged_events([entry("A", 1, count=2), entry("B", 2)], [entry("A", 5), entry("A", 4)], NOW)
     assert [(each.reason, each.count) for each in kept] == [("B", 1), ("A", 4)]
     assert (kept[1].first, kept[1].last) == (
         BEGIN + datetime.timedelta(seconds=1),
@@ -50,23 +51,35 @@ def test_equal_events_are_one_with_their_sum_and_both_times() -> None:
     [entry("A", 2, "b"), entry("A", 2, warning=True), entry("B", 2), Entry(controller="x/y", reason="A", count=1)],
 )
 def test_events_that_differ_in_anything_else_than_time_stay_apart(other: Entry) -> None:
-    kept, _ = merged_events([entry("A", 1)], [other])
+    kept, _ = merged_events([entry("A", 1)], [other], NOW)
     assert len(kept) == 2
 
 
 def test_merging_changes_neither_of_its_arguments() -> None:
     stored, new = [entry("A", 1)], [entry("A", 2)]
     before = [copy_message(each) for each in (*stored, *new)]
-    merged_events(stored, new)
+    merged_events(stored, new, NOW)
     assert [*stored, *new] == before
 
 
 def test_the_latest_are_kept_and_the_oldest_are_counted() -> None:
     """An old event that has happened again is among the latest."""
     stored = [entry(f"R{at}", at) for at in range(MOST_EVENTS)]
-    kept, dropped = merged_events(stored, [entry("R0", 100), entry("New", 101), entry("Newer", 102)])
+    kept, dropped = merged_events(stored, [entry("R0", 100), entry("New", 101), entry("Newer", 102)], NOW)
     assert dropped == 2
     assert [each.reason for each in kept] == [*(f"R{at}" for at in range(3, MOST_EVENTS)), "R0", "New", "Newer"]
+
+
+def test_events_of_a_clock_that_was_ahead_make_room_for_new_ones() -> None:
+    """They have happened before the new ones, and get their time. An event that has waited stays older than others."""
+    ahead = [entry(f"R{at}", 7200 + at) for at in range(MOST_EVENTS)]
+    kept, dropped = merged_events(ahead, [entry("New", 3590), entry("R5", 3599)], NOW)
+    assert dropped == 1
+    assert [each.reason for each in kept[-3:]] == ["R19", "New", "R5"]
+    assert {each.last for each in kept[:-1]} == {BEGIN + datetime.timedelta(seconds=3590)}
+    assert (kept[-1].count, kept[-1].last) == (2, BEGIN + datetime.timedelta(seconds=3599))
+    kept, _ = merged_events([entry(f"R{at}", 3000 + at) for at in range(MOST_EVENTS)], [entry("Late", 2000)], NOW)
+    assert "Late" not in {each.reason for each in kept}
 
 
 def test_id_belongs_to_one_incarnation_and_is_a_valid_name() -> None:

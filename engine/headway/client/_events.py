@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headway.base import utc_now
 from headway.client._client import Client
 from headway.errors import InvalidArgument
 from headway.protobuf import encode
@@ -53,7 +54,7 @@ class EventWrite:
         if stored is not None and self._sent and _payload(stored) == self._sent:
             return
         before = Event() if stored is None else stored.data
-        kept, dropped = merged_events(before.entries, self.entries)
+        kept, dropped = merged_events(before.entries, self.entries, utc_now())
         event = Event(entries=kept, dropped=before.dropped + self._dropped + dropped)
         self._sent = encode(event)
         if stored is None:

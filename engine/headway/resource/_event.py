@@ -6,9 +6,10 @@ events has a bound that concurrent writers keep, and all of them go away with th
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headway._gen.headway.event.v1 import Entry, Event
 from headway.base import repr_text
@@ -52,13 +53,16 @@ def reason_problem(reason: object) -> str | None:
     return f"reason {repr_text(reason)} must be one word of up to 64 letters and digits, such as 'Deployed'"
 
 
-def merged_events(stored: Iterable[Entry], new: Iterable[Entry]) -> tuple[list[Entry], int]:
+def merged_events(stored: Iterable[Entry], new: Sequence[Entry], now: datetime.datetime) -> tuple[list[Entry], int]:
     """Return the entries with the new ones, and the number that were dropped. The latest are kept, and stand last.
 
     Entries with the same controller, reason, text and warning are one, with the sum of their counts.
+    A stored time after ``now`` is of a clock that was ahead: the entry gets the earliest time of the new ones, before
+    which it has happened.
     """
+    earliest = min((each.last for each in new if each.last is not None), default=now)
     known: dict[tuple[str, str, str, bool], Entry] = {}
-    for each in (*stored, *new):
+    for each in (*(_not_after(each, now, earliest) for each in stored), *new):
         same = (each.controller, each.reason, each.text, each.warning)
         before = known.pop(same, None)
         if before is None:
@@ -72,6 +76,15 @@ def merged_events(stored: Iterable[Entry], new: Iterable[Entry]) -> tuple[list[E
     entries = sorted(known.values(), key=lambda each: 0.0 if each.last is None else each.last.timestamp())
     kept = entries[-MOST_EVENTS:]
     return kept, len(entries) - len(kept)
+
+
+def _not_after(entry: Entry, now: datetime.datetime, time: datetime.datetime) -> Entry:
+    """Return the entry, or a copy with this time if it is of the future."""
+    if entry.last is None or entry.last <= now:
+        return entry
+    moved = copy_message(entry)
+    moved.first, moved.last = None if moved.first is None else min(moved.first, time), time
+    return moved
 
 
 def _check(event: Resource[Event]) -> None:
