@@ -243,6 +243,7 @@ class Away(MemoryBackend):
     def __init__(self) -> None:
         super().__init__()
         self.cut_off = False
+        self.broken = False
         self.silent = False
         self.back = trio.Event()
         self.closed = False
@@ -250,6 +251,8 @@ class Away(MemoryBackend):
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Any]:
         if self.cut_off:
             raise Unavailable("no leader")
+        if self.broken:
+            raise OSError("an error of the library that the store uses")
         if self.silent:
             await self.back.wait()
         return await super().read(kind, key)
@@ -265,6 +268,7 @@ class Away(MemoryBackend):
     ("how", "problem", "healthy"),
     [
         ("cut_off", StoreProblem.AWAY, 200),
+        ("broken", StoreProblem.AWAY, 200),
         ("silent", StoreProblem.AWAY, 200),
         ("closed", StoreProblem.UNUSABLE, 503),
     ],
@@ -272,7 +276,10 @@ class Away(MemoryBackend):
 async def test_unreachable_store_is_not_serving_until_it_answers(
     how: str, problem: StoreProblem, healthy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store may have no leader, be silent or be closed. The whole server and every service have the same health."""
+    """The store may have no leader, raise an error of a library, be silent or be closed.
+
+    The whole server and every service have the same health.
+    """
     if how == "silent":
         monkeypatch.setattr(_store_health, "PATIENCE", 0.1)
     for service in ("", "grpc.health.v1.Health"):

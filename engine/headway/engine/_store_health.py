@@ -81,7 +81,7 @@ class StoreHealth:
             self._found(*(found or (None, None)))
             await trio.sleep(EVERY)
 
-    def _found(self, problem: StoreProblem | None, error: HeadwayError | None) -> None:
+    def _found(self, problem: StoreProblem | None, error: Exception | None) -> None:
         if problem is self.problem:
             return
         now = trio.current_time()

@@ -104,7 +104,7 @@ class StoreProblem(enum.Enum):
         return self is StoreProblem.UNUSABLE
 
 
-async def find_problem(backend: Backend) -> tuple[StoreProblem, HeadwayError] | None:
+async def find_problem(backend: Backend) -> tuple[StoreProblem, Exception] | None:
     """Return the problem of an open store, and the error that shows it. Return None if it can be read and written."""
     try:
         backend.position  # noqa: B018  # raises if the store rejects every call
@@ -113,7 +113,7 @@ async def find_problem(backend: Backend) -> tuple[StoreProblem, HeadwayError] | 
             await backend.read(*_NOTHING)
         else:
             await probe()
-    except HeadwayError as error:
+    except Exception as error:  # noqa: BLE001  # a store of one's own may raise those of the library that it uses
         return (StoreProblem.UNUSABLE if _refuses_everything(backend) else StoreProblem.AWAY), error
     return None
 
@@ -121,8 +121,8 @@ async def find_problem(backend: Backend) -> tuple[StoreProblem, HeadwayError] | 
 def _refuses_everything(backend: Backend) -> bool:
     try:
         backend.position  # noqa: B018
-    except HeadwayError:
-        return True
+    except Exception as error:  # noqa: BLE001  # as above
+        return isinstance(error, HeadwayError)
     return False
 
 
