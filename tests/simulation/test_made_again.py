@@ -41,6 +41,11 @@ def test_what_comes_back_more_often_than_without_faults_is_found(states: Any, ri
     assert len(found) == count
 
 
+def test_finding_says_how_often_if_it_happens_without_faults_too() -> None:
+    (found,) = made_again(_result(NONE, ONE, NONE, ONE, NONE, ONE), [_result(NONE, TWO, NONE, TWO)], Allowed())
+    assert found.text == "outside.disks: a was removed and made again (2 such cases); without faults: 1 such case"
+
+
 def test_what_may_differ_is_not_compared() -> None:
     result, right = _result(NONE, ONE, NONE, ONE), _result(NONE, ONE)
     assert made_again(result, [right], Allowed(frozenset({"outside.disks"}))) == []

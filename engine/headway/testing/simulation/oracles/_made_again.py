@@ -42,7 +42,8 @@ def made_again(result: Result, rights: Sequence[Result], allowed: Allowed) -> li
     for part, count in _by_part(mine).items():
         if count > most[part] and not allowed.outside(part) and not allowed.order_outside(part):
             what = ", ".join(sorted({str(thing) for of, thing in mine if of == part}))
-            text = f"{OUTSIDE}.{part}: {what} was removed and made again; without faults: {_said(most[part])}"
+            cases = f" ({_said(count)})" if most[part] else ""
+            text = f"{OUTSIDE}.{part}: {what} was removed and made again{cases}; without faults: {_said(most[part])}"
             findings.append(Finding("outside", text))
     return findings
 
