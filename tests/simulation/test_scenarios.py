@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -196,6 +197,16 @@ def test_scenario_that_fails_without_faults_is_reported() -> None:
     with pytest.raises(KeyError) as caught:
         simulation.explore(twice, fails, outside=Cloud)
     assert "in a simulation under: none" in caught.value.__notes__[0]
+
+
+def test_scenario_that_awaits_asyncio_is_told_what_to_write_instead() -> None:
+    async def sleeps(world: simulation.World) -> None:
+        await in_haste(world)
+        await asyncio.sleep(1)
+
+    with pytest.raises(RuntimeError, match="no running event loop") as caught:
+        simulation.explore(twice, sleeps, outside=Cloud)
+    assert "use trio.sleep()" in caught.value.__notes__[0]
 
 
 def noted(*, watch: bool) -> headway.App:

@@ -68,6 +68,7 @@ from headway.base._text import did_you_mean as did_you_mean
 from headway.base._text import encodable as encodable
 from headway.base._text import ended as ended
 from headway.base._text import error_text as error_text
+from headway.base._text import is_from_asyncio as is_from_asyncio
 from headway.base._text import plain as plain
 from headway.base._text import repr_text as repr_text
 from headway.base._text import without_password as without_password

@@ -24,7 +24,7 @@ ASYNCIO = (
 _YIELDED = "trio.run received unrecognized yield message"
 
 
-def _is_from_asyncio(error: BaseException) -> bool:
+def is_from_asyncio(error: BaseException) -> bool:
     """Return True for what an await of asyncio's raises on Trio, which differs by function and version of Python."""
     if isinstance(error, TypeError):
         return str(error).startswith(_YIELDED)
@@ -55,7 +55,7 @@ def error_text(error: BaseException) -> str:
     """
     try:
         text = encodable(scrubbed(error, str(error)))
-        return f"{ended(text)} {ASYNCIO}" if _is_from_asyncio(error) else text
+        return f"{ended(text)} {ASYNCIO}" if is_from_asyncio(error) else text
     except KeyboardInterrupt:
         raise
     except BaseException as failed:  # noqa: BLE001  # a class of the program's may raise anything

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from headway.base import ASYNCIO, is_from_asyncio
 from headway.errors import DeclarationError
 from headway.testing.simulation._run import run
 from headway.testing.simulation.faults import Plan
@@ -66,9 +67,11 @@ def patient(setting: Setting) -> list[Result]:
 
 
 def noted(plan: Plan, error: BaseException) -> BaseException:
-    """Return the scenario's exception without the groups around it, and with a note about the plan."""
+    """Return the scenario's exception without the groups around it, and with notes about the plan and asyncio."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
+    if is_from_asyncio(error):
+        error.add_note(ASYNCIO)
     if not isinstance(error, DeclarationError):
         error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
     return error
