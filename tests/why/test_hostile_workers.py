@@ -204,3 +204,41 @@ async def test_processes_of_one_caller_leave_room_for_others(monkeypatch: pytest
             await held.enter_async_context(host.attended("web-3", {}, "ada"))
         await held.enter_async_context(host.attended("web-3", {}, "grace"))
         assert host.attending() == ["web-0", "web-1", "web-2", "web-3"]
+
+
+async def test_controllers_of_one_caller_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller invents names of controllers, in many processes. Every look goes through all of them."""
+    from headway.why import _host
+
+    monkeypatch.setattr(_host, "MOST_ATTENDED", 8)
+    host, kind = ObserveHost(nothing), CORE.type.unversioned
+    two = {"mine/a": kind, "mine/b": kind}
+    async with AsyncExitStack() as held:
+        for number in range(3):
+            await held.enter_async_context(host.attended(f"web-{number}", two, "ada"))
+        with pytest.raises(Busy):
+            await held.enter_async_context(host.attended("web-3", {"mine/a": kind}, "ada"))
+        # Under the name of another process of the same caller, too. That one goes on.
+        with pytest.raises(Busy):
+            await held.enter_async_context(host.attended("web-2", {**two, "mine/c": kind}, "ada"))
+        await held.enter_async_context(host.attended("web-3", two, "grace"))
+        assert host.attending() == ["web-0", "web-1", "web-2", "web-3"]
+
+
+async def test_processes_that_are_gone_fill_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest ones of the caller that has the most are forgotten, and those of others are not."""
+    from headway.why import _host
+
+    monkeypatch.setattr(_host, "_MOST_LEFT", 6)
+    monkeypatch.setattr(_host, "_MOST_GONE", 4)
+    host, kind = ObserveHost(nothing), CORE.type.unversioned
+    async with host.attended("honest", {"staff/teams": kind}, "grace"):
+        pass
+    for number in range(4):
+        async with host.attended(f"web-{number}", {f"mine/{number}-a": kind, f"mine/{number}-b": kind}, "ada"):
+            pass
+    assert [each.process for each in (await host.why(CORE)).gone] == ["honest", "web-2", "web-3"]
+    for number in range(4):
+        async with host.attended(f"job-{number}", {"mine/a": kind}, "ada"):
+            pass
+    assert [each.process for each in (await host.why(CORE)).gone] == ["honest", "job-1", "job-2", "job-3"]

@@ -32,6 +32,9 @@ from headway.why.answers import ControllerNow, ControllerWhy, StuckItem, StuckLi
 
 MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
+MOST_ATTENDED = 10_000
+"""The number of controllers that these processes may have together, and those of one caller three quarters of it. A
+caller chooses their names, and every look goes through all of them."""
 _GONE_SECONDS = 3600.0
 _MOST_GONE = 200
 _MOST_LEFT = 1000
@@ -246,11 +249,11 @@ class ObserveHost:
         earlier = self._attending.get(name)
         if earlier is not None and sort is Sort.RELAYED and earlier.sort is Sort.WORKER:
             raise Busy
-        if earlier is not None:
-            earlier.end()
-        elif self._are_too_many(caller):
+        if self._are_too_many(name, len(controllers)):
             self._note_turned_away(controllers, process)
             raise Busy
+        if earlier is not None:
+            earlier.end()
         attending = self._attending[name] = Attending(process, controllers, caller, sort, rights, self.number, scoped)
         self._gone.pop(name, None)
         self.attended_next.set()
@@ -268,8 +271,8 @@ class ObserveHost:
             if self._attending.get(name) is attending:
                 del self._attending[name]
                 self._gone[name] = (wall_time(), controllers)
-                if len(self._gone) > _MOST_GONE:
-                    self._gone.popitem(last=False)
+                self._bound_gone(lambda _: 1, _MOST_GONE)
+                self._bound_gone(len, _MOST_LEFT)
 
     def _note_left(self, controllers: Iterable[str], process: str) -> None:
         for each in controllers:
@@ -291,9 +294,27 @@ class ObserveHost:
     def _away(self) -> list[str]:
         return sorted({*self.siblings} - {each.process for each in self._siblings()})
 
-    def _are_too_many(self, caller: str) -> bool:
-        most = max(1, MOST_ATTENDING * 3 // 4) if caller else MOST_ATTENDING
-        return len(self._attending) >= MOST_ATTENDING or sum(owner == caller for owner, _ in self._attending) >= most
+    def _bound_gone(self, weigh: Callable[[dict[str, Kind]], int], most: int) -> None:
+        """Forget the oldest process of the caller that has the most, until all together weigh no more than this."""
+        weights = Counter[str]()
+        for (caller, _), (_, controllers) in self._gone.items():
+            weights[caller] += weigh(controllers)
+        while weights.total() > most:
+            heaviest = max(weights, key=weights.__getitem__)
+            oldest = next(each for each in self._gone if each[0] == heaviest)
+            _, controllers = self._gone.pop(oldest)
+            weights[heaviest] -= weigh(controllers)
+
+    def _are_too_many(self, name: tuple[str, str], controllers: int) -> bool:
+        """Return True if a process with so many controllers may not attend beside the others."""
+        others = {each: len(attending.controllers) for each, attending in self._attending.items() if each != name}
+        own = [count for (caller, _), count in others.items() if caller == name[0]]
+        is_new = name not in self._attending
+        return (
+            (is_new and (len(others) >= MOST_ATTENDING or len(own) >= _share(name[0], MOST_ATTENDING)))
+            or sum(others.values()) + controllers > MOST_ATTENDED
+            or sum(own) + controllers > _share(name[0], MOST_ATTENDED)
+        )
 
     @contextmanager
     def following(self, begin: Callable[[Attending], None]) -> Iterator[None]:
@@ -445,3 +466,8 @@ class ObserveHost:
             for each in self.absent
             if each.manages.unversioned == kind and each.controller not in known
         )
+
+
+def _share(caller: str, most: int) -> int:
+    """Return how many of these one caller may have. A program without access control has no other callers."""
+    return max(1, most * 3 // 4) if caller else most
