@@ -13,7 +13,7 @@ from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, LeaseWaits, Reason
-from headway.storage import Backend, MemoryBackend
+from headway.storage import Acquired, Backend, MemoryBackend
 from tests.helpers.calls import LEASES, Calls, at, refused
 
 METHODS = {
@@ -224,6 +224,67 @@ async def test_only_the_newest_waiting_request_of_an_attempt_acquires_the_lease(
             await leases.call("Release", name="staff/accounts", holder="ada", term=1)
     (granted,) = [each for each in answers if each.acquired]
     await leases.call("KeepAlive", name="staff/accounts", holder="grace", term=granted.term)
+
+
+class Counting(MemoryBackend):
+    """Counts the requests for leases, and the waits for their ends."""
+
+    asked = 0
+    waiting = 0
+
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        self.asked += 1
+        return await super().acquire_lease(name, holder, ttl, attempt)
+
+    async def wait_lease_ended(self, name: str, term: int) -> None:
+        self.waiting += 1
+        try:
+            await super().wait_lease_ended(name, term)
+        finally:
+            self.waiting -= 1
+
+
+async def test_end_of_a_term_wakes_one_of_many_waiters() -> None:
+    """A caller with the right to one lease may send thousands of requests for it. They must not ask all at once."""
+    backend = Counting()
+    leases = Leases(backend)
+    term = (await leases.acquire(ttl_ms=3_600_000)).term
+
+    async def wait(number: int) -> None:
+        await leases.acquire(f"web-{number}", ttl_ms=3_600_000, wait_ms=20_000)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(50):
+            nursery.start_soon(wait, number)
+        await wait_all_tasks_blocked()
+        assert backend.waiting == 1
+        before = backend.asked
+        await leases.call("Release", name="staff/accounts", holder="ada", term=term)
+        await wait_all_tasks_blocked()
+        # The next one has become the first, and has looked who holds the lease now.
+        assert (backend.asked - before, backend.waiting) == (2, 1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_waiter_behind_others_acquires_the_lease_that_its_holder_is_granted() -> None:
+    """The first request is of a process that has crashed. The one that was started again in its place has its name."""
+    leases = Leases(MemoryBackend())
+    term = (await leases.acquire(ttl_ms=3_600_000)).term
+    answers: dict[str, Any] = {}
+
+    async def wait(holder: str, attempt: str) -> None:
+        answers[attempt] = await leases.acquire(holder, ttl_ms=3_600_000, attempt=attempt, wait_ms=20_000)
+
+    async with trio.open_nursery() as nursery:
+        for holder, attempt in (("web-1", "crashed"), ("web-2", "other"), ("web-1", "started again")):
+            nursery.start_soon(wait, holder, attempt)
+            await wait_all_tasks_blocked()
+        await leases.call("Release", name="staff/accounts", holder="ada", term=term)
+        await wait_all_tasks_blocked()
+        assert answers["started again"].acquired
+        assert answers["started again"].term > answers["crashed"].term
+        assert "other" not in answers
+        nursery.cancel_scope.cancel()
 
 
 async def test_late_request_does_not_wait_for_its_own_term_to_end(leases: Leases) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway.errors import StoreUnusable
 from headway.storage import Fence, FenceLowered, MemoryBackend, TermEnded, open_sqlite
@@ -53,6 +53,23 @@ async def test_lease_is_held_exactly_until_the_end_of_its_ttl(mock_clock: MockCl
     with pytest.raises(FenceLowered):
         await put(backend, thing("late"), fence=Fence("c", "", term, 7))
     assert backend.position.revision == here + 1, "the end of a term took another number of commits than one"
+
+
+async def test_change_of_a_lease_wakes_no_waiter_of_another_one() -> None:
+    """Thousands may wait for one lease, while others are acquired and released all the time."""
+    backend = MemoryBackend()
+    await backend.acquire_lease("c", "a", 3600)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(backend.wait_lease_ended, "c", 1)
+        await wait_all_tasks_blocked()
+        [waiter] = nursery.child_tasks
+        assert waiter.custom_sleep_data is not None
+        other = (await backend.acquire_lease("d", "a", 3600)).held.lease.term
+        # Trio resets it when it wakes the task, before the task goes on.
+        assert waiter.custom_sleep_data is not None
+        await backend.release_lease("d", "a", other)
+        assert waiter.custom_sleep_data is not None
+        await backend.release_lease("c", "a", 1)
 
 
 async def test_lease_is_held_for_a_full_ttl_after_a_restart(mock_clock: MockClock, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -19,6 +20,7 @@ from typing import Protocol
 import trio
 
 from headway._gen.headway.lease import v1 as lease_pb
+from headway.base import CallerTurns
 from headway.resource import pb, position, quoted
 from headway.service._access import ask
 from headway.service._fences import (
@@ -65,12 +67,35 @@ class _PendingAcquire:
     superseded = False
 
 
+class _Place:
+    """A place in the line for a lease."""
+
+    def __init__(self, holder: str) -> None:
+        self.holder = holder
+        self._called = trio.Event()
+
+    async def called(self) -> None:
+        """Wait until this is the first place, or the holder has been granted the lease for another request."""
+        await self._called.wait()
+
+    def call(self) -> None:
+        self._called.set()
+
+
 class LeaseWaits:
-    """The waits for leases that others hold, so that a stopping server can end them."""
+    """The waits for leases that others hold, so that a stopping server can end them.
+
+    The requests for a lease stand in line, and only the first one waits at the store. Otherwise, the end of a term
+    would wake thousands at once, each of which would ask the store and find that another one was faster.
+    """
 
     def __init__(self) -> None:
         self.ended = False
         self._scopes: set[trio.CancelScope] = set()
+        # By the name of the lease. No line is empty.
+        self._lines: dict[str, OrderedDict[_Place, None]] = {}
+        # Thousands of waits may end at one moment. Those that ask the store then begin one after the other.
+        self._turns = CallerTurns(1)
         # The newest request in progress of each attempt, by name, holder and attempt.
         self._newest: dict[tuple[str, str, str], _PendingAcquire] = {}
 
@@ -92,6 +117,32 @@ class LeaseWaits:
         finally:
             if self._newest.get(key) is pending:
                 del self._newest[key]
+
+    @contextmanager
+    def line(self, name: str, holder: str) -> Iterator[_Place]:
+        """Stand in line for a lease during the block."""
+        place, line = _Place(holder), self._lines.setdefault(name, OrderedDict())
+        line[place] = None
+        next(iter(line)).call()
+        try:
+            yield place
+        finally:
+            del line[place]
+            if line:
+                next(iter(line)).call()
+            else:
+                del self._lines[name]
+
+    def granted(self, name: str, holder: str) -> None:
+        """Call the other requests of the holder, which may begin a new term or are late."""
+        for place in self._lines.get(name, ()):
+            if place.holder == holder:
+                place.call()
+
+    async def turn(self) -> None:
+        """Wait until the waits that have ended before have gone on."""
+        async with self._turns:
+            pass
 
     @contextmanager
     def wait(self, seconds: float) -> Iterator[None]:
@@ -143,26 +194,40 @@ class LeaseService:
         )
 
     async def _acquire(self, message: lease_pb.AcquireRequest, pending: _PendingAcquire) -> Acquired:
+        name, waits = message.name, self._waits
         until = trio.current_time() + message.wait_ms / 1000
-        while True:
-            # Check again after each wait: the caller may have lost the right.
-            self._check_take(message.name)
-            with store_errors_refused():
-                acquired = await self._backend.acquire_lease(
-                    message.name, message.holder, message.ttl_ms / 1000, message.attempt
-                )
-                left = until - trio.current_time()
-                if acquired.acquired or left <= 0 or self._waits.ended:
+        acquired = await self._try(message)
+        if self._is_over(message, acquired, until):
+            return acquired
+        with waits.line(name, message.holder) as place:
+            while True:
+                with store_errors_refused(), waits.wait(until - trio.current_time()):
+                    await place.called()
+                    await self._backend.wait_lease_ended(name, acquired.held.lease.term)
+                await waits.turn()
+                if pending.superseded:
                     return acquired
-                lease = acquired.held.lease
-                if lease.holder == message.holder:
-                    # This is a late duplicate: its sender already has the lease. It must not acquire it again when that
-                    # term ends.
+                acquired = await self._try(message)
+                if self._is_over(message, acquired, until):
                     return acquired
-                with self._waits.wait(left):
-                    await self._backend.wait_lease_ended(message.name, lease.term)
-            if pending.superseded:
-                return acquired
+
+    async def _try(self, message: lease_pb.AcquireRequest) -> Acquired:
+        # Check again after each wait: the caller may have lost the right.
+        self._check_take(message.name)
+        with store_errors_refused():
+            acquired = await self._backend.acquire_lease(
+                message.name, message.holder, message.ttl_ms / 1000, message.attempt
+            )
+        if acquired.acquired:
+            self._waits.granted(message.name, message.holder)
+        return acquired
+
+    def _is_over(self, message: lease_pb.AcquireRequest, acquired: Acquired, until: float) -> bool:
+        """Return True if the request waits no longer."""
+        if acquired.acquired or trio.current_time() >= until or self._waits.ended:
+            return True
+        # This is a late duplicate: its sender already has the lease. It must not acquire it again when that term ends.
+        return acquired.held.lease.holder == message.holder
 
     async def keep_alive(self, message: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:
         """Renew a lease for a whole ttl from now."""

@@ -145,9 +145,15 @@ class LeaseTable:
 
     async def wait_ended(self, name: str, term: int) -> None:
         """Wait until the lease is not held in this term."""
+
+        def goes_on() -> bool:
+            held = self.held(name)
+            return held is not None and held.lease.term == term
+
         while (held := self.held(name)) is not None and held.lease.term == term:
             with trio.move_on_after(held.remaining):
-                await self._changes.wait()
+                # Changes of other leases, of which there may be many, do not wake it.
+                await self._changes.wait(goes_on)
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
         """Stop waiting: every current and future call of `wait_ended` raises the error that ``why`` returns."""
