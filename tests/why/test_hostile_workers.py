@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 import trio
@@ -242,3 +243,38 @@ async def test_processes_that_are_gone_fill_no_answer(monkeypatch: pytest.Monkey
         async with host.attended(f"job-{number}", {"mine/a": kind}, "ada"):
             pass
     assert [each.process for each in (await host.why(CORE)).gone] == ["honest", "job-1", "job-2", "job-3"]
+
+
+@pytest.mark.parametrize("about", ["stuck", "now"])
+async def test_long_answers_of_processes_leave_turns_to_other_tasks(about: str) -> None:
+    """A process may say that a thousand resources are stuck or fail, and hundreds of processes answer at once."""
+    host, kind = ObserveHost(nothing), CORE.type.unversioned
+    core = pb.Ref(type=str(CORE.type), name="core")
+    names = {f"mine/{number}": kind for number in range(25)}
+    answer = pb.AnswerRequest()
+    if about == "stuck":
+        items = [pb.StuckItem(controller=name, resource=core, since=1.0) for name in names]
+        answer.stuck = pb.StuckList(items=[item for item in items for _ in range(40)])
+    else:
+        failing = [pb.Failing(resource=core, at=1.0)] * 100
+        answer.now = [pb.ControllerNow(name=name, failing=[*failing]) for name in names]
+    found: list[Any] = []
+
+    async def ask() -> None:
+        found.append(await host.stuck(1.0) if about == "stuck" else await host.elsewhere(100))
+
+    async with host.attended("web-1", names) as attending, trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        question = await attending.questions.receive()
+        answer.number = question.number
+        assert attending.answered(answer)
+        turns = 0
+        while not found:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+    assert turns >= 20
+    if about == "stuck":
+        assert len(found[0].items) == 1000
+    else:
+        # No process sends more of one controller, and the page shows no more.
+        assert {len(each.now.failing) for each in found[0][0]} == {40}

@@ -215,14 +215,9 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
     observed, now = {str(each) for each in visible.observed}, wall_time()
 
     def newest_of(every: Iterable[tuple[str, str, Failing]]) -> Iterator[tuple[str, str, Failing]]:
-        # The clock of a process may be wrong: what it says to have failed in the future has failed now.
-        found = [
-            (name, process, dataclasses.replace(each, at=min(each.at, now)))
-            for name, process, each in every
-            if each.resource is not None and each.resource.type in observed
-        ]
+        found = [entry for entry in every if (of := entry[2].resource) is not None and of.type in observed]
         # Each controller has its turn, too: a thousand failures of one must not hide those of another.
-        return by_turns(sorted(found, key=lambda entry: -entry[2].at), lambda entry: entry[0])
+        return by_turns(sorted(found, key=lambda entry: -min(entry[2].at, now)), lambda entry: entry[0])
 
     processes: dict[tuple[str, str], list[tuple[str, str, Failing]]] = {}
     for other, _ in _others(host, visible):
@@ -231,7 +226,9 @@ def failing(host: PageHost, seen: Mapping[str, Seen], visible: Visible) -> list[
             said += [(other.of.name, other.of.process, each) for each in other.of.now.failing[:MOST_FAILING]]
     own = [(name, "", each) for name, one in seen.items() for each in one.failing]
     # The processes take turns, and the server's own process comes first.
-    shown = islice(in_turn(map(newest_of, [own, *processes.values()])), FAILING)
+    first = islice(in_turn(map(newest_of, [own, *processes.values()])), FAILING)
+    # The clock of a process may be wrong: what it says to have failed in the future has failed now.
+    shown = [(name, process, dataclasses.replace(each, at=min(each.at, now))) for name, process, each in first]
     return [
         {
             "controller": name,

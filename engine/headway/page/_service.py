@@ -83,6 +83,8 @@ class PageService:
         with host.watching():
             while True:
                 await host.wait_newer(looked)
+                # All viewers are woken at once, and each of them looks through thousands of failures.
+                await give_way()
                 looked = host.number
                 at, points = host.ring.since(at, charted(host, visible))
                 if points:

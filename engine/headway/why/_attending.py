@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from enum import Enum
+from typing import TypeVar
 
 import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.base import give_way
 from headway.resource import Kind
-from headway.why._rights import AttendingRights
+from headway.why._rights import TURN, AttendingRights
+from headway.why.answers import Standby, StuckItem, StuckList, from_message
+
+T = TypeVar("T")
 
 PATIENCE = 2.0
 """The seconds that a question waits for its answer."""
@@ -98,7 +104,9 @@ class Attending:
         finally:
             del self._waiting[number]
         answer = waiting.answer
-        return answer if answer is None or self.rights is None else self.rights.corrected(answer, self.controllers)
+        return (
+            answer if answer is None or self.rights is None else await self.rights.corrected(answer, self.controllers)
+        )
 
     def answered(self, answer: observe_pb.AnswerRequest) -> bool:
         """Hand an answer to the question that it belongs to. Return False if the question no longer waits."""
@@ -121,3 +129,19 @@ class _Waiting:
     def __init__(self) -> None:
         self.answered = trio.Event()
         self.answer: observe_pb.AnswerRequest | None = None
+
+
+async def stuck_of(message: observe_pb.StuckList) -> StuckList:
+    """Return the list of a process. It may be long, and there may be hundreds of processes."""
+    items, standbys = await _parts(StuckItem, message.items), await _parts(Standby, message.standbys)
+    message.items, message.standbys = [], []
+    return replace(from_message(StuckList, message), items=items, standbys=standbys)
+
+
+async def _parts(cls: type[T], messages: Sequence[object]) -> tuple[T, ...]:
+    made = []
+    for number, each in enumerate(messages, 1):
+        made.append(from_message(cls, each))
+        if number % TURN == 0:
+            await give_way()
+    return tuple(made)

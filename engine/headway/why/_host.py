@@ -15,20 +15,29 @@ from itertools import islice
 import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.base import by_turns, wall_time
+from headway.base import by_turns, give_way, wall_time
 from headway.builtin import NAME as BUILTIN_APP
 from headway.errors import NotFound
 from headway.journal import Journal, Written
 from headway.resource import Kind, ResourceId, ScopedType, TypeName, event_id, resource_id
 from headway.run import Supervisor
 from headway.why import answers
-from headway.why._attending import Attending, Busy, Sort
+from headway.why._attending import Attending, Busy, Sort, stuck_of
 from headway.why._elsewhere import Absent, Elsewhere
 from headway.why._known import events_answer, id_without_uid, past_causes, stored_answer, with_writers
 from headway.why._leases import Leases, ReadLeases
 from headway.why._local import controllers_why, retry_here, stuck_here, to_wall
+from headway.why._now import FAILING
 from headway.why._rights import AttendingRights, ReadStored
-from headway.why.answers import ControllerNow, ControllerWhy, StuckItem, StuckList, from_message, joined, said_by
+from headway.why.answers import (
+    ControllerNow,
+    ControllerWhy,
+    StuckItem,
+    StuckList,
+    from_message,
+    joined,
+    said_by,
+)
 
 MOST_ATTENDING = 1000
 """The number of processes that may attend at once; those of one caller may be three quarters of it."""
@@ -156,7 +165,7 @@ class ObserveHost:
             if answer is None or answer.stuck is None:
                 unreachable.append(attending.process)
                 continue
-            said = from_message(StuckList, answer.stuck)
+            said = await stuck_of(answer.stuck)
             lists.append(said_by(attending.process, attending.controllers, said, types))
         items = joined([each.items for each in lists])
         # A process may send any number, but the answer has room for 64 bits.
@@ -195,7 +204,9 @@ class ObserveHost:
         now_of: dict[tuple[int, str], ControllerNow] = {}
         for attending, answer in await self._ask(list(asked.values()), lambda: observe_pb.Question(now=True)):
             for each in [] if answer is None else answer.now:
+                del each.failing[FAILING:]
                 now_of[id(attending), each.name] = from_message(ControllerNow, each)
+                await give_way()
         # A process speaks for its own controllers only: other names are never asked for here.
         found = [
             each._replace(now=now_of.get((id(attending), each.name)))

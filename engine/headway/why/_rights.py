@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import repeat
 from typing import TypeVar
 
 from grpclib import GRPCError
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.base import give_way
 from headway.resource import Kind, Registry, ResourceId, TypeName, pb, resource_id
 from headway.service import AccessChecks, Decision, Permissions, Versions
 
 ReadStored = Callable[[ResourceId], Awaitable[pb.Resource | None]]
 """A function that returns a stored resource, or None."""
+TURN = 50
+"""The number of items of an answer to handle between two turns: some two milliseconds."""
 _About = TypeVar("_About", observe_pb.StuckItem, observe_pb.Failing)
 
 
@@ -42,15 +46,26 @@ class AttendingRights:
             return question if question.types else None
         return question
 
-    def corrected(self, answer: observe_pb.AnswerRequest, controllers: Mapping[str, Kind]) -> observe_pb.AnswerRequest:
+    async def corrected(
+        self, answer: observe_pb.AnswerRequest, controllers: Mapping[str, Kind]
+    ) -> observe_pb.AnswerRequest:
         """Return an answer without the resources that the process may not read."""
         if answer.stuck is not None:
-            answer.stuck.items = [
-                each for each in answer.stuck.items if self._may_say(each, controllers.get(each.controller))
-            ]
+            items = answer.stuck.items
+            answer.stuck.items = await self._sayable(items, [controllers.get(each.controller) for each in items])
         for now in answer.now:
-            now.failing = [each for each in now.failing if self._may_say(each, controllers.get(now.name))]
+            now.failing = await self._sayable(now.failing, repeat(controllers.get(now.name)))
         return answer
+
+    async def _sayable(self, items: Iterable[_About], manages: Iterable[Kind | None]) -> list[_About]:
+        kept = []
+        for number, (each, kind) in enumerate(zip(items, manages, strict=False), 1):
+            if self._may_say(each, kind):
+                kept.append(each)
+            # A process may send thousands, and hundreds of processes answer at once.
+            if number % TURN == 0:
+                await give_way()
+        return kept
 
     def _may_say(self, about: _About, manages: Kind | None) -> bool:
         resource = about.resource

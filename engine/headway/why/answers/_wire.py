@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any, TypeVar
 
 from headway._gen.headway.observe import v1 as observe_pb
@@ -43,8 +44,17 @@ def _value(value: Any) -> Any:
     if isinstance(value, observe_pb.Ref) and value.type.count(".") != 2:
         # Whoever compares it, or asks for a right to it, needs a group, a version and a kind.
         return None
-    name = type(value).__name__
-    cls = getattr(_answer, name, None) or getattr(_lists, name, None)
-    if cls is None or not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
+    known = _class_of(type(value).__name__)
+    if known is None:
         return value
-    return cls(**{each.name: _value(getattr(value, each.name)) for each in dataclasses.fields(cls)})
+    cls, names = known
+    return cls(**{each: _value(getattr(value, each)) for each in names})
+
+
+@cache
+def _class_of(name: str) -> tuple[type, tuple[str, ...]] | None:
+    """Return the class of the answers in messages of this name, and its fields; None if there is none."""
+    cls = getattr(_answer, name, None) or getattr(_lists, name, None)
+    if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
+        return None
+    return cls, tuple(each.name for each in dataclasses.fields(cls))
