@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 
 import headway
 from headway.access import Rule
@@ -113,7 +114,7 @@ async def test_list_says_what_fails_to_those_who_may_observe_it(monkeypatch: pyt
             assert await failing(visitor, "&failing=yes") == {"lost-1": one}
 
 
-def test_failures_of_other_processes_are_in_the_list_the_newest_first() -> None:
+async def test_failures_of_other_processes_are_in_the_list_the_newest_first() -> None:
     """A type that a process makes up is none, and a process that is gone fails no more."""
 
     def of(process: str, *failing: Failing, gone: float = 0.0) -> Other:
@@ -129,11 +130,33 @@ def test_failures_of_other_processes_are_in_the_list_the_newest_first() -> None:
         of("web-2", order(2, "x" * 1000), Failing()),
         of("web-3", order(9, "gone"), gone=1.0),
     ]
-    [(key, found)] = failing_of(host, shop.ORDER.kind).items()
+    [(key, found)] = (await failing_of(host, shop.ORDER.kind)).items()
     assert key == ("p", "n", "a")
     assert [(each["error"][0], each["attempts"]) for each in found] == [("x", 2), ("o", 2)]
     assert len(found[0]["error"]) < 200
-    assert failing_of(host, headway.App("x").type("other", "v1", "Order", shop.Order).kind) == {}
+    assert await failing_of(host, headway.App("x").type("other", "v1", "Order", shop.Order).kind) == {}
+
+
+async def test_many_failures_of_one_resource_leave_turns_and_are_shown_in_part() -> None:
+    """A process invents the names of its controllers, and may say of each that the same resource fails."""
+    order = Failing(Ref("shop.v1.Order", "p", "n", "a"), "failed", "no", 2, 1.0)
+    host = PageHost([], ObserveHost(nothing), types_only().registry, MemoryBackend())
+    now = ControllerNow(failing=(order,) * 40)
+    host.others.seen = [Other(Elsewhere("", "web-1", f"shop/{n}", shop.ORDER.kind, now)) for n in range(100)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        [found] = (await failing_of(host, shop.ORDER.kind)).values()
+        nursery.cancel_scope.cancel()
+    assert len(found) == 20
+    assert turns >= 10
 
 
 async def test_failing_says_since_when_its_work_has_been_pending(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,27 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headway.base import bounded
+from headway.base import bounded, give_way
 from headway.page._host import PageHost
 from headway.resource import Key, Kind
 
+SHOWN = 20
+"""The number of failures of one resource that are shown. Each is of another controller or process."""
 _LONGEST = 160
+_TURN = 200
+"""The number of failures to look at between two turns: some two milliseconds."""
 
 
-def failing_of(host: PageHost, kind: Kind) -> Mapping[Key, list[dict[str, Any]]]:
-    """Return the failures of a type's resources, the latest failure of each resource first.
+async def failing_of(host: PageHost, kind: Kind) -> Mapping[Key, list[dict[str, Any]]]:
+    """Return the last failures of a type's resources, the latest failure of each resource first.
 
     The page doesn't know every failure. It has the first 1,000 failing keys of each controller in the server's process,
     and 10 changes that its mappers could not map. For a controller of another process, it has the 40 failures of its
-    last answer.
+    last answer. There may be hundreds of controllers, so this gives turns to other tasks.
     """
     found: dict[Key, list[tuple[float, dict[str, Any]]]] = {}
-    for key, at, shown in _every(host, kind):
+    for number, (key, at, shown) in enumerate(_every(host, kind), 1):
         found.setdefault(key, []).append((at, shown))
-    return {
-        key: [shown for _, shown in sorted(each, key=lambda entry: entry[0], reverse=True)]
-        for key, each in found.items()
-    }
+        if number % _TURN == 0:
+            await give_way()
+    newest = {}
+    for number, (key, each) in enumerate(found.items(), 1):
+        each.sort(key=lambda entry: entry[0], reverse=True)
+        newest[key] = [shown for _, shown in each[:SHOWN]]
+        if number % _TURN == 0:
+            await give_way()
+    return newest
 
 
 def _every(host: PageHost, kind: Kind) -> Iterator[tuple[Key, float, dict[str, Any]]]:

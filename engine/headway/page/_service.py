@@ -108,7 +108,7 @@ class PageService:
             check_text(field, getattr(message, field))
         described = repr(message._replace(type=pb.Type(), cursor="", rows=0)) + str(type.name)
         after = self._going_on(message.cursor, described)
-        fails, observes = failing_of(self._host, type.kind), self._observes
+        observes = self._observes
         view, conversions = self._host.versions.view(type), self._host.versions.conversions(type)
 
         def wanted(resource: pb.Resource) -> bool:
@@ -123,6 +123,7 @@ class PageService:
             return seen is not None and access.shows(seen)
 
         with self._turn():
+            fails = await failing_of(self._host, type.kind)
             text, rows = message.text.lower(), message.rows
             about = (self._host.backend, type.kind, within, wanted, text, rows, after)
             found = await find(*about, conversions=conversions)
