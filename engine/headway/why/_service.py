@@ -11,6 +11,7 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.base import give_way
 from headway.errors import NotFound
 from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
@@ -114,8 +115,12 @@ class ObserveService:
                 for each in stuck.standbys
             )
             stuck = replace(stuck, standbys=standbys)
+        # A thousand items take tens of milliseconds. The callers take turns.
+        await give_way()
+        sentences = stuck.sentences()
+        await give_way()
         names = self._host.names(types)
-        return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=stuck.sentences(), controllers=names)
+        return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=sentences, controllers=names)
 
     async def retry(self, message: observe_pb.RetryRequest) -> observe_pb.RetryResponse:
         """Let a controller reconcile a resource now, whatever delay it has."""

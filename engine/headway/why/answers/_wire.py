@@ -21,8 +21,10 @@ def to_message(value: Any) -> Any:
         return [to_message(each) for each in value]
     if not dataclasses.is_dataclass(value):
         return value
-    made = getattr(observe_pb, type(value).__name__)
-    return made(**{each.name: to_message(getattr(value, each.name)) for each in dataclasses.fields(value)})
+    name = type(value).__name__
+    known = _class_of(name)
+    assert known is not None
+    return getattr(observe_pb, name)(**{each: to_message(getattr(value, each)) for each in known[1]})
 
 
 def from_message(cls: type[T], message: Any) -> T:
