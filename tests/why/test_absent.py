@@ -364,6 +364,22 @@ async def test_number_of_records_is_bounded(
         assert len(await stage.engine.client.list(CONTROLLER_RECORD)) == 2
 
 
+async def test_records_of_one_app_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """A caller with a right to the leases of one app invents controllers. Those of other apps are missed as before."""
+    monkeypatch.setattr(_absent, "MOST_RECORDS", 4)
+    async with staged() as stage, AsyncExitStack() as stack:
+        server = stage.servers[0]
+        for process, names in (("web-1", [f"mine/{number}" for number in range(5)]), ("web-2", [TEAMS])):
+            questions = await stack.enter_async_context(server.attended(process, *names))
+            await anext(questions)
+            await stage.look(server)
+        found = {each.data.controller for each in await stage.engine.client.list(CONTROLLER_RECORD)}
+        assert found == {"mine/0", "mine/1", "mine/2", TEAMS}
+
+
 async def test_server_without_workers_does_not_look(
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it

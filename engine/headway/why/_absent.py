@@ -11,6 +11,7 @@ neither the clocks of other machines nor a process that was stopped for a while 
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
@@ -44,6 +45,8 @@ FORGET = 7 * DAY
 """The age of a record, in seconds, from which it is deleted if there are no resources that its controller manages."""
 MOST_RECORDS = 1000
 """The number of records in a store. A caller chooses the names of its controllers."""
+_APP_RECORDS = 3 / 4
+"""The part of the records that one app may have. Most callers may take the leases of one app only."""
 
 
 class _Heard(NamedTuple):
@@ -235,11 +238,14 @@ class Absences:
     ) -> Iterable[_Write]:
         """Yield a new record of each controller that runs, unless the one in the store says so and is new enough."""
         now, room, scoped = _time(wall_time()), MOST_RECORDS - len(records), self._host.scoped()
+        of_app = Counter(map(_app_of, records))
         for name, (process, kind) in running.items():
             known, type = records.get(name), self._types.get(kind)
-            if type is None or (known is None and room <= 0):
+            if type is None or (known is None and (room <= 0 or of_app[_app_of(name)] >= _APP_RECORDS * MOST_RECORDS)):
                 continue
-            room -= known is None
+            if known is None:
+                room -= 1
+                of_app[_app_of(name)] += 1
             manages = str(type.name)
             if known is None or not self._is_fresh(name, known.data, manages):
                 yield _Write(
@@ -262,6 +268,10 @@ class Absences:
             wanted = CONTROLLER_RECORD.new(pause_name(name), write.record)
             stored = await self._client.apply_over(write.current, wanted)
             self._heard[name] = _Heard(stored.version, self._looks, left, news=True)
+
+
+def _app_of(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _kind(record: Resource[ControllerRecord]) -> Kind | None:
