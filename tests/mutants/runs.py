@@ -10,7 +10,7 @@ RUN_MUTANTS = (
     Mutant(
         "a run begins on the cache of a history that the store has lost",
         "run/_priming.py",
-        "if known.store.store_id == position.store_id and revision >= position.revision",
+        "if known.store_id == position.store_id and known.revision >= position.revision",
         "if False",
         "run/test_store_rolled_back.py",
         "silent",
