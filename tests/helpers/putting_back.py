@@ -55,14 +55,19 @@ class PuttingBack(MachineParts):
             # Nothing has been delivered that the store would lose.
             return
         backup, self.backup, lost = self.backup, None, self._delivered()
-        self.witness.put_back()
-        self.witness.restored_to = backup.revision
-        if new_id:
-            self.witness.resume()
         for type in self.kinds():
             self.channel.begin(type, *[Unreachable()] * away)
-        self._at_once(lambda: self.store.restore(backup, new_id=new_id))
-        self.channel.forget()
+
+        def put_back() -> None:
+            # A reconcile may write at this very moment. What the witness knows of the store is what it loses.
+            self.witness.put_back()
+            self.witness.restored_to = backup.revision
+            if new_id:
+                self.witness.resume()
+            self.store.restore(backup, new_id=new_id)
+            self.channel.forget()
+
+        self._at_once(put_back)
         if heals:
             self.channel.heal()
         self._change(changes)
