@@ -1,7 +1,6 @@
 """Long computations as steps: generators that yield between two steps, and return the result.
 
-Code without I/O is written so. A program that waits for nothing else takes all steps at once. A server takes some of
-them in each turn of the loop, so that a long computation for one caller delays no other.
+A program that waits for nothing else takes all steps at once. A server takes some of them in each turn of its loop.
 """
 
 from __future__ import annotations

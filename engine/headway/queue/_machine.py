@@ -9,9 +9,8 @@ The rules:
 4. A change is handled at once: a direct add makes a delayed key ready, and the overridden delay never fires. Of several
    delays of one key the earliest counts.
 5. A failed key backs off, longer each time, until it succeeds, is dropped or asks to be requeued. It keeps its reasons,
-   because they have not been acted on yet. A change in the meantime ends the delay but keeps the count. Attempts that
-   changes have brought forward lengthen the delay only as time passes: it is bounded by the time that the key has been
-   pending.
+   because they have not been acted on yet. A change in the meantime ends the delay but keeps the count. How long the
+   key has been pending bounds the delay, so a burst of changes does not inflate it.
 6. A delayed add and a requeue are *scheduled*. Everything else that waits or is in hand is *pending* (`owed`).
 7. A closed queue accepts and returns no more keys, but its pending keys can still be read.
 8. A rejected call changes nothing.
