@@ -108,6 +108,20 @@ WORLD_MUTANTS = (
         "                raise\n",
         WORLD,
     ),
+    Mutant(
+        "the next run forgets the keys that the last one left",
+        "run/_supervisor.py",
+        "                self._owed, began = await run.owed(), run.began\n",
+        "                self._owed, began = (await run.owed())._replace(keys=()), run.began\n",
+        WORLD,
+    ),
+    Mutant(
+        "a sharded run forgets the keys of the last one before it knows its shards",
+        "run/_sharding.py",
+        "                self.queue.collect(number)\n",
+        "                pass\n",
+        WORLD,
+    ),
     # --- finalizers ---
     Mutant(
         "a finalizer is removed without the clean-up",

@@ -24,9 +24,9 @@ from headway.resource import Key, ResourceType, pb, resource_id, resource_key
 from headway.run import shard_of
 from headway.run._shards import member_of
 from headway.testing import simulation
-from headway.testing.simulation import Finding, faults
+from headway.testing.simulation import Finding, Reconciled, faults
 from headway.testing.simulation.oracles import reads_rolled_back, twice_at_once, two_writers
-from tests.helpers.world_endings import ENDINGS, endings
+from tests.helpers.world_endings import ENDINGS, Ending, endings
 from tests.helpers.world_judge import WorldJudge, judge_of
 
 SHARDS = 5
@@ -54,8 +54,11 @@ class AlarmRung(Exception):
     """The error that ends a run."""
 
 
-ALARMS: dict[str, trio.Event] = {}
-"""By process: the event that makes its run of ``accounts`` raise `AlarmRung`."""
+ALARMS: dict[tuple[str, str], trio.Event] = {}
+"""By process and controller: the event that makes its run raise `AlarmRung`."""
+
+ENQUEUE: dict[tuple[str, str], headway.sources.Enqueue] = {}
+"""By process and controller: enqueues a key in its run."""
 
 LINGER: dict[str, float] = {}
 """By controller: the seconds for which each reconcile waits before it acts."""
@@ -113,17 +116,24 @@ def make(process: simulation.Process) -> headway.App:
     tally: ResourceType[Tally] = app.type("staff", "v1", "Tally", Tally)
     judge = judge_of(process)
 
-    async def alarm(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
-        rung = ALARMS[process.name] = trio.Event()
-        try:
-            await rung.wait()
-            raise AlarmRung
-        finally:
-            if ALARMS.get(process.name) is rung:
-                del ALARMS[process.name]
+    def alarm(controller: str) -> dict[str, headway.sources.Source]:
+        async def alarm(_: headway.Runtime, enqueue: headway.sources.Enqueue) -> None:
+            rung = ALARMS[process.name, controller] = trio.Event()
+            ENQUEUE[process.name, controller] = enqueue
+            try:
+                await rung.wait()
+                raise AlarmRung
+            finally:
+                if ALARMS.get((process.name, controller)) is rung:
+                    del ALARMS[process.name, controller]
+
+        return {"alarm": alarm}
 
     @app.controller(
-        manages=team, watches=[headway.watch(account, headway.mappers.owner())], concurrency=2, sources={"alarm": alarm}
+        manages=team,
+        watches=[headway.watch(account, headway.mappers.owner())],
+        concurrency=2,
+        sources=alarm("accounts"),
     )
     async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         await trio.sleep(LINGER.get("accounts", 0.0))
@@ -157,6 +167,7 @@ def make(process: simulation.Process) -> headway.App:
         watches=[headway.watch(account, counted)],
         indexes=[by_login],
         placement=headway.sharded(shards=SHARDS),
+        sources=alarm("tallies"),
     )
     async def tallies(rt: headway.Runtime, request: headway.Request[Tally]) -> None:
         await trio.sleep(LINGER.get("tallies", 0.0))
@@ -214,10 +225,11 @@ class WorldMachine(simulation.Machine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._endings: list[str] = []
+        self._endings: list[Ending] = []
+        self._seen = 0
 
     @initialize(endings=endings)
-    def open_the_world(self, endings: Sequence[str] = ()) -> None:
+    def open_the_world(self, endings: Sequence[Ending] = ()) -> None:
         """Open the world with some work that is half done."""
         self._endings = list(endings)
         super().open_the_world()
@@ -249,18 +261,18 @@ class WorldMachine(simulation.Machine):
     def delete(self, name: str) -> None:
         self.call(self.world.client.delete, self.world.type("Team").id(name))
 
-    @rule(at=st.integers(0, 1))
-    def end_a_run(self, at: int) -> None:
+    @rule(at=st.integers(0, 1), controller=st.sampled_from(["accounts", "tallies"]))
+    def end_a_run(self, at: int, controller: str = "accounts") -> None:
         """C10: one controller's crash restarts that controller alone."""
         self.run_until_blocked()
         process = self.world.processes[at]
-        alarm = ALARMS.get(process.name)
+        alarm, name = ALARMS.get((process.name, controller)), f"staff/{controller}"
         if not process.life or alarm is None or process.link.paused:
             # A paused process does not finish its calls, and a run ends only after all of its calls.
             return
         life, controllers = process.life, process.engine.controllers
         before = {name: each.run for name, each in controllers.items()}
-        assert before["staff/accounts"] is not None
+        assert before[name] is not None
         struck = len(self.world.struck)
         alarm.set()
         self.run_until_blocked()
@@ -269,9 +281,7 @@ class WorldMachine(simulation.Machine):
             return
         assert process.life == life, "C10: a controller's crash has ended its process"
         after = {name: each.run for name, each in controllers.items()}
-        assert after.pop("staff/accounts") is not before.pop("staff/accounts"), (
-            "C10: a controller goes on after its crash"
-        )
+        assert after.pop(name) is not before.pop(name), "C10: a controller goes on after its crash"
         assert after == before, "C10: a controller's crash has ended the run of another"
         STEPS["C10"] += 1
 
@@ -283,6 +293,18 @@ class WorldMachine(simulation.Machine):
             assert not found, found
             self.judge.check()
             STEPS["steps"] += 1
+
+    def count_again(self, at: int, login: str) -> None:
+        """Let a process count the accounts of a login, if that is one of its keys."""
+        process = self.world.processes[at]
+        if process.life and (process.name, "tallies") in ALARMS:
+            ENQUEUE[process.name, "tallies"](self.world.type("Tally").id(login))
+
+    def counted(self) -> set[str]:
+        """Return the logins that have been counted since the last call."""
+        done = [each for each in self.world.trace.entries[self._seen :] if isinstance(each, Reconciled)]
+        self._seen = len(self.world.trace.entries)
+        return {each.began.key[2] for each in done if (each.began.controller, each.result) == ("tallies", "done")}
 
     def linger(self, **seconds: float) -> None:
         """Let each reconcile of these controllers wait before it acts, and those of others not."""
@@ -299,7 +321,9 @@ class WorldMachine(simulation.Machine):
         self.world.injector.heal()
         self.world.release()
         self.settle()
-        for ending in self._endings:
+        for ending, crash in self._endings:
+            if crash is not None:
+                self.world.crash(crash[0], checkpoints=crash[1])
             ENDINGS[ending](self)
             self.settle()
         super()._check_end()
@@ -319,6 +343,7 @@ class WorldMachine(simulation.Machine):
             super().teardown()
         finally:
             ALARMS.clear()
+            ENQUEUE.clear()
             LINGER.clear()
         STEPS["worlds"] += 1
 
