@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import uuid
 from collections.abc import Callable
@@ -273,6 +275,28 @@ def test_plans_that_ran_out_of_time_are_reported() -> None:
     explored = simulation.explore(right, one_team, seconds=0.0)
     assert not explored.complete
     assert not explored.runs
+    told = str(explored).splitlines()[0]
+    assert told.startswith(
+        f"NOT COMPLETE: no time for {len(explored.plans)} of {len(explored.plans)} plans, and so for"
+    )
+    assert all(name in told for name in explored.planned)
+
+
+def test_what_was_not_tried_is_told_with_the_time_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock is a second later here: two looks before the first plan, and one before each."""
+    looks = itertools.count()
+    monkeypatch.setattr("headway.testing.simulation._explore.time.process_time", lambda: float(next(looks)))
+    explored = simulation.explore(right, one_team, seconds=4.0)
+    left = len(explored.plans) - 4
+    assert (len(explored.runs), explored.seconds) == (4, 6.0)
+    assert f"; they take about {math.ceil(6.0 / 4 * left)} s more: raise seconds=" in explored.shortfall
+    assert not any(name in explored.shortfall for name in explored.tried)
+
+
+def test_exploration_that_must_be_complete_fails_without_time() -> None:
+    with pytest.raises(AssertionError, match=r"nothing was found wrong, but no time for \d+ of \d+ plans"):
+        simulation.explore(right, one_team, seconds=0.0, require_complete=True)
+    assert simulation.explore(right, one_team, plan="crash_after(1)", require_complete=True).shortfall == ""
 
 
 def test_creation_caused_by_a_delayed_deletion_is_not_extra() -> None:

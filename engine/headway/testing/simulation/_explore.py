@@ -82,6 +82,7 @@ class ExploreSettings(TypedDict, total=False):
     durations: Mapping[str, float]
     own_services: bool
     peers: Mapping[str, Peer]
+    require_complete: bool
 
 
 @check_keywords
@@ -103,6 +104,7 @@ def explore(
     durations: Mapping[str, float] | None = None,
     own_services: bool = False,
     peers: Mapping[str, Peer] | None = None,
+    require_complete: bool = False,
 ) -> Explored:
     """Run a scenario without faults in several schedules, then once under every fault that can matter.
 
@@ -150,8 +152,10 @@ def explore(
             serves it. Use it for a store that several programs share, as in a rolling upgrade. The client is served by
             the program of the first process's first life.
         peers: other engines by name, each with a store and a program of its own, which peerings connect with this one.
+        require_complete: if true, it is an error that ``seconds`` have passed before everything was tried.
 
     Raises:
+        AssertionError: with ``require_complete``, and with what was not tried and how long it takes.
         Refuted: for the first run that is wrong, or for a simpler plan that is wrong in the same way. Up to twelve
             further runs look for one.
         DeclarationError: if called inside a Trio run, if the plan cannot be parsed, or if the scenario makes no
@@ -227,7 +231,7 @@ def explore(
     if only is not None and unmet:
         text = f"the run ended before every fault of the plan {only!r} struck, so it shows little"
         warnings.warn(text, stacklevel=2)
-    return Explored(
+    explored = Explored(
         plans=tuple(plans),
         runs=tuple(runs),
         struck=tuple(struck),
@@ -241,6 +245,9 @@ def explore(
         without=left,
         not_asked=tuple(measure.not_asked),
     )
+    if require_complete and explored.shortfall:
+        raise AssertionError(f"nothing was found wrong, but {explored.shortfall}")
+    return explored
 
 
 @check_options(ExploreSettings.__annotations__)
@@ -262,10 +269,8 @@ def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callabl
             __tracebackhide__ = True
             tried = explore(app, scenario, **settings)
             sys.stdout.write(f"{tried}\n")
-            left = len(tried.plans) - len(tried.runs) - len(tried.spoilt)
-            if left:
-                text = f"no time for {left} of {len(tried.plans)} plans: raise seconds=, or shorten the scenario"
-                warnings.warn(text, stacklevel=2)
+            if tried.shortfall:
+                warnings.warn(tried.shortfall, stacklevel=2)
 
         # Not functools.wraps: a test framework would take the scenario's parameter for a fixture's name.
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,8 +75,24 @@ class Explored:
         """True if every plan was run."""
         return len(self.runs) == len(self.plans)
 
+    @property
+    def shortfall(self) -> str:
+        """What the time ran out before, and how much more it takes, as a sentence; empty if it did not run out."""
+        left = self.plans[len(self.runs) + len(self.spoilt) :]
+        if not left:
+            return ""
+        names = Counter(fault.name for plan in left for fault in plan)
+        never = [name for name in names if not self.tried[name]]
+        text = f"no time for {len(left):,} of {len(self.plans):,} plans"
+        if never:
+            text += f", and so for none with {', '.join(never)}"
+        if done := len(self.plans) - len(left):
+            text += f"; they take about {math.ceil(self.seconds / done * len(left)):,} s more"
+        return f"{text}: raise seconds=, or shorten the scenario"
+
     def __str__(self) -> str:
-        lines = [f"{len(self.runs)} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
+        lines = [f"NOT COMPLETE: {self.shortfall}"] if self.shortfall else []
+        lines += [f"{len(self.runs)} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
         width, tried = max((len(name) for name in self.planned), default=0), self.tried
         at = {name: " ".join(found) for name, found in _places(self.struck).items()}
         for name, planned in self.planned.items():
