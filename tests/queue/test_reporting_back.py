@@ -73,9 +73,9 @@ def test_change_ends_a_back_off_but_keeps_the_failure_count() -> None:
 def test_attempts_that_changes_bring_forward_lengthen_the_delay_only_as_time_passes(*, in_hand: bool) -> None:
     """Each of twenty changes within a second fails. The next attempt follows soon, not after the maximum."""
     queue = make()
-    queue.add("a", "change", 0.0)
+    queue.add("a", "change", 1000.0)
     for attempt in range(1, 21):
-        now = attempt / 20
+        now = 1000.0 + attempt / 20
         assert dequeue(queue, now).attempt == attempt
         if in_hand and attempt < 20:
             queue.add("a", "change", now)
