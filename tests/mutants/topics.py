@@ -70,6 +70,20 @@ TOPIC_MUTANTS = (
         _TOPIC,
     ),
     Mutant(
+        "a reset topic keeps its old snapshots",
+        "subscription/_topic.py",
+        "        self._log = TopicLog(self.name)\n        self._snapshots.clear()\n",
+        "        self._log = TopicLog(self.name)\n",
+        _TOPIC,
+    ),
+    Mutant(
+        "a snapshot of a topic is kept although something was published during it",
+        "subscription/_topic.py",
+        "if self._subscribers[subject] and self.position == before:",
+        "if self._subscribers[subject]:",
+        _TOPIC,
+    ),
+    Mutant(
         "a snapshot of a topic is shared after something was published",
         "subscription/_topic.py",
         "        for subject in (*encoded, ANY_SUBJECT):\n            self._snapshots.pop(subject, None)\n",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -239,6 +239,21 @@ async def test_m4_snapshots_are_shared_until_something_is_published() -> None:
     assert rates.kept_snapshots == 0
 
 
+@pytest.mark.parametrize("change", [lambda rates: rates.publish({"CHF": Rate()}), Topic.reset], ids=["event", "reset"])
+async def test_snapshot_during_which_the_state_changes_is_not_kept(change: Callable[[Topic[Rate]], object]) -> None:
+    """It may lack the change, and a later subscriber does not get an event from before its snapshot."""
+
+    def current(subject: str) -> dict[str, Rate]:
+        found = {subject: Rate(cents=1)}
+        change(rates)
+        return found
+
+    rates = topic(snapshot=current)
+    with rates.subscribed(frozenset(["EUR"])):
+        rates.snapshot("EUR")
+        assert rates.kept_snapshots == 0
+
+
 def test_m5_last_subscriber_frees_what_was_kept_for_it() -> None:
     rates = topic(snapshot=lambda _: {})
     with rates.subscribed(frozenset(["EUR", "CHF"])):
@@ -278,6 +293,18 @@ def test_m7_reset_begins_another_incarnation_without_the_old_events() -> None:
     rates.reset()
     assert rates.position.incarnation != before.incarnation
     assert rates.log.take(0, None) == ([], 0)
+
+
+async def test_m7_snapshot_after_a_reset_is_a_new_one() -> None:
+    """The kept one shows the state that was replaced."""
+    state = {"EUR": Rate(cents=1)}
+    rates = topic(snapshot=lambda _: state)
+    with rates.subscribed(frozenset(["EUR"])):
+        rates.snapshot("EUR")
+        state["EUR"] = Rate(cents=2)
+        rates.reset()
+        (event,) = rates.snapshot("EUR")
+    assert rates.decoded(event.data) == Rate(cents=2)
 
 
 async def test_topic_with_subscribers_refuses_another_thread() -> None:
