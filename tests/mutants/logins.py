@@ -284,6 +284,14 @@ LOGIN_MUTANTS = (
         "policies",
     ),
     Mutant(
+        "a smaller leeway leaves streams open",
+        "access/_logins.py",
+        '\n            and claims["exp"] + issuer.leeway == login.expires_at',
+        "",
+        _NETWORK,
+        "leeway",
+    ),
+    Mutant(
         "a stream outlives its login",
         "access/_guard.py",
         "        stream.end_after(identity.expires_in(), GRPCError(Status.UNAUTHENTICATED, REFUSED))\n",
