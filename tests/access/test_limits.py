@@ -228,10 +228,12 @@ def test_caller_that_names_many_places_holds_no_other_caller_back() -> None:
 
 
 def test_call_is_refused_before_its_request_arrives_unless_the_limit_depends_on_it() -> None:
-    for fields, early in (({}, True), ({"partition": "sales"}, False), ({"per": ["namespace"]}, False)):
+    """Until then, its tenancy is empty, like that of a call about a cluster-scoped type, which the limit may count."""
+    unknown = CALL._replace(partition="", namespace="")
+    by_tenancy: list[dict[str, Any]] = [{"partition": ""}, {"namespace": ""}, {"per": ["namespace"]}]
+    for fields, early in (({}, True), *((each, False) for each in by_tenancy)):
         limiter = Limiter([made(**fields, burst=1)])
-        limiter.spend([CALL], 0.0)
-        unknown = CALL._replace(partition="", namespace="")
+        limiter.spend([unknown], 0.0)
         assert (limiter.refuses(unknown, 0.0) is not None) is early
         assert limiter.refuses(unknown, 1.0) is None
         assert limiter.refuses(unknown, 1.0) is None, "nothing is spent"

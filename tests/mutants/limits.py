@@ -86,6 +86,13 @@ LIMIT_MUTANTS = (
         _LIMITS,
     ),
     Mutant(
+        "a limit by tenancy refuses a call whose tenancy is not known yet",
+        "access/_limiter.py",
+        "if not each.by_tenancy and each.applies(call)",
+        "if each.applies(call)",
+        _LIMITS,
+    ),
+    Mutant(
         "a subscription counts only in the place of its first subject",
         "access/_counted.py",
         "for subject in subjects[:MAX_SUBJECTS])",
