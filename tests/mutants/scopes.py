@@ -43,6 +43,14 @@ SCOPE_MUTANTS = (
         "by_metadata",
     ),
     Mutant(
+        "a watch by metadata resumes where a state before a change is damaged",
+        "storage/sqlite/_reader.py",
+        "            formers_floor = max(formers_floor, revision)\n",
+        "            pass\n",
+        "storage/test_sqlite_disk.py",
+        "former",
+    ),
+    Mutant(
         "bytes that look like the metadata are taken for it",
         "storage/sqlite/_rows.py",
         "return self._within.select(decoded) if self._within.metadata else decoded",

@@ -16,8 +16,8 @@ import trio
 import headway
 from headway.errors import HistoryCompacted, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.resource import Key
-from headway.storage import Backend, backup_store, check_store, open_sqlite
-from headway.testing.conformance import EVERYTHING, KIND, name_of, names, put, reading, summary, thing
+from headway.storage import Backend, Within, backup_store, check_store, open_sqlite
+from headway.testing.conformance import EVERYTHING, KIND, Reader, name_of, names, put, reading, summary, thing
 from tests.helpers.resources import Account
 from tests.storage.sqlite_kit import fail_commits, filled, opened_plainly, set_limit
 
@@ -347,3 +347,24 @@ async def test_damaged_history_is_dropped_and_the_rest_is_kept(tmp_path: Path) -
         await reader.until(11)
         assert [fact[0] for fact in summary(reader.changes)] == list(range(7, 12 + 1))[: len(reader.changes)]
         assert len(await names(backend)) == 9
+
+
+async def test_watch_by_metadata_does_not_resume_before_a_damaged_former_state(tmp_path: Path) -> None:
+    """It would not learn that the resource has left its part. All other watches resume there."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        for number, tier in enumerate(("gold", "free", "plain")):
+            changed = thing("a", uid="u")
+            changed.metadata = {"tier": tier}
+            at = await put(backend, changed, str(number or ""))
+        places = [at._replace(revision=revision) for revision in (1, 2)]
+    with opened_plainly(path) as plain:
+        assert plain.execute("UPDATE formers SET body = x'00' WHERE revision = 2").rowcount == 1
+    gold, free = (Within(metadata=(("tier", tier),)) for tier in ("gold", "free"))
+    async with open_sqlite(path) as backend:
+        with pytest.raises(HistoryCompacted, match="the states before changes are kept after 2"):
+            await backend.watch(KIND, gold, places[0])
+        (await backend.watch(KIND, EVERYTHING, places[0])).close()
+        reader = Reader(await backend.watch(KIND, free, places[1]))
+        await reader.until(3)
+        assert [(each.revision, each.deleted) for each in reader.changes] == [(3, True)]
