@@ -337,6 +337,27 @@ async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockCl
         assert [each.problem for each in failed] == ["rolled_back"]
 
 
+async def test_recovery_counts_from_the_first_of_several_problems(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+    """Each problem is reported. The next outage counts from its own beginning."""
+    store, reports = Away(), list[object]()
+    health = _store_health.StoreHealth(store, (), reports.append)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(health.watch)
+        await trio.sleep(1)
+        for seconds in (100, 7):
+            store.cut_off = True
+            await trio.sleep(seconds)
+            store.closed = True
+            await trio.sleep(seconds)
+            store.cut_off = store.closed = False
+            await trio.sleep(50)
+        nursery.cancel_scope.cancel()
+    failures = ["away", "unusable"]
+    assert [each.problem for each in reports if isinstance(each, events.StoreFailed)] == [*failures, *failures]
+    recovered = [each.seconds for each in reports if isinstance(each, events.StoreRecovered)]
+    assert recovered == pytest.approx([200, 14], abs=0.1)
+
+
 async def test_slow_answers_count_as_away_only_after_the_patience(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
     """Each check has the whole patience, however slow the previous ones were. The recovery comes with the answer."""
 

@@ -206,4 +206,33 @@ ONCE_SURVIVED = (
         "                process.history_gone = True\n",
         "simulation/test_faults.py",
     ),
+    Mutant(
+        "the position of a page is that of its last read",
+        "service/_pages.py",
+        "position = position or here",
+        "position = here",
+        "service/test_pages.py",
+    ),
+    Mutant(
+        "an outage of a store counts from its last problem",
+        "engine/_store_health.py",
+        "        if before is None:\n            self._since = now\n",
+        "        self._since = now\n",
+        "test_store_health.py",
+        "recovery",
+    ),
+    Mutant(
+        "the first changes of a session precede its announcement",
+        "storage/_watch.py",
+        "        if log.head > cursor.revision and not unannounced:\n",
+        "        if log.head > cursor.revision:\n",
+        "storage/test_skipping_watches.py",
+    ),
+    Mutant(
+        "a watch resumes one revision below a replaced schema",
+        "service/_versions.py",
+        "        if after.revision < revision:\n",
+        "        if after.revision < revision - 1:\n",
+        "storage/test_replaced_schemas.py",
+    ),
 )

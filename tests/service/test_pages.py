@@ -12,8 +12,8 @@ from grpclib.const import Status
 
 from headway.client import Client
 from headway.resource import pb
-from headway.storage import MemoryBackend
-from tests.helpers.calls import Calls, refused
+from headway.storage import MemoryBackend, list_part
+from tests.helpers.calls import Calls, at, refused
 from tests.helpers.declared import CHILD, NOTE, NOTE_V2, a_note, a_type, an_id, id_of, registry
 
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
@@ -112,6 +112,24 @@ async def test_reads_for_a_page_are_bounded(calls: Calls, monkeypatch: pytest.Mo
     for index in range(9):
         await calls.write(a_note(f"n{index}", metadata={"third": str(index % 3)}))
     assert await paged(calls, 2, metadata_filter="third=0") == [["n0", "n3"], ["n6"]]
+
+
+async def test_position_of_a_page_is_that_of_its_first_read(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that resumes there delivers what changed while the rest of the page was read."""
+    monkeypatch.setattr("headway.service._pages._LEAST_READ", 1)
+    for name in ("a", "b", "c"):
+        await calls.write(a_note(name, metadata={"red": str(name == "c")}))
+    began = calls.backend.position
+
+    async def read(*part: Any) -> Any:
+        found = await list_part(*part)
+        await calls.write(a_note("a", metadata={"red": "True"}))
+        return found
+
+    monkeypatch.setattr("headway.service._pages.list_part", read)
+    reply = await calls.list_type(a_type(), EVERYWHERE, page_size=1, metadata_filter="red=True")
+    assert [id_of(each).name for each in reply.resources] == ["c"]
+    assert at(reply.position) == began
 
 
 async def test_unchanged_resource_is_on_exactly_one_page(calls: Calls) -> None:

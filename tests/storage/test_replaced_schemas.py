@@ -58,6 +58,12 @@ class Later:
     floor: int = field(2)
 
 
+@message
+class LaterSigned:
+    title: str = field(1)
+    floor: int = field(2, kind="sint64")
+
+
 UNSIGNED, SIGNED, TALLER = team(Unsigned), team(Signed), team(Taller)
 
 
@@ -103,6 +109,35 @@ async def test_watch_does_not_resume_before_the_schema_was_replaced(reopened: Re
             stored = await engine.client.write(type.new("later", type.payload(floor=77)))
             await engine.client.delete(stored)
             assert (await deleted_after(engine.client, type, after)).data.floor == 77
+
+
+async def test_watch_resumes_at_the_last_revision_of_the_replaced_schema_and_not_below() -> None:
+    store = MemoryBackend()
+    before = await deleted_before(store, UNSIGNED)
+    last = (await record_schemas(store, [SIGNED]))["staff.v1.Team"]
+    async with running(store, SIGNED) as engine:
+        stored = await engine.client.write(SIGNED.new("later", Signed(floor=77)))
+        await engine.client.delete(stored)
+        assert (await deleted_after(engine.client, SIGNED, before._replace(revision=last))).data.floor == 77
+        with pytest.raises(HistoryCompacted, match=f"up to revision {last}, .*resume after {last - 1}"):
+            await deleted_after(engine.client, SIGNED, before._replace(revision=last - 1))
+
+
+async def test_watch_of_several_versions_resumes_after_all_their_replaced_schemas() -> None:
+    """The schema of each version was replaced at another time."""
+    store = MemoryBackend()
+    later = team(LaterSigned, version="v2")
+    replaced = list[int]()
+    for before, after in ((UNSIGNED, SIGNED), (team(Later, version="v2"), later)):
+        await deleted_before(store, before)
+        replaced += (await record_schemas(store, [after])).values()
+    app = program(SIGNED, later)
+    app.converter(SIGNED, later, up=lambda _: LaterSigned(), down=lambda _: Signed())
+    async with open_engine(store, app) as engine:
+        for type in (SIGNED, later):
+            here = await left_off(engine.client, type)
+            with pytest.raises(HistoryCompacted, match=f"up to revision {replaced[1]}, "):
+                await deleted_after(engine.client, type, here._replace(revision=replaced[0]))
 
 
 async def test_position_that_the_store_never_had_is_refused_whatever_was_replaced(reopened: Reopened) -> None:

@@ -183,6 +183,21 @@ async def test_new_session_wakes_a_watch_at_once() -> None:
     assert items[1:] == [Bookmark(Position("store", "2", 2))]
 
 
+@pytest.mark.parametrize("part", [Within(), RED])
+async def test_new_session_is_announced_between_the_changes_before_and_after_it(part: Within) -> None:
+    """The reader of a watch that is behind must not count the later changes to the old session."""
+    store = Store()
+    watch = store.watch(part)
+    store.commit(*RED_X)
+    store.begin_session()
+    store.commit(*BLUE_X)
+    await watch.next()
+    before, announced, after = (watch.poll() for _ in range(3))
+    assert isinstance(before, Changes)
+    assert announced == Bookmark(Position("store", "2", 2))
+    assert isinstance(after, Changes)
+
+
 async def test_next_change_is_a_checkpoint_and_takes_nothing_if_it_is_canceled() -> None:
     """The change may have come since the last item."""
     store = Store()
