@@ -67,6 +67,7 @@ async def test_cache_never_mixes_a_lost_history_with_the_restored_one(
             teams = updates.list(staff.team)
             await cache.wait_for(staff.store.position.revision)
             staff.channel.cut(staff.team)
+            cut = trio.current_time()
             await trio.sleep(1)
             backup = staff.store.back_up()
             written = await staff.write_account("lost")
@@ -75,6 +76,7 @@ async def test_cache_never_mixes_a_lost_history_with_the_restored_one(
             restore(staff, backup, new_id=False)
             await trio.sleep(10)
             assert isinstance(cache.status().problem, StoreRolledBack)
+            assert teams.age == cache.status().cut_off_seconds == trio.current_time() - cut
             # A store that keeps its sessions, such as SQLite, would resume this type's stream where it was.
             revision = cache.revision(staff.team) + 1
             cache._held[staff.team.name].feed(changes(put(stored("new", revision, type=staff.team))))

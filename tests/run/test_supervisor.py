@@ -66,8 +66,9 @@ async def test_runs_that_fail_at_once_are_delayed_until_one_lasts(autojump_clock
 class _EndsAtOnce:
     """A run that ends at once with an error."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, reconciled: float = 0.0) -> None:
         self.error = error
+        self.reconciled = reconciled
         self.began = trio.current_time()
         self.answered = True
 
@@ -79,7 +80,7 @@ class _EndsAtOnce:
         return Owed()
 
     def reconciled_for(self) -> float:
-        return 0.0
+        return self.reconciled
 
     def status(self) -> ControllerStatus:
         return ControllerStatus("pools", "starting", 0.0)
@@ -107,6 +108,28 @@ async def test_lost_lease_is_requested_again_at_once(
     assert delays[1] is not None
     assert delays[1] >= 1
     assert delays[2:] == [0.0, 0.0, 0.5]
+
+
+async def test_failure_counts_from_the_last_run_that_reconciled_for_long(
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+) -> None:
+    """Without one, it counts from the first failure. A run that reconciles for less time does not begin it again."""
+    reconciled, began, ended = [0.0, 1.9, 2.0, 0.0, 9.0, 1.9], list[float | None](), list[float]()
+
+    def make(*_: object) -> Any:
+        return _EndsAtOnce(SourceFailed(), reconciled[len(ended)])
+
+    def report(_: object) -> None:
+        began.append(supervisor.failing_since)
+        ended.append(trio.current_time())
+        if len(ended) == len(reconciled):
+            scope.cancel()
+
+    supervisor = Supervisor("pools", make, report)
+    with trio.CancelScope() as scope:
+        await supervisor.supervise()
+    assert len(set(ended)) == len(ended)
+    assert began == [ended[0], ended[0], ended[2], ended[2], ended[4], ended[4]]
 
 
 class _Proxy:
