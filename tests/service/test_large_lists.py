@@ -188,6 +188,45 @@ async def test_rest_of_pages_that_is_too_large_is_refused_without_reading_all_of
         assert store.limits == [300, 300]
 
 
+async def test_reads_for_a_page_are_neither_too_small_nor_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of a single resource that few match does not read one by one, and a large page not all at once."""
+    monkeypatch.setattr("headway.service._pages._LEAST_READ", 200)
+    monkeypatch.setattr("headway.service._pages._MOST_READ", 300)
+    store = Counted()
+    async with reached("network", store) as calls:
+        await calls.backend.commit(notes(500))
+        await calls.list_type(a_type(), EVERYWHERE, page_size=1, metadata_filter="rare")
+        assert store.limits == [2, 200, 200, 200]
+        store.limits.clear()
+        await calls.list_type(a_type(), EVERYWHERE, page_size=1000)
+        assert store.limits == [300, 300]
+
+
+async def test_page_ends_before_its_reply_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its token continues with the next resource."""
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", 20_000)
+    async with reached("network", MemoryBackend()) as calls:
+        await calls.backend.commit(notes(300))
+        token, pages = "", list[list[str]]()
+        while token or not pages:
+            reply = await calls.list_type(a_type(), EVERYWHERE, page_size=1000, page_token=token)
+            assert len(encode(reply)) <= 20_000
+            pages.append([id_of(each).name for each in reply.resources])
+            token = reply.next_page_token
+    assert len(pages) < 10
+    assert [name for page in pages for name in page] == [f"n{number:05}" for number in range(300)]
+
+
+async def test_list_that_is_too_large_only_when_it_is_encoded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients accept no larger message. The size that is estimated before that is a lower bound."""
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", 5_000)
+    async with reached("network", MemoryBackend()) as calls:
+        (put,) = notes(1)
+        put.resource.status = {"seen": pb.Status(conditions=[pb.Condition()] * 4_000)}
+        await calls.backend.commit([put])
+        await refused(calls.list_type(a_type(), EVERYWHERE), Status.RESOURCE_EXHAUSTED, "in one reply: ask for pages")
+
+
 class CompactedWatch(Watch):
     @override
     async def next(self) -> StreamItem:

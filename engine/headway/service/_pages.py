@@ -104,10 +104,10 @@ class ListReply:
             self._count(least_size(resource))
 
     def add_all(self, resources: Sequence[pb.Resource]) -> None:
-        """Add some hundred resources, like `add`."""
+        """Add the resources of a whole read, some hundred, like `add`."""
         listed = resources if self._as_listed is None else [*map(self._as_listed, resources)]
         self.count += len(listed)
-        bodies = None if self._most is None or self._resources else self._encodings.kept(listed)
+        bodies = None if self._most is None else self._encodings.kept(listed)
         if bodies is None:
             self._resources += listed
             if self._most is not None:
