@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,11 @@ def test_large_events_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="publish at most 1048576 bytes in one call"):
         raw.publish({str(each): bytes(300_000) for each in range(4)})
     assert raw.position.number == 0
+
+
+def test_largest_call_is_published() -> None:
+    raw: Topic[bytes] = Topic("raw", None, nothing)
+    assert raw.publish({str(each): b"" for each in range(10_000)}).number == 1
 
 
 def test_m6_what_one_call_publishes_has_one_position() -> None:
@@ -269,6 +275,7 @@ def test_m5_last_subscriber_frees_what_was_kept_for_it() -> None:
     ("answer", "said"),
     [
         ({"CHF": Rate()}, "was called with 'EUR': it must return the events by subject that this selects"),
+        ({"EUR": Rate(), "CHF": Rate()}, "was called with 'EUR'"),
         ([Rate()], "was called with 'EUR'"),
         (None, "was called with 'EUR'"),
     ],
@@ -307,12 +314,23 @@ async def test_m7_snapshot_after_a_reset_is_a_new_one() -> None:
     assert rates.decoded(event.data) == Rate(cents=2)
 
 
+@pytest.mark.parametrize("change", [lambda rates: rates.publish({"EUR": Rate()}), Topic.reset], ids=["event", "reset"])
+async def test_change_of_a_topic_wakes_its_subscribers(change: Callable[[Topic[Rate]], object]) -> None:
+    rates = topic()
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rates.wait, rates.position)
+            await trio.testing.wait_all_tasks_blocked()
+            change(rates)
+
+
 async def test_topic_with_subscribers_refuses_another_thread() -> None:
     """Waking a task there would break Trio."""
     rates = topic()
     with rates.subscribed(frozenset(["EUR"])):
-        with pytest.raises(InvalidArgument, match="has subscribers on Trio"):
-            await trio.to_thread.run_sync(rates.publish, {"EUR": Rate()})
+        for call in (lambda: rates.publish({"EUR": Rate()}), rates.reset):
+            with pytest.raises(InvalidArgument, match="has subscribers on Trio"):
+                await trio.to_thread.run_sync(call)
         await trio.to_thread.run_sync(trio.from_thread.run_sync, rates.publish, {"EUR": Rate()})
     assert rates.position.number == 1
 

@@ -130,6 +130,26 @@ async def test_m8_every_subscriber_sees_one_order(in_memory: Subscriber) -> None
     assert seen[0] == seen[1] == seen[2] == seen[3]
 
 
+async def test_event_that_is_published_during_a_snapshot_follows_it() -> None:
+    """The program's function may publish what it finds out. The snapshot may lack it."""
+    found: list[bytes] = [b"late"]
+
+    def publishing(_: str) -> dict[str, bytes]:
+        if found:
+            topic.publish({"EUR": found.pop()})
+        return {}
+
+    topic: Topic[bytes] = Topic("rates", None, publishing, wildcard=True)
+    backend = MemoryBackend()
+    async with (
+        subscriber(backend, a_service(backend, {"rates": topic})) as caller,
+        caller.open(of_topic("rates", "EUR")) as items,
+    ):
+        assert (await a_snapshot(items))[0] == []
+        with trio.fail_after(10):
+            assert await commits(items, 1) == [["rates/EUR"]]
+
+
 async def test_m4_failed_snapshot_of_a_topic_is_reported_and_not_kept() -> None:
     """The subscriber learns no more than that it failed, and the next one calls the function again."""
     fails = [OSError("the secret")]
