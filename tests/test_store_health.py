@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -358,8 +359,38 @@ async def test_recovery_counts_from_the_first_of_several_problems(autojump_clock
     assert recovered == pytest.approx([200, 14], abs=0.1)
 
 
-async def test_slow_answers_count_as_away_only_after_the_patience(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+def test_store_that_cannot_be_used_shows_no_quotas() -> None:
+    """The pages of its engine must not fail with it."""
+
+    class Closed(MemoryBackend):
+        def quotas_now(self) -> Any:
+            raise StoreUnusable("the store is closed")
+
+    health = _store_health.StoreHealth(Closed(), (), events.ignore)
+    assert (health.quotas(), health.refusals()) == ((), {})
+
+
+async def test_store_that_must_be_reopened_is_not_called_rolled_back(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+    """A restart may help then. The health service, which begins later, learns of the problem at once."""
+    store, found = Away(), list[object]()
+    health = _store_health.StoreHealth(store, [SimpleNamespace(rolled_back=True)], events.ignore)  # type: ignore[list-item]  # all that is asked of it
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(health.watch)
+        store.closed = True
+        await trio.sleep(1)
+        health.follow(found.append)
+        store.closed = False
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert found == [StoreProblem.UNUSABLE, StoreProblem.ROLLED_BACK]
+
+
+async def test_slow_answers_count_as_away_only_after_the_patience(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each check has the whole patience, however slow the previous ones were. The recovery comes with the answer."""
+    monkeypatch.setattr(_store_health, "EVERY", 2.0)
 
     class Slow(MemoryBackend):
         seconds = 0.0
@@ -376,7 +407,7 @@ async def test_slow_answers_count_as_away_only_after_the_patience(autojump_clock
         await trio.sleep(600)
         assert (health.problem, reports) == (None, [])
         store.seconds = 150.0
-        # The check under way ends within 59 s, and the next one is late 60 s after.
+        # The check under way ends within 59 s, the next one begins within 2 s, and is late 60 s after.
         await trio.sleep(130)
         assert health.problem is StoreProblem.AWAY
         store.seconds = 0.0
