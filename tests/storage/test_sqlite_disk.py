@@ -331,7 +331,11 @@ async def _read_whole(backend: Backend, name: str) -> None:
     assert name_of(found) == name
 
 
-async def test_damaged_history_is_dropped_and_the_rest_is_kept(tmp_path: Path) -> None:
+_MAY_BE_NULL = "UPDATE sqlite_master SET sql = replace(sql, 'body BLOB NOT NULL', 'body BLOB') WHERE name = 'history'"
+
+
+@pytest.mark.parametrize("body", ["CAST(body || 'x' AS BLOB)", "NULL"])
+async def test_damaged_history_is_dropped_and_the_rest_is_kept(tmp_path: Path, body: str) -> None:
     """A watch that would need it takes a new snapshot; a later one resumes; no watch gets a wrong change."""
     path = tmp_path / "a.db"
     await filled(path)
@@ -339,7 +343,10 @@ async def test_damaged_history_is_dropped_and_the_rest_is_kept(tmp_path: Path) -
         old = backend.position._replace(revision=3)
         new = old._replace(revision=6)
     with opened_plainly(path) as plain:
-        plain.execute("UPDATE history SET body = CAST(body || 'x' AS BLOB) WHERE revision = 5")
+        plain.execute("PRAGMA writable_schema = ON")
+        plain.execute(_MAY_BE_NULL)
+    with opened_plainly(path) as plain:
+        assert plain.execute(f"UPDATE history SET body = {body} WHERE revision = 5").rowcount == 1
     async with open_sqlite(path) as backend:
         with pytest.raises(HistoryCompacted):
             await backend.watch(KIND, EVERYTHING, old)

@@ -100,7 +100,34 @@ async def _gone(backend: Backend, after: Position) -> None:
         await backend.watch(KIND, EVERYTHING, after)
 
 
-@pytest.mark.parametrize("bounds", [{"max_bytes": 45_000}, {"max_age": 100.0}], ids=["bytes", "age"])
+async def test_commits_from_a_clock_that_was_ahead_become_old(tmp_path: Path, mock_clock: MockClock) -> None:
+    """They count as new when the store is opened. Otherwise they would be kept until the clock has caught up."""
+    url = f"sqlite:{tmp_path}/a.db?max_age=100"
+    async with open_store(url) as backend:
+        old = await put(backend, thing("old"))
+    with opened_plainly(tmp_path / "a.db") as plain:
+        plain.execute("UPDATE history SET time = time + 1e6")
+    async with open_store(url) as backend:
+        await _resumable(backend, old._replace(revision=0))
+        mock_clock.jump(101)
+        await put(backend, thing("new"))
+        await _gone(backend, old._replace(revision=0))
+
+
+@pytest.mark.parametrize("bounds", [{"max_bytes": 1}, {"max_age": 100.0}], ids=["bytes", "age"])
+async def test_newest_commit_survives_a_restart_however_large_and_old(bounds: dict[str, Any], tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        positions = [await put(backend, thing(name)) for name in ("a", "b", "c")]
+    with opened_plainly(tmp_path / "a.db") as plain:
+        plain.execute("UPDATE history SET time = time - 1000")
+    async with open_sqlite(tmp_path / "a.db", **bounds) as backend:
+        await _gone(backend, positions[0])
+        await _resumable(backend, positions[1])
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"max_bytes": 45_000}, {"max_age": 100.0}, {"max_changes": 4}], ids=["bytes", "age", "count"]
+)
 async def test_opening_reads_no_history_beyond_the_bounds(
     bounds: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

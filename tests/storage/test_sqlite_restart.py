@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from headway.errors import HistoryCompacted
-from headway.storage import Fence, StoreMismatch, open_sqlite
+from headway.storage import Fence, StoreMismatch, Within, open_sqlite
 from headway.testing.conformance import (
     EVERYTHING,
     KIND,
+    Reader,
     held,
     put,
     putting,
@@ -92,6 +93,21 @@ async def test_history_in_the_file_is_bounded(tmp_path: Path, monkeypatch: pytes
         await reading(backend, after=positions[-6])
         with pytest.raises(HistoryCompacted):
             await backend.watch(KIND, EVERYTHING, positions[-7])
+
+
+async def test_scope_resumes_where_the_history_of_the_file_begins(tmp_path: Path) -> None:
+    """The file has the state before the first change that is kept, so the scope learns that the resource has left."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        for number, tier in enumerate(("gold", "gold", "free")):
+            changed = thing("a", uid="u")
+            changed.metadata = {"tier": tier}
+            at = await put(backend, changed, str(number or ""))
+    async with open_sqlite(tmp_path / "a.db", max_changes=1) as backend:
+        with pytest.raises(HistoryCompacted):
+            await backend.watch(KIND, EVERYTHING, at._replace(revision=1))
+        reader = Reader(await backend.watch(KIND, Within(metadata=(("tier", "gold"),)), at._replace(revision=2)))
+        await reader.until(3)
+        assert [(each.revision, each.deleted) for each in reader.changes] == [(3, True)]
 
 
 async def test_restart_with_a_larger_bound_does_not_restore_trimmed_history(

@@ -59,11 +59,9 @@ def _skip(log: CommitLog, cursor: Cursor, within: Within | None) -> bool:
         if within is None or first < cursor.log.dropped or end - first > _MOST:
             return False
         for index in range(first, end):
-            change = changes[index]
-            if change.revision > cursor.revision and (
-                within.admits(change.resource)
-                or ((former := formers.get(start + index)) is not None and within.admits(former))
-            ):
+            if within.admits(changes[index].resource):
+                return False
+            if (former := formers.get(start + index)) is not None and within.admits(former):
                 return False
         cursor.index = start + end
     return True
