@@ -190,11 +190,21 @@ async def test_stream_ends_when_its_login_expires() -> None:
         (access(issuer(algorithms=["ES256"])), Status.UNAUTHENTICATED),
         (access(issuer(name="other")), Status.UNAVAILABLE),
         (access(issuer(leeway=0)), Status.UNAVAILABLE),
+        (access(issuer(issuer="https://other.example.com")), Status.UNAUTHENTICATED),
         (access(issuer(bindings=[Binding(claims={}, policies=["readers"])])), Status.UNAVAILABLE),
         (access(keys=jwks(public_jwk(ED_KEY, kid="d"))), Status.UNAUTHENTICATED),
         (Access(), Status.UNAUTHENTICATED),
     ],
-    ids=["audience", "algorithms", "another name", "leeway", "other policies", "other keys", "no issuers"],
+    ids=[
+        "audience",
+        "algorithms",
+        "another name",
+        "leeway",
+        "another issuer",
+        "other policies",
+        "other keys",
+        "no issuers",
+    ],
 )
 async def test_stream_ends_when_the_access_file_changes_its_login(after: Access, status: Status) -> None:
     """As for a static token: UNAVAILABLE if the caller has only to retry, UNAUTHENTICATED if the token is refused."""

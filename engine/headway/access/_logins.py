@@ -178,7 +178,7 @@ class Logins:
                     self._want(ring)
                 raise
         if not len(ring.keys):
-            self._want(ring)
+            # They will be read in any case, as soon as they may be.
             raise JwtRefused("no_keys", "the keys of its issuer are not known", name)
         if presented.kid is None:
             why = f"it names no kid, and its issuer does not have exactly one key for {presented.alg}"
