@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.access import Access, Authorizer, Limit, Policy, add_token, entry, new_token, read_access
-from headway.access._limiter import Counted, Limiter
+from headway.access._limiter import Counted, Limiter, Refused
 from headway.errors import InvalidArgument, ManifestError
 
 TEXT = """\
@@ -237,6 +237,16 @@ def test_call_is_refused_before_its_request_arrives_unless_the_limit_depends_on_
         assert (limiter.refuses(unknown, 0.0) is not None) is early
         assert limiter.refuses(unknown, 1.0) is None
         assert limiter.refuses(unknown, 1.0) is None, "nothing is spent"
+
+
+def test_limits_count_the_calls_that_they_refuse() -> None:
+    """Operators see those that have refused any, with the caller of the last one."""
+    limiter = Limiter([made(burst=1), made(name="spare", burst=9)])
+    other = CALL._replace(caller="other")
+    assert accepted(limiter, [CALL, CALL, other, other]) == [True, False, True, False]
+    assert limiter.refused() == [Refused("reads", 2, "other")]
+    assert limiter.refuses(CALL, 0.0) is not None
+    assert limiter.refused() == [Refused("reads", 3, "one")]
 
 
 def test_limit_that_stays_the_same_keeps_its_buckets() -> None:

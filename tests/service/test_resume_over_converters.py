@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from grpclib.const import Status
+from typing_extensions import override
 
 from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
 from headway.errors import HistoryCompacted
-from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, Registry, pb
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, Registry, StreamItem, pb
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService
-from headway.storage import SqliteBackend
+from headway.storage import MemoryBackend, SqliteBackend, Watch, open_watch
 from tests.helpers.calls import Calls, at, refused, take
 from tests.helpers.declared import a_type
 from tests.helpers.versions import V1, V2, V3, a_team, crew, roster, versions, without_converters
@@ -32,6 +33,38 @@ async def left_off(calls: Calls) -> Position:
             if not isinstance(item, Changes) and hasattr(item, "position"):
                 at_last: Position = item.position
                 return at_last
+
+
+class Closing(Watch):
+    """A watch that counts in ``closed`` when it is closed."""
+
+    def __init__(self, inner: Watch, closed: list[Watch]) -> None:
+        self._inner = inner
+        self._closed = closed
+
+    @override
+    async def next(self) -> StreamItem:
+        return await self._inner.next()
+
+    @override
+    def close(self) -> None:
+        self._closed.append(self._inner)
+
+
+async def test_watch_that_cannot_resume_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store may hold something for each watch."""
+    closed: list[Watch] = []
+
+    async def opening(*given: Any) -> Watch:
+        return Closing(await open_watch(*given), closed)
+
+    monkeypatch.setattr("headway.service._resumed.open_watch", opening)
+    async with MemoryBackend() as store:
+        calls = Calls(store, versions())
+        position = store.position._replace(versions="v7")
+        async with calls.watch(a_type(V1), resume_after=position.message()) as items:
+            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained versions")
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize(

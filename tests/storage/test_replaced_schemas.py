@@ -279,3 +279,14 @@ async def test_mark_stays_when_the_record_is_written_again() -> None:
         await later_revisions(source)
         for _ in range(2):
             assert await record_schemas(source, [TALLER]) == replaced != {}
+
+
+async def test_schema_of_the_last_program_is_remembered_after_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening the store again writes nothing."""
+    monkeypatch.setattr("headway.storage.upkeep._schemas.MOST_SEEN", 1)
+    async with MemoryBackend() as store:
+        for type in (SIGNED, TALLER):
+            await record_schemas(store, [type])
+        here = store.position
+        await record_schemas(store, [TALLER])
+        assert store.position == here
