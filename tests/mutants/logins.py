@@ -284,6 +284,28 @@ LOGIN_MUTANTS = (
         "policies",
     ),
     Mutant(
+        "a login outlives the name of its issuer",
+        "access/_logins.py",
+        '            issuer.issuer == claims["iss"]\n            and not',
+        "            not",
+        _NETWORK,
+        "iss",
+    ),
+    Mutant(
+        "keys from another place are used on",
+        "access/_logins.py",
+        " or not ring.issuer.has_same_keys(issuer):",
+        ":",
+        "access/test_logins.py",
+    ),
+    Mutant(
+        "verified logins are kept without a bound",
+        "access/_logins.py",
+        "        if len(self._kept) > MOST_KEPT:\n",
+        "        if False:\n",
+        "access/test_logins.py",
+    ),
+    Mutant(
         "a smaller leeway leaves streams open",
         "access/_logins.py",
         '\n            and claims["exp"] + issuer.leeway == login.expires_at',

@@ -51,6 +51,14 @@ SCOPE_MUTANTS = (
         "former",
     ),
     Mutant(
+        "an opening loses the state before the first change that is kept",
+        "storage/sqlite/_reader.py",
+        "connection.execute(sql.READ_FORMERS, (floor,))",
+        "connection.execute(sql.READ_FORMERS, (floor + 1,))",
+        "storage/test_sqlite_restart.py",
+        "scope",
+    ),
+    Mutant(
         "bytes that look like the metadata are taken for it",
         "storage/sqlite/_rows.py",
         "return self._within.select(decoded) if self._within.metadata else decoded",

@@ -98,6 +98,25 @@ TOPIC_MUTANTS = (
         _TOPIC,
     ),
     Mutant(
+        "an event that is published during a snapshot is lost",
+        "service/_subscribe_sources.py",
+        "        self.position = self.topic.position\n"
+        "        try:\n"
+        "            found = [event for subject in sorted(self.subjects) for event in self.topic.snapshot(subject)]\n",
+        "        try:\n"
+        "            found = [event for subject in sorted(self.subjects) for event in self.topic.snapshot(subject)]\n"
+        "            self.position = self.topic.position\n",
+        "service/subscribe/test_subscribed_topics.py",
+        "follows",
+    ),
+    Mutant(
+        "the reset of a topic wakes no subscriber",
+        "subscription/_topic.py",
+        "        self._snapshots.clear()\n        self._pulse.beat()\n",
+        "        self._snapshots.clear()\n",
+        _TOPIC,
+    ),
+    Mutant(
         "a snapshot of a topic outlives its last subscriber",
         "subscription/_topic.py",
         "                    self._snapshots.pop(subject, None)\n\n    def snapshot",

@@ -16,7 +16,7 @@ from headway.errors import HistoryCompacted
 from headway.protobuf import encode
 from headway.resource import EndOfSnapshot, Key, Kind, Position, SnapshotChunk, StreamItem, Within, pb, resource_key
 from headway.rpc import PIECE
-from headway.storage import MemoryBackend, Put, SqliteBackend, Watch
+from headway.storage import MemoryBackend, Put, SqliteBackend, Watch, open_store
 from tests.helpers.calls import refused
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_type, id_of
 from tests.service.conftest import reached
@@ -97,6 +97,19 @@ async def test_large_list_is_complete_and_in_order(store: type[MemoryBackend], m
         await calls.backend.commit([changed._replace(expected="1")])
         assert await listed() == wanted
         assert await listed() == wanted
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite:a.db"])
+async def test_list_of_a_store_in_order_is_not_sorted(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To sort it, the server would decode all of it again."""
+    monkeypatch.delattr("headway.service._pages.ListReply.sort")
+    monkeypatch.chdir(tmp_path)
+    async with open_store(store) as backend, reached("network", backend) as calls:
+        await backend.commit(notes(COUNT))
+        resources = (await calls.list_type(a_type(), EVERYWHERE)).resources
+    assert [id_of(each).name for each in resources] == [f"n{number:05}" for number in range(COUNT)]
 
 
 async def test_other_tasks_run_while_kept_bytes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
