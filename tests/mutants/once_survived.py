@@ -214,6 +214,14 @@ ONCE_SURVIVED = (
         "service/test_pages.py",
     ),
     Mutant(
+        "the position of a list is that of the store at its end",
+        "service/_list.py",
+        "    return item.position\n",
+        "    return backend.position\n",
+        "service/test_list.py",
+        "position",
+    ),
+    Mutant(
         "an outage of a store counts from its last problem",
         "engine/_store_health.py",
         "        if before is None:\n            self._since = now\n",

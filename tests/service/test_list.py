@@ -9,7 +9,7 @@ from grpclib.const import Status
 
 from headway.protobuf import encode
 from headway.resource import ResourceType, pb
-from headway.storage import MemoryBackend
+from headway.storage import MemoryBackend, open_watch, owned_parts
 from tests.helpers.calls import Calls, at, refused
 from tests.helpers.declared import (
     CHILD,
@@ -228,3 +228,25 @@ async def test_size_of_a_reply_is_exact(monkeypatch: pytest.MonkeyPatch) -> None
         assert (await calls.list_type(a_type(), pb.Tenancy())).resources == everything
         monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole - 1)
         await refused(calls.list_type(a_type(), pb.Tenancy()), Status.RESOURCE_EXHAUSTED, "ask for pages")
+
+
+async def test_position_of_a_list_is_that_of_what_it_shows(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write after the beginning of the list is not in it, so a watch that resumes there must deliver it."""
+    await calls.write(a_note("early"))
+
+    def written_after(read: Any) -> Any:
+        async def reading(*given: Any) -> Any:
+            found = await read(*given)
+            await calls.write(a_note("late"))
+            return found
+
+        return reading
+
+    monkeypatch.setattr("headway.service._list.open_watch", written_after(open_watch))
+    monkeypatch.setattr("headway.service._list.owned_parts", written_after(owned_parts))
+    began = calls.backend.position
+    reply = await calls.list_type(a_type(), pb.Tenancy())
+    assert [id_of(each).name for each in reply.resources] == ["early"]
+    assert at(reply.position) == began
+    began = calls.backend.position
+    assert at((await calls.list_by_owner(an_id("early", uid=ULID))).position) == began
