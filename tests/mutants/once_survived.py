@@ -1,4 +1,4 @@
-"""Mutants that once survived the whole default run. Each now has a test of its own."""
+"""Mutants that once survived the whole default run, or the tests next to the code. Each now has a test of its own."""
 
 from __future__ import annotations
 
