@@ -15,6 +15,7 @@ from headway.testing.simulation import Committed, Finding, Plan, Result, Setting
 from headway.testing.simulation.faults import SCHEDULES, CrashAfter, Fault, StepFault
 from headway.testing.simulation.plans import MOST_RUNS, Judge, simplest
 from headway.testing.simulation.stories import is_timing_alone, located, timeline, when
+from headway.testing.simulation.stories._report import story
 from tests.helpers.corpus.programs import ACCOUNT, program, puts, result_of
 from tests.helpers.corpus.staff import Account, Cloud, Team, one_team
 
@@ -136,6 +137,19 @@ def test_call_that_changed_the_world_outside_too_often_is_marked() -> None:
         "p1 step 1: call outside.make('core'): killed  <-- outside",
         "p1 step 2: call outside.make('core'): done  <-- outside",
     ]
+
+
+def test_story_has_the_lines_of_the_program_that_made_the_calls() -> None:
+    """Those of calls that a fault struck, and of calls that a finding is about: here the first and its repetition."""
+    plain, wrong = result_of(makes), result_of(makes, "crash_after(1)")
+    findings = located([Finding("outside", "is wrong")], wrong, [plain])
+    first = makes.__code__.co_firstlineno
+    call = f"tests/simulation/test_stories.py:{first + 3}: await process.outside.make(request.id.name)"
+    assert f"\nthe calls:\n  step 1: {call}\n  step 2: {call}\n\nagain: " in story(
+        Plan.parse("crash_after(1)"), wrong, findings
+    )
+    # A write by a block of the engine's has the line at which the program leaves the block.
+    assert {wrong.trace.steps[-1].place} == {(__file__, first + 6)}
 
 
 def test_call_that_arrives_late_is_marked_where_it_arrives() -> None:

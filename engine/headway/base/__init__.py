@@ -73,6 +73,7 @@ from headway.base._text import plain as plain
 from headway.base._text import repr_text as repr_text
 from headway.base._text import without_password as without_password
 from headway.base._tracebacks import all_frames as all_frames
+from headway.base._tracebacks import calling_line as calling_line
 from headway.base._tracebacks import first_leaves as first_leaves
 from headway.base._tracebacks import message_of as message_of
 from headway.base._tracebacks import own_frames as own_frames

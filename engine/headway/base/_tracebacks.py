@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import textwrap
 import traceback
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,14 @@ def where_of(error: BaseException) -> str:
     """Return the innermost line of the program's own code that an error passed through, or an empty text."""
     frames = list(_own(error))
     return f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""
+
+
+def calling_line() -> tuple[str, int]:
+    """Return the file and the innermost line of the program's own code that is being called from; or "" and 0."""
+    frames = traceback.walk_stack(sys._getframe(1))
+    return next(
+        ((of.f_code.co_filename, line) for of, line in frames if _is_the_program(of.f_code.co_filename)), ("", 0)
+    )
 
 
 def reason_text(error: BaseException) -> str:

@@ -155,6 +155,7 @@ class Step:
     Attributes:
         revision: the revision of the change that it made; 0 if it changed nothing.
         answer: what the program learned from it: the reply of the world outside, or the versions that were read.
+        place: the file and the line of the program that made the call.
     """
 
     at: float
@@ -167,6 +168,7 @@ class Step:
     outcome: str = "under way"
     revision: int = 0
     answer: str = dataclasses.field(default="", repr=False)
+    place: tuple[str, int] = dataclasses.field(default=("", 0), repr=False, compare=False)
 
     def __str__(self) -> str:
         where = named(self.kind, self.key) if self.key[2] else f"{self.kind[1]}s" if self.kind[1] else ""

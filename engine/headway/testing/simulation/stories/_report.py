@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import linecache
 import math
 import os
 from collections import Counter
@@ -18,12 +19,14 @@ from headway.testing.simulation._trace import (
     Step,
     Trace,
 )
-from headway.testing.simulation.faults import SCHEDULES, Fault, Plan
+from headway.testing.simulation.faults import SCHEDULES, Fault, Plan, StepFault
 from headway.testing.simulation.oracles import Finding, Result
+from headway.testing.simulation.stories._causes import callers, causes
 from headway.testing.simulation.stories._excerpt import Excerpt
 
 _LINES = 70
 _FINDINGS = 8
+_CALLS = 8
 _NAMED = 3
 """The number of entries that a list in the report names. A long scenario leaves out thousands of places."""
 
@@ -169,9 +172,25 @@ def story(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
             "",
             *timeline(result.trace, findings),
             "",
+            *_calls(plan, result.trace, findings),
             f"again: {replay_line(plan)}",
         ]
     )
+
+
+def _calls(plan: Plan, trace: Trace, findings: Sequence[Finding]) -> list[str]:
+    """Return the lines of the program that made the calls that were struck or that findings are about."""
+    struck = {each.step for each in plan if isinstance(each, StepFault)}
+    caused = callers(trace, list(causes(trace, findings[:_FINDINGS])))
+    steps = [each for each in trace.steps if each.number in struck]
+    steps += [each for at in caused if isinstance(each := trace.entries[at], Step) and each not in steps]
+    lines = [
+        f"  step {each.number}: {os.path.relpath(file)}:{line}: {linecache.getline(file, line).strip()}"
+        for each in sorted(steps, key=lambda each: each.number)[:_CALLS]
+        for file, line in [each.place]
+        if file
+    ]
+    return ["the calls:", *lines, ""] if lines else []
 
 
 def when(plan: Plan) -> str:

@@ -11,7 +11,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.base import story
+from headway.base import calling_line, story
 from headway.protobuf import copy_message
 from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata
@@ -128,7 +128,7 @@ class Link(Wire):
         """Make a call as a numbered step, with the fault that the plan has for it."""
         await self._check_alive()
         number = len(self._injector.trace.steps) + 1
-        step = Step(trio.current_time(), number, reconcile, what, kind, key, write)
+        step = Step(trio.current_time(), number, reconcile, what, kind, key, write, place=calling_line())
         self._injector.begin_step(step)
         try:
             return await self._make(step, call)
