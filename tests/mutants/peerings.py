@@ -12,6 +12,7 @@ _REFUSALS = "peering/test_stream_refusals.py"
 _EXPORTS = "peering/test_export_bounds.py"
 _ENDINGS = "peering/test_endings.py"
 _CUT_OFF = "peering/test_deletion_while_cut_off.py"
+_COPIES = "peering/test_copies.py"
 
 PEERING_MUTANTS = (
     Mutant(
@@ -266,5 +267,26 @@ PEERING_MUTANTS = (
         "selection=after.selection",
         "peering/test_links.py",
         "first_export",
+    ),
+    Mutant(
+        "a removed copy stays outdated",
+        "peering/stream/_copies.py",
+        "                self._outdated.discard(place)\n",
+        "",
+        _COPIES,
+    ),
+    Mutant(
+        "a copy stays outdated once it is written",
+        "peering/stream/_copies.py",
+        "        self._planned(then)\n",
+        "",
+        _COPIES,
+    ),
+    Mutant(
+        "a copy stays outdated once a snapshot removes it",
+        "peering/stream/_copies.py",
+        "        self._planned(removals)\n",
+        "",
+        _COPIES,
     ),
 )

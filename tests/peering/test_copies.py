@@ -57,3 +57,44 @@ def test_rolled_back_store_may_give_another_state_the_same_version() -> None:
     apply(copies, stored(team("ada", 5, uid="A", data="before")))
     copies.outdate()
     assert contents(apply(copies, stored(team("ada", 5, uid="A", data="after")))) == [b"after"]
+
+
+def outdated(*resources: pb.Resource) -> Copies:
+    """Return copies of these originals, from before the peer's store was replaced."""
+    copies = opened()
+    apply(copies, *map(stored, resources))
+    copies.outdate()
+    assert copies.outdated
+    return copies
+
+
+def test_newest_state_of_another_store_is_protected_from_older_ones_as_any_other() -> None:
+    copies = outdated(team("ada", 5, uid="A"))
+    _, then = copies.plan([stored(team("ada", 3, uid="A"))])
+    # Before it is stored, because the state that is stored with it says so.
+    assert not copies.outdated
+    copies.stored(then, 3)
+    assert contents(apply(copies, stored(team("ada", 2, uid="A", data="2")))) == []
+
+
+def test_snapshot_leaves_no_outdated_copy() -> None:
+    """The first copy is written, and the other is removed. It counts before the removal is stored with the state."""
+    copies = outdated(team("ada", 5, uid="A"), team("grace", 5, uid="B"))
+    copies.begin_snapshot()
+    id = resource_id(team("ada", 3).id)
+    copies.see(id)
+    apply(copies, stored(team("ada", 3, uid="A")))
+    assert copies.outdated
+    assert [each.key[2] for each in copies.end_snapshot((), ())] == ["grace"]
+    assert not copies.outdated
+
+
+def test_copies_of_a_withdrawn_export_are_outdated_until_each_is_removed() -> None:
+    """A crash may leave some of them, and the export may return."""
+    copies = outdated(team("ada", 5, uid="A"), team("grace", 5, uid="B"))
+    removals = copies.outside(())
+    assert copies.outdated
+    copies.stored(removals[:1], 3)
+    assert copies.outdated
+    copies.stored(removals[1:], 4)
+    assert not copies.outdated
