@@ -86,7 +86,7 @@ async def connected(where: str) -> AsyncIterator[Raw]:
         yield raw
 
 
-async def until_closed(stream: trio.SocketStream) -> None:
+async def until_closed(stream: trio.abc.ReceiveStream) -> None:
     try:
         while await stream.receive_some(65536):
             pass

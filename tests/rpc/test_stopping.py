@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from grpclib import GRPCError
 from grpclib.const import Status
 from h2.events import ResponseReceived
 
 from headway import rpc
+from headway.rpc import Limits
 from headway.rpc.http2 import Http2Protocol, _protocol
-from tests.rpc.raw_kit import HEADERS, connected
+from tests.rpc.raw_kit import HEADERS, connected, tcp, until_closed
 from tests.rpc.rpc_kit import WAIT, Text, certificates
 from tests.rpc.test_last_words import stopping
 
@@ -67,3 +69,24 @@ async def test_client_reads_every_answer_before_the_end_of_the_connection(
         monkeypatch.setattr(Http2Protocol, "_later", only_of_servers)
         server.stop()
     assert ended == [(Status.UNAVAILABLE, "the server is stopping")] * 20
+
+
+async def test_connection_that_ends_its_handshake_during_the_grace_is_closed(tmp_path: Path) -> None:
+    """Its client was accepted before. It would begin calls that no one tells that the server stops."""
+    made = certificates(tmp_path)
+    limits = Limits(handshake_timeout=60)
+    async with stopping(grace=20, tls=made.server, limits=limits) as server, tcp(server.it.where) as late:
+        it = server.it
+        async with rpc.open_channel(it.where, tls=made.client) as channel, trio.open_nursery() as nursery:
+            nursery.start_soon(channel.unary, WAIT, Text(), Text)
+            await it.echo.until_waiting(1)
+            while len(it.server._admission) < 2:
+                await trio.testing.wait_all_tasks_blocked(0.001)
+            server.stop()
+            while not it.server._stopping:
+                await trio.testing.wait_all_tasks_blocked(0.001)
+            stream = trio.SSLStream(late, made.client, server_hostname="127.0.0.1", https_compatible=True)
+            with trio.fail_after(10):
+                await until_closed(stream)
+            assert it.echo.waiting == 1
+            it.echo.release.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import socket
 import ssl
@@ -10,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -102,6 +104,39 @@ async def test_unfinished_handshake_times_out(over_tls: bool, tmp_path: Path) ->
             with trio.fail_after(20):
                 await until_closed(stream)
         assert len(it.server._admission) == 0
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_idle_connection_is_closed_when_descriptors_run_out(
+    is_idle: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another part of the process may have taken the last ones. The next connection waits until one is free."""
+    reported: list[object] = []
+    accept, failing = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
+
+    def accepts(listener: socket.socket) -> tuple[socket.socket, Any]:
+        if failing:
+            raise failing.pop()
+        return accept(listener)
+
+    async with served(notify=reported.append) as it, AsyncExitStack() as stack:
+        idle = await stack.enter_async_context(silent(it.where, SETTINGS)) if is_idle else None
+        while it.server.connections < is_idle:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        monkeypatch.setattr(socket.socket, "accept", accepts)
+        channel = await stack.enter_async_context(rpc.open_channel(it.where))
+        with trio.fail_after(20):
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+            if idle is not None:
+                await until_closed(idle)
+    assert not failing
+    refused, *_ = reported
+    assert isinstance(refused, ConnectionRefused)
+    assert refused.why == (
+        "a new connection takes its place: 1 are open"
+        if is_idle
+        else "no connection could be accepted: Too many open files"
+    )
 
 
 async def test_client_reconnects_after_its_idle_connection_was_closed() -> None:
