@@ -234,6 +234,13 @@ NOTIFICATION_MUTANTS = (
         _HELD_UP,
     ),
     Mutant(
+        "the error of a stream ends before a later value is shown",
+        "notify/_cuts.py",
+        "self._ending[type] = self._errors.pop(type)",
+        "self._errors.pop(type)",
+        _HELD_UP,
+    ),
+    Mutant(
         "an index is not found by the value before the change",
         "notify/_reads.py",
         "for state in (old, new):",

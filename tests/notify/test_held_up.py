@@ -241,3 +241,28 @@ async def test_new_handle_says_why_it_has_no_value_yet(autojump_clock: MockClock
         while teams.error is not None:
             await anext(updates)
         assert names(teams.value) == ["core"]
+
+
+async def test_error_of_a_value_lasts_until_a_later_value_is_shown(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The type has a stream again, but the view that would show its changes waits for another type."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        teams = updates.list(staff.team)
+        await updates.primed()
+        staff.channel.cut(staff.team)
+        await trio.sleep(LONG)
+        staff.channel.streams(staff.account).hold()
+        await staff.write_team("core")
+        staff.channel.mend()
+        while not cache.list(staff.team):  # noqa: ASYNC110  # `wait_for` waits for every type
+            await trio.sleep(1)
+        assert cache.status().cut_off == ""
+        late = updates.get(staff.team, "core")
+        for handle, value in ((teams, []), (late, None)):
+            assert handle.value == value
+            assert "staff.v1.Team has no stream" in str(handle.error)
+        staff.channel.streams(staff.account).release()
+        await trio.sleep(LONG)
+        assert (names(teams.value), teams.error, late.error) == (["core"], None, None)
