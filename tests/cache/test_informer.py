@@ -10,7 +10,7 @@ from headway import indexes
 from headway.cache import LINGER_LIMIT, Applied, Informer, Subscription
 from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, StaleRefused, ignore
-from headway.resource import Bookmark, Key, Position
+from headway.resource import AnyMessage, Bookmark, Key, Position
 from tests.helpers.resources import (
     OTHER_STORE,
     STORE,
@@ -210,6 +210,19 @@ async def test_replaced_store_ends_every_subscription_and_starts_over(informer: 
     assert await informer.wait_complete(3) == 3
     assert versions(informer.store.entries) == {"grace": 2}
     assert informer.store.store_id == OTHER_STORE
+
+
+async def test_undecodable_resources_are_forgotten_with_the_store_that_had_them(informer: Informer) -> None:
+    """The other store may have a resource of the same name and version that decodes."""
+    damaged = stored("ada", 11)
+    damaged.data = AnyMessage(type_url=TEAM.type_url, value=b"\xff")
+    informer.feed(changes(put(damaged)))
+    assert informer.is_undecodable(ADA, damaged)
+    assert informer.undecodable == [ADA]
+    informer.void(StoreChanged("replaced"), replaced=True)
+    informer.feed(chunk(stored("ada", 11)))
+    informer.feed(end(12, OTHER_STORE))
+    assert informer.undecodable == []
 
 
 async def test_waiters_raise_when_the_store_is_replaced(nursery: trio.Nursery) -> None:

@@ -205,4 +205,18 @@ WHY_MUTANTS = (
         "        pass\n",
         _HERE,
     ),
+    Mutant(
+        "keys are held because of the last unknown write",
+        "run/_fence.py",
+        "        if self.hold is None:\n",
+        "        if True:\n",
+        "run/test_fence.py",
+    ),
+    Mutant(
+        "the backlog that a predicate turns away is recorded as changes",
+        "run/_change_mapper.py",
+        "if self._journal is not None and not backlog:",
+        "if self._journal is not None:",
+        "run/test_change_mapper.py",
+    ),
 )

@@ -11,13 +11,13 @@ import trio
 from headway.cache import Informer, Informers
 from headway.client import LeaseClient, RunFence
 from headway.controller import Definition
-from headway.errors import StoreChanged, StoreRolledBack
+from headway.errors import OutcomeUnknown, StoreChanged, StoreRolledBack
 from headway.events import ignore
 from headway.queue import WaitingQueue, WorkQueue
 from headway.reconcile import Reason
 from headway.resource import Key, Position, pb
 from headway.run import RunCaches, RunWrites
-from tests.helpers.resources import TEAM, at, bookmark, end, key, stored
+from tests.helpers.resources import TEAM, Team, at, bookmark, end, key, stored
 
 
 class _Leases:
@@ -44,13 +44,26 @@ class _NoCaches:
         assert not before, position
 
 
-async def test_write_lost_during_a_resolution_holds_the_keys() -> None:
+class _Started:
+    """The writes of a run that has raised its fence for the first time."""
+
+    def __init__(self) -> None:
+        self.queue = WaitingQueue[Key, Reason](WorkQueue())
+        self.leases = _Leases()
+        leases, caches = cast("LeaseClient", self.leases), cast("RunCaches", _NoCaches())
+        self.writes = RunWrites("pools", leases, caches, self.queue, ignore, lambda: None)
+
+
+@pytest.fixture
+async def started() -> _Started:
+    made = _Started()
+    await made.writes.raise_first("app/pools", "")
+    return made
+
+
+async def test_write_lost_during_a_resolution_holds_the_keys(started: _Started) -> None:
     """A task that the initialiser left behind may still write after the raise that resolves the other writes."""
-    queue = WaitingQueue[Key, Reason](WorkQueue())
-    leases = _Leases()
-    caches = cast("RunCaches", _NoCaches())
-    writes = RunWrites("pools", cast("LeaseClient", leases), caches, queue, lambda _: None, lambda: None)
-    await writes.raise_first("app/pools", "")
+    queue, leases, writes = started.queue, started.leases, started.writes
     writes.unknown(None)
     assert queue.held
     await writes.raise_again()
@@ -58,6 +71,34 @@ async def test_write_lost_during_a_resolution_holds_the_keys() -> None:
     leases.lose = writes.unknown
     await writes.raise_again()
     assert queue.held
+
+
+async def test_keys_are_held_when_the_present_fence_is_refused_but_not_an_earlier_one(started: _Started) -> None:
+    """A write that was in flight while the run raised its own fence is refused. No other run has begun then."""
+    writes = started.writes
+    earlier = writes.fence
+    await writes.raise_again()
+    writes.fenced(earlier)
+    assert not started.queue.held
+    assert writes.hold is None
+    writes.fenced(writes.fence)
+    assert started.queue.held
+    assert writes.hold is not None
+    assert writes.hold.why == "it was rejected, because another run may have begun"
+
+
+async def test_hold_names_the_first_unknown_write(started: _Started) -> None:
+    """All later ones wait for it, so it is the reason that keys are held, until all are resolved."""
+    writes = started.writes
+    first, second = TEAM.new("ada", Team()), TEAM.new("grace", Team())
+    writes.unknown(OutcomeUnknown("lost"), pb.WriteRequest(resource=first.message()))
+    writes.unknown(None, pb.DeleteRequest(id=second.id.message()))
+    assert writes.hold is not None
+    assert (writes.hold.written, writes.hold.why) == (first.id, "OutcomeUnknown: lost")
+    await writes.raise_again()
+    writes.unknown(None, pb.DeleteRequest(id=second.id.message()))
+    assert writes.hold is not None
+    assert (writes.hold.written, writes.hold.why) == (second.id, "it was canceled before its answer")
 
 
 def caching(informer: Informer) -> RunCaches:

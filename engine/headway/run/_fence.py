@@ -123,7 +123,7 @@ class RunWrites:
 
         A write that was in flight while this run raised its own fence is refused as well. That means nothing.
         """
-        if fence == self.fence and not self._unresolved.is_set():
+        if fence == self.fence:
             self._hold(None, "it was rejected, because another run may have begun")
 
     def _hold(self, written: ResourceId | None, why: str) -> None:
