@@ -228,7 +228,7 @@ class Copies:
                 place = operation.kind, operation.key
                 self._copies.pop(place, None)
                 self._outdated.discard(place)
-            elif isinstance(operation, Put) and operation.key[0] == self._partition:
+            elif isinstance(operation, Put):
                 self._note((operation.kind, operation.key), operation.resource, version)
 
     def _holder(self, change: Change | None, place: Place) -> str | None:
