@@ -8,7 +8,7 @@ import trio.testing
 
 from headway import indexes
 from headway.cache import LINGER_LIMIT, Applied, Informer, Subscription
-from headway.errors import StoreChanged, StoreRolledBack
+from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, StaleRefused, ignore
 from headway.resource import AnyMessage, Bookmark, Key, Position
 from tests.helpers.resources import (
@@ -95,6 +95,16 @@ async def test_reply_is_delivered_like_a_change(informer: Informer) -> None:
     assert [each.revision for each in await returned_at_once(subscription)] == [12]
 
 
+async def test_reply_about_a_key_outside_the_scope_is_ignored() -> None:
+    """It would be a revision that the views of the type wait for."""
+    informer = Informer(TEAM.within(namespace="elsewhere"), ignore)
+    informer.feed(end(10))
+    subscription = subscribe(informer)
+    informer.reply(ADA, stored("ada", 12), at(12))
+    assert informer.store.newest == 10
+    assert not subscription.pending
+
+
 async def test_overtaken_change_is_delivered_but_not_indexed(informer: Informer) -> None:
     """The change is delivered only for mapping."""
     subscription = subscribe(informer)
@@ -176,10 +186,30 @@ async def test_wait_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nurse
     assert len(nursery.child_tasks) == 0
 
 
+async def test_wait_ends_when_the_type_may_not_be_read(nursery: trio.Nursery) -> None:
+    informer = Informer(TEAM, ignore)
+    told: list[str] = []
+
+    async def wait() -> None:
+        with pytest.raises(PermissionDenied, match=r"staff\.v1\.Team cannot be watched: revoked"):
+            await informer.wait_complete(0)
+        told.append("denied")
+
+    nursery.start_soon(wait)
+    await trio.testing.wait_all_tasks_blocked()
+    informer.disconnected("the server ended the stream")
+    await trio.testing.wait_all_tasks_blocked()
+    assert told == []
+    informer.disconnected("revoked", denied=True)
+    await trio.testing.wait_all_tasks_blocked()
+    assert told == ["denied"]
+
+
 async def test_unread_feed_is_dropped_when_too_long(informer: Informer) -> None:
     """A controller that can't start uses bounded memory. A running controller loses nothing."""
     running, ended = subscribe(informer), subscribe(informer)
     ended.linger()
+    assert ended.tables == {}
     change = Applied(("default", "default", "ada"), None, None, 1)
     for subscription in (running, ended):
         subscription.deliver([change] * LINGER_LIMIT, [])

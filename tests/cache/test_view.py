@@ -215,6 +215,34 @@ async def test_snapshot_past_the_revision_moves_the_view_to_a_new_one(nursery: t
     nursery.cancel_scope.cancel()
 
 
+async def test_snapshot_below_the_cache_does_not_move_the_view(nursery: trio.Nursery) -> None:
+    """It is refused, so the states up to the view's revision are still known."""
+    two = Two(accounts_at=14)
+
+    def stale() -> None:
+        two.teams.feed(chunk(painted("ada", 5)))
+        two.teams.feed(end(9))
+
+    view = await opened_after(
+        two, nursery, lambda: two.accounts.feed(bookmark(17)), stale, lambda: two.teams.feed(bookmark(15))
+    )
+    assert view.pinned_at == 14
+    nursery.cancel_scope.cancel()
+
+
+async def test_view_after_the_data_became_void_opens_only_at_what_has_arrived() -> None:
+    """The run goes on until it has noticed. It does not wait for what will not come."""
+    two = Two()
+    two.teams.feed(changes(put(painted("ada", 12))))
+    for informer in (two.teams, two.accounts):
+        informer.void(StoreChanged("replaced"), replaced=True)
+    with trio.fail_after(30):
+        async with two.cache.view(TEAM) as view:
+            assert view.query(versions) == ["12"]
+        with pytest.raises(StoreChanged):
+            await AsyncExitStack().enter_async_context(two.cache.view(TEAM, ACCOUNT))
+
+
 @pytest.mark.parametrize("how", ["block", "run"])
 async def test_view_ends_with_its_block_and_with_its_run(how: str) -> None:
     """The states of the view are no longer kept, so reads raise."""
