@@ -15,6 +15,7 @@ from h2.events import ResponseReceived
 from headway import rpc
 from headway.rpc import Limits
 from headway.rpc.http2 import Http2Protocol, _protocol
+from headway.rpc.server import _server as server_module
 from tests.rpc.raw_kit import HEADERS, connected, tcp, until_closed
 from tests.rpc.rpc_kit import WAIT, Text, certificates
 from tests.rpc.test_last_words import stopping
@@ -71,6 +72,22 @@ async def test_client_reads_every_answer_before_the_end_of_the_connection(
     assert ended == [(Status.UNAVAILABLE, "the server is stopping")] * 20
 
 
+async def test_stop_goes_on_when_the_last_call_has_ended() -> None:
+    """Its client keeps the connection, so only the call tells the server that the grace need not last longer."""
+    async with stopping(grace=600) as server, connected(server.it.where) as raw:
+        raw.h2.send_headers(1, [(name, WAIT if name == ":path" else value) for name, value in HEADERS])
+        raw.h2.send_data(1, rpc.framed(b""), end_stream=True)
+        await raw.flush()
+        await server.it.echo.until_waiting(1)
+        server.stop()
+        while not server.it.server._stopping:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        server.it.echo.release.set()
+        with trio.fail_after(20):
+            await until_closed(raw.stream)
+            await server.stopped.wait()
+
+
 async def test_connection_that_ends_its_handshake_during_the_grace_is_closed(tmp_path: Path) -> None:
     """Its client was accepted before. It would begin calls that no one tells that the server stops."""
     made = certificates(tmp_path)
@@ -89,4 +106,21 @@ async def test_connection_that_ends_its_handshake_during_the_grace_is_closed(tmp
             with trio.fail_after(10):
                 await until_closed(stream)
             assert it.echo.waiting == 1
-            it.echo.release.set()
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+async def test_stop_waits_for_no_handshake(over_tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger that says nothing neither delays it nor is reported as refused."""
+    monkeypatch.setattr(server_module, "_FINAL_TIMEOUT", 600.0)
+    reported: list[object] = []
+    tls = certificates(tmp_path).server if over_tls else None
+    options = {"tls": tls, "limits": Limits(handshake_timeout=600), "notify": reported.append}
+    async with stopping(**options) as server, tcp(server.it.where) as silent:
+        while not len(server.it.server._admission):
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        server.stop()
+        with trio.fail_after(20):
+            await until_closed(silent)
+            await server.stopped.wait()
+    assert reported == []

@@ -26,7 +26,7 @@ from headway.rpc import Limits
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
 from tests.rpc.hostile_bytes import PREFACE
-from tests.rpc.raw_kit import tcp, until_closed
+from tests.rpc.raw_kit import connected, tcp, until_closed
 from tests.rpc.rpc_kit import ECHO, FAIL, Text, certificates, served
 from tests.rpc.serving_kit import serving
 
@@ -137,6 +137,14 @@ async def test_idle_connection_is_closed_when_descriptors_run_out(
         if is_idle
         else "no connection could be accepted: Too many open files"
     )
+
+
+async def test_connection_that_makes_room_is_told_that_no_call_was_lost() -> None:
+    """Its client may be about to send one, which it then knows to be safe to repeat."""
+    async with served() as it, connected(it.where) as raw:
+        assert it.server._admission.make_room()
+        with trio.fail_after(20):
+            assert await raw.goaway() is not None
 
 
 async def test_client_reconnects_after_its_idle_connection_was_closed() -> None:
