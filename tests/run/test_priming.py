@@ -1,20 +1,38 @@
-"""The priming of a run's types, tested alone: from which store they are subscribed to."""
+"""The caches of a run, tested alone: how long types are primed, of which store, and which deletions were missed."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from trio.testing import MockClock
 
 import headway
 from headway.base import BoundedReport
 from headway.cache import Informer, Informers
-from headway.errors import StoreChanged
-from headway.events import ignore
+from headway.errors import PrimingStalled, StoreChanged, Unavailable
+from headway.events import DeletionsUnknown, ignore
+from headway.resource import ANY_VERSIONS
 from headway.rpc import Channel
-from headway.run import RunCaches
-from tests.helpers.resources import OTHER_STORE, STORE, TEAM, at, end
+from headway.run import RunCaches, deletions_since
+from tests.helpers.resources import (
+    OTHER_STORE,
+    STORE,
+    TEAM,
+    at,
+    bookmark,
+    changes,
+    chunk,
+    end,
+    put,
+    removed,
+    stored,
+)
+from tests.helpers.scripted_channel import SILENCE, Line, ScriptedChannel
 
 
 def caches_of(informer: Informer) -> RunCaches:
@@ -43,3 +61,79 @@ async def test_run_is_subscribed_only_to_the_store_that_has_raised_its_fence(cac
     with pytest.RaisesGroup(pytest.RaisesExc(StoreChanged, match=said)):
         await caches.prime(at(12))
     assert caches.subscriptions == {}
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_priming_stalls_only_while_nothing_arrives(autojump_clock: MockClock, arrives: bool) -> None:
+    """A large type may take as long as it needs. The error has the reason why there is no stream."""
+    informer = Informer(TEAM, ignore)
+
+    async def feed() -> None:
+        for number in range(10):
+            await trio.sleep(40)
+            informer.feed(chunk(stored(f"t{number}", 5)))
+        informer.feed(end(12))
+
+    async with trio.open_nursery() as nursery:
+        if arrives:
+            nursery.start_soon(feed)
+            await caches_of(informer).prime(at(12))
+            assert autojump_clock.current_time() >= 400
+        else:
+            informer.disconnected("the server is away")
+            said = "nothing was received for 60 s; 0 resources have arrived.* 0 of 12; the server is away"
+            with pytest.RaisesGroup(pytest.RaisesExc(PrimingStalled, match=said)):
+                await caches_of(informer).prime(at(12))
+
+
+# --- the deletions between two runs ---
+
+ADA, GRACE, MARY = (stored(name, 4) for name in ("ada", "grace", "mary"))
+RESUMED = bookmark(5, resumed=True)
+
+
+async def missed(*script: Line, until: int = 9) -> tuple[list[str] | None, list[str], ScriptedChannel]:
+    """Return the names that were deleted after 5, why deletions are unknown, and the channel."""
+    channel, heard = ScriptedChannel([[*script, SILENCE]]), list[Any]()
+    found = await deletions_since(channel, TEAM, at(5), until, heard.append, "teams")
+    names = None if found is None else [f"{each.key[2]} at {each.revision}" for each in found]
+    return names, [event.why for event in heard if isinstance(event, DeletionsUnknown)], channel
+
+
+async def test_missed_deletions_are_read_up_to_a_revision_and_no_further(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """A later one is a change of the cache. The stream ends when the revision is reached, and not when it is silent."""
+    items = (RESUMED, bookmark(6), changes(put(stored("mary", 7)), removed(ADA, 8), removed(GRACE, 10)))
+    assert (await missed(*items))[:2] == (["ada at 8"], [])
+    assert (await missed(*items, until=10))[:2] == (["ada at 8", "grace at 10"], [])
+    assert (await missed(RESUMED, bookmark(9)))[:2] == ([], [])
+
+
+async def test_missed_deletions_do_not_depend_on_the_versions_of_the_previous_run() -> None:
+    _, _, channel = await missed(RESUMED, bookmark(9))
+    [opening] = channel.openings
+    assert opening.resume_after == at(5)._replace(versions=ANY_VERSIONS)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ([chunk(MARY), end(9)], "the server can't resume"),
+        ([GRPCError(Status.OUT_OF_RANGE, "compacted")], "compacted"),
+        ([GRPCError(Status.DATA_LOSS)], "DATA_LOSS"),
+    ],
+)
+async def test_missed_deletions_are_unknown_without_the_history(script: list[Line], why: str) -> None:
+    assert (await missed(*script))[:2] == (None, [why])
+
+
+async def test_failing_stream_of_missed_deletions_ends_the_run() -> None:
+    """The next one reads them again."""
+    with pytest.raises(Unavailable, match="no leader"):
+        await missed(RESUMED, GRPCError(Status.UNAVAILABLE, "no leader"))
+
+
+async def test_no_history_is_read_for_a_type_that_has_not_moved() -> None:
+    informer = Informer(TEAM, ignore)
+    assert await caches_of(informer).deletions(at(12), 5, {TEAM.name: 5}) == {}
