@@ -266,3 +266,19 @@ async def test_error_of_a_value_lasts_until_a_later_value_is_shown(
         staff.channel.streams(staff.account).release()
         await trio.sleep(LONG)
         assert (names(teams.value), teams.error, late.error) == (["core"], None, None)
+
+
+async def test_first_handle_of_a_type_without_a_stream_says_so_at_once(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """It has neither a value nor the position of one, although an earlier handle had."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        with closing(updates.list(staff.team)) as earlier:
+            await updates.primed()
+            assert earlier.position is not None
+        staff.channel.cut(staff.team)
+        await trio.sleep(LONG)
+        teams = updates.list(staff.team)
+        assert (teams.has_value, teams.position) == (False, None)
+        assert "staff.v1.Team has no stream" in str(teams.error)

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import headway
 from headway.base import BoundedReport
 from headway.cache import Informer, Informers
-from headway.errors import PrimingStalled, StoreChanged, Unavailable
+from headway.errors import PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import DeletionsUnknown, ignore
 from headway.resource import ANY_VERSIONS
 from headway.rpc import Channel
@@ -35,15 +35,16 @@ from tests.helpers.resources import (
 from tests.helpers.scripted_channel import SILENCE, Line, ScriptedChannel
 
 
-def caches_of(informer: Informer) -> RunCaches:
-    """Return the caches of a run that has only this type."""
+def caches_of(informer: Informer, *others: Informer) -> RunCaches:
+    """Return the caches of a run that has only this type. Other scopes of it may be open."""
+    opened = (informer, *others)
     app = headway.App("primed")
     app.registry.register(TEAM)
 
     @app.controller(manages=TEAM, name="teams")
     async def teams(rt: headway.Runtime, request: headway.Request) -> None: ...
 
-    informers = cast("Informers", SimpleNamespace(informer_for=lambda _: informer))
+    informers = cast("Informers", SimpleNamespace(informer_for=lambda _: informer, opened=lambda _: opened))
     return RunCaches(app.controllers["teams"], informers, cast("Channel", None), ignore, BoundedReport(ignore), 60)
 
 
@@ -84,6 +85,36 @@ async def test_priming_stalls_only_while_nothing_arrives(autojump_clock: MockClo
             said = "nothing was received for 60 s; 0 resources have arrived.* 0 of 12; the server is away"
             with pytest.RaisesGroup(pytest.RaisesExc(PrimingStalled, match=said)):
                 await caches_of(informer).prime(at(12))
+
+
+async def test_commit_that_is_not_new_voids_every_cache_that_is_above_it() -> None:
+    """A cache below it, or of another store, may go on. Nothing is known about one without data."""
+    high, higher, low, other, empty = informers = [Informer(TEAM, ignore) for _ in range(5)]
+    for informer, revision in ((high, 12), (higher, 14), (low, 11)):
+        informer.feed(end(revision))
+    other.feed(end(20, OTHER_STORE))
+    caches = caches_of(high, higher, low, other, empty)
+    caches.check_store()
+    with pytest.raises(StoreRolledBack, match="at revision 12, but has delivered changes up to 14"):
+        caches.check_new_commit(caches.newest(), at(12))
+    assert [each.rolled_back for each in informers] == [True, True, False, False, False]
+    with pytest.raises(StoreRolledBack):
+        caches.check_store()
+
+
+async def test_run_depends_on_the_newest_position_of_its_types() -> None:
+    """It trusts none of them while one is being verified."""
+    informers = [Informer(TEAM, ignore) for _ in range(3)]
+    caches = caches_of(informers[0])
+    assert caches.known is None
+    for informer, revision in zip(informers, (12, 14, 11), strict=True):
+        informer.feed(end(revision))
+    caches.primed = informers
+    caches.subscriptions = {cast("Any", each): each.subscribe([], lambda *_: None) for each in informers}
+    assert caches.known == at(14)
+    assert not caches.distrusted
+    informers[1].distrusted = True
+    assert caches.distrusted
 
 
 # --- the deletions between two runs ---

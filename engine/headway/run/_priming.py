@@ -83,11 +83,7 @@ class RunCaches:
     def newest(self) -> Mapping[Informer, Position]:
         """Return the newest position that each open store of the run's types has, also from replies to writes."""
         opened = (each for type in self._definition.types for each in self.informers.opened(type))
-        return {
-            each: each.store.position._replace(revision=each.store.newest)
-            for each in opened
-            if each.store.known is not None
-        }
+        return {each: each.store.position._replace(revision=each.store.newest) for each in opened}
 
     def check_new_commit(self, before: Mapping[Informer, Position], position: Position) -> None:
         """Raise StoreRolledBack if a new commit is not above what was cached before it.
