@@ -17,6 +17,7 @@ import pytest
 import trio
 import trio.testing
 from grpclib import GRPCError
+from h2.events import PingAckReceived
 from hyperframe.frame import SettingsFrame
 
 import headway
@@ -106,24 +107,30 @@ async def test_unfinished_handshake_times_out(over_tls: bool, tmp_path: Path) ->
         assert len(it.server._admission) == 0
 
 
-@pytest.mark.parametrize("is_idle", [True, False])
-async def test_idle_connection_is_closed_when_descriptors_run_out(
-    is_idle: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another part of the process may have taken the last ones. The next connection waits until one is free."""
-    reported: list[object] = []
-    accept, failing = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
+def failing_accept(monkeypatch: pytest.MonkeyPatch, error: OSError) -> list[OSError]:
+    """Make the next accept of a connection fail, and return the errors that have not been raised yet."""
+    accept, failing = socket.socket.accept, [error]
 
     def accepts(listener: socket.socket) -> tuple[socket.socket, Any]:
         if failing:
             raise failing.pop()
         return accept(listener)
 
+    monkeypatch.setattr(socket.socket, "accept", accepts)
+    return failing
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_idle_connection_is_closed_when_descriptors_run_out(
+    is_idle: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another part of the process may have taken the last ones. The next connection waits until one is free."""
+    reported: list[object] = []
     async with served(notify=reported.append) as it, AsyncExitStack() as stack:
         idle = await stack.enter_async_context(silent(it.where, SETTINGS)) if is_idle else None
         while it.server.connections < is_idle:
             await trio.testing.wait_all_tasks_blocked(0.001)
-        monkeypatch.setattr(socket.socket, "accept", accepts)
+        failing = failing_accept(monkeypatch, OSError(errno.EMFILE, "Too many open files"))
         channel = await stack.enter_async_context(rpc.open_channel(it.where))
         with trio.fail_after(20):
             assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
@@ -137,6 +144,23 @@ async def test_idle_connection_is_closed_when_descriptors_run_out(
         if is_idle
         else "no connection could be accepted: Too many open files"
     )
+
+
+async def test_connection_that_is_lost_before_it_is_accepted_costs_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reported: list[object] = []
+    async with served(notify=reported.append) as it, connected(it.where) as raw:
+        failing = failing_accept(monkeypatch, OSError(errno.ECONNABORTED, "Software caused connection abort"))
+        async with rpc.open_channel(it.where) as channel:
+            with trio.fail_after(20):
+                assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        assert not failing
+        raw.h2.ping(b"12345678")
+        await raw.flush()
+        with trio.fail_after(20):
+            assert await raw.until(lambda event: isinstance(event, PingAckReceived)) is not None
+    assert reported == []
 
 
 async def test_connection_that_makes_room_is_told_that_no_call_was_lost() -> None:
