@@ -282,3 +282,19 @@ async def test_first_handle_of_a_type_without_a_stream_says_so_at_once(
         teams = updates.list(staff.team)
         assert (teams.has_value, teams.position) == (False, None)
         assert "staff.v1.Team has no stream" in str(teams.error)
+
+
+async def test_change_that_another_type_holds_up_has_its_error_at_once(
+    autojump_clock: MockClock,  # noqa: ARG001  # virtual time
+) -> None:
+    """The next failure of the other type, which would show it as well, may be five seconds away."""
+    staff = Staff()
+    async with staff.open(), staff.cache() as cache, cache.notify() as updates:
+        teams = updates.list(staff.team)
+        await updates.primed()
+        staff.channel.cut(staff.account)
+        await trio.sleep(LONG)
+        assert teams.error is None
+        await staff.write_team("core")
+        await trio.sleep(0.1)
+        assert "staff.v1.Account has no stream" in str(teams.error)
