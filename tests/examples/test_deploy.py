@@ -28,25 +28,29 @@ def kubernetes() -> dict[str, Any]:
     return dict(found["StatefulSet"]["spec"])
 
 
+def mounted(folder: Path) -> list[str]:
+    """Create what the StatefulSet mounts within a folder. Return its arguments, with the paths there."""
+    (container,) = kubernetes()["template"]["spec"]["containers"]
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    for mount in mounts:
+        (folder / mount.lstrip("/")).mkdir(parents=True)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(folder / "etc/headway/tls/tls.crt")
+    certificate.private_key_pem.write_to_path(folder / "etc/headway/tls/tls.key")
+    (folder / "etc/headway/access/access.yaml").write_text(POLICY)
+    # As root's, with a group: what `defaultMode` and `fsGroup` make of a secret.
+    for path in ("access/access.yaml", "tls/tls.key"):
+        (folder / "etc/headway" / path).chmod(0o440 if os.geteuid() == 0 else 0o400)
+    return [re.sub(f"({'|'.join(mounts)})(?=/)", rf"{folder}\1", each) for each in container["args"]]
+
+
 @pytest.mark.wide
 def test_server_of_the_stateful_set_is_used_with_tls_and_a_token(tmp_path: Path) -> None:
     """Its arguments run as they stand, but for the folders and the ports."""
-    (container,) = kubernetes()["template"]["spec"]["containers"]
-    folders = [mount["mountPath"] for mount in container["volumeMounts"]]
-    for folder in folders:
-        (tmp_path / folder.lstrip("/")).mkdir(parents=True)
-    arguments = [re.sub(f"({'|'.join(folders)})(?=/)", rf"{tmp_path}\1", each) for each in container["args"]]
-    arguments = [re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", each) for each in arguments]
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    certificate = authority.issue_cert("127.0.0.1")
-    certificate.cert_chain_pems[0].write_to_path(tmp_path / "etc/headway/tls/tls.crt")
-    certificate.private_key_pem.write_to_path(tmp_path / "etc/headway/tls/tls.key")
+    arguments = [re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", each) for each in mounted(tmp_path)]
     access = tmp_path / "etc/headway/access/access.yaml"
-    access.write_text(POLICY)
-    # As root's, with a group: what `defaultMode` and `fsGroup` make of a secret.
-    for path in (access, tmp_path / "etc/headway/tls/tls.key"):
-        path.chmod(0o440 if os.geteuid() == 0 else 0o400)
     (tmp_path / "app.py").write_text(APP)
     token = tmp_path / "token"
     token.touch(mode=0o600)
@@ -82,6 +86,15 @@ def test_stateful_set_fits_the_image_and_itself() -> None:
     served = {each for each in container["args"] if "0.0.0.0" in each}
     assert served == {f"--listen=0.0.0.0:{ports['grpc']}", f"--metrics=0.0.0.0:{ports['metrics']}"}
     assert int(container["args"][-1].removeprefix("--hard-exit=")) < pod["terminationGracePeriodSeconds"]
+
+
+def test_addresses_of_the_stateful_set_are_accepted(tmp_path: Path) -> None:
+    """There is no module of the app, which is looked for once the options are accepted."""
+    refused = subprocess.run(
+        [*HEADWAY, *mounted(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT / "engine")}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert "app:app: module 'app' not found" in refused.stderr
 
 
 def test_compose_file_mounts_what_the_image_uses() -> None:
