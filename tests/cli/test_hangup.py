@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,20 @@ def test_lost_lines_of_a_json_log_are_reported_as_json() -> None:
     lost = json.loads(lines[0])
     assert lost["event"].endswith("lost, because nothing read the output")
     assert (lost["level"], lines[1]) == ("warning", "{}")
+
+
+def test_log_goes_on_once_its_disk_has_space_again(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk. It cuts a line off, which stays a line of its own."""
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with open(tmp_path / "log", "w", encoding="utf-8") as stream:
+        output = LastingOutput(stream, stream.fileno())
+        output.write("before\n")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+        try:
+            for line in ("during", "full"):
+                output.write(f"{line}\n")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        output.write("after\n")
+    lost = "2 lines of output were lost, because they could not be written: File too large"
+    assert (tmp_path / "log").read_text().splitlines() == ["before", "dur", lost, "after"]

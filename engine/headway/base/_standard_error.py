@@ -30,15 +30,15 @@ class Output:
         self._room = select.poll()
         self._room.register(number, select.POLLOUT)
 
-    def write(self, data: bytes) -> bool:
-        """Write at most 4,096 bytes. Return False if they do not fit now. Raises OSError."""
+    def write(self, data: bytes) -> int:
+        """Write at most 4,096 bytes. Return how many fitted; a pipe takes all or none. Raises OSError."""
         if self._own is None:
             # The descriptor is a terminal, a file or a socket.
-            return bool(self._room.poll(0)) and bool(os.write(self._number, data))
+            return os.write(self._number, data) if self._room.poll(0) else 0
         try:
-            return bool(os.write(self._own, data))
+            return os.write(self._own, data)
         except BlockingIOError:
-            return False
+            return 0
 
     def close(self) -> None:
         """Close the second descriptor of a pipe. The given descriptor stays open."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import signal
 import sys
@@ -28,6 +29,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 # Characters per write: in UTF-8 at most 4,096 bytes, for which a pipe that is ready has room.
 _AT_ONCE = 1024
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors of a disk that may have space again."""
 
 
 class Exit(enum.IntEnum):
@@ -227,8 +230,8 @@ def _keep_standard_streams() -> None:
 class LastingOutput:
     """A text stream that never blocks its writer.
 
-    After an error it is redirected to the null device. While its reader does not read, output is dropped; the next line
-    that can be written reports how many lines were lost.
+    While its reader does not read, or its disk is full, output is dropped; the next line that can be written reports
+    how many lines were lost. After any other error it is redirected to the null device.
 
     Args:
         stream: the stream of a descriptor.
@@ -244,6 +247,8 @@ class LastingOutput:
         self._stream = stream
         self._number = number
         self._lost = 0
+        self._why = ""
+        self._in_line = False
         self._output = Output(number)
 
     def __getattr__(self, name: str) -> Any:
@@ -255,24 +260,35 @@ class LastingOutput:
         if not isinstance(given, str):
             # Click tests whether a stream accepts bytes.
             raise TypeError(f"expected str, got {type(given).__name__}")
-        try:
-            for at in range(0, len(text), _AT_ONCE):
-                if not (self._reports_loss() and self._accepts(text[at : at + _AT_ONCE])):
-                    self._lost += max(text.count("\n", at), 1)
-                    break
-        except OSError:
-            self._lose()
+        for at in range(0, len(text), _AT_ONCE):
+            if not (self._reports_loss() and self._accepts(text[at : at + _AT_ONCE])):
+                self._lost += max(text.count("\n", at), 1)
+                break
         return len(text)
 
     def _reports_loss(self) -> bool:
         if self._lost:
             lines = "1 line of output was" if self._lost == 1 else f"{self._lost} lines of output were"
-            if self._accepts(f"{self.loss(f'{lines} lost, because nothing read the output')}\n"):
+            # A file may have taken a part of the line before.
+            begin = "\n" if self._in_line else ""
+            if self._accepts(f"{begin}{self.loss(f'{lines} lost, because {self._why}')}\n"):
                 self._lost = 0
         return not self._lost
 
     def _accepts(self, text: str) -> bool:
-        return self._output.write(text.encode(self._stream.encoding or "utf-8", "replace"))
+        data = text.encode(self._stream.encoding or "utf-8", "replace")
+        self._why = "nothing read the output"
+        try:
+            written = self._output.write(data)
+        except OSError as error:
+            if error.errno not in _FULL:
+                self._lose()
+                return True
+            self._why = f"they could not be written: {error.strerror}"
+            return False
+        if written:
+            self._in_line = data[written - 1 : written] != b"\n"
+        return written == len(data)
 
     def flush(self) -> None:
         """Do nothing: every write is flushed immediately."""
