@@ -240,6 +240,25 @@ async def test_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
     assert "headway shutdown" not in {thread.name for thread in threading.enumerate()}
 
 
+async def test_shutdown_goes_on_if_no_thread_can_watch_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As in a process that is short of memory, or has as many threads as it may have."""
+    real, refused = threading.Thread.start, list[str]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "headway shutdown":
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    async with headway.open_engine("memory:", headway.App("test"), hard_exit=60) as engine:
+        await engine.wait_idle()
+    assert refused
+    assert "nothing ends this process if its shutdown hangs: can't start new thread" in capfd.readouterr().err
+
+
 async def test_hard_exit_works_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that ends in time ends without an error."""
     monkeypatch.setattr("sys.stderr", None)

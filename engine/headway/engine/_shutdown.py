@@ -51,14 +51,25 @@ class ShutdownWatch:
         self._ended = threading.Event()
         self._loop = threading.get_ident()
         self._thread: threading.Thread | None = None
+        self._begun = False
 
     def begin(self) -> None:
-        """Start the watch, because the engine begins to shut down. Idempotent."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="headway shutdown", daemon=True)
-            self._thread.start()
+        """Start the watch, because the engine begins to shut down. Idempotent.
+
+        If the system has no thread for it, that is said on standard error, and the shutdown goes on.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        thread = threading.Thread(target=self._watch, name="headway shutdown", daemon=True)
+        try:
+            thread.start()
+            self._thread = thread
             if self._hard_exit is not None:
                 faulthandler.dump_traceback_later(self._hard_exit + _LAST_RESORT, exit=True, file=_STDERR)
+        except RuntimeError as error:
+            # Raised in a signal handler, it would end the process before its leases are released.
+            say(f"nothing ends this process if its shutdown hangs: {error}\n")
 
     def end(self) -> None:
         """End the watch, because the engine has ended. Idempotent."""
