@@ -70,3 +70,9 @@ async def test_limit_above_the_number_of_open_files_causes_a_warning() -> None:
     """The warning has the limit that `ulimit -n` allows."""
     async with serving("--max-connections", "5000", descriptors=256) as it:
         assert "--max-connections 5000: the limit is 224" in await it.line("Warning")
+
+
+async def test_server_that_can_open_no_connection_says_so() -> None:
+    """Its descriptors suffice for its own files alone."""
+    async with serving(descriptors=24) as it:
+        assert await it.line("Warning: every connection is refused")

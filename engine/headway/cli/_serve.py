@@ -35,6 +35,7 @@ from headway.rpc import (
     address,
     free_descriptors,
     is_loopback,
+    is_scarce,
     open_forwarder,
     plain_text_host,
     server_tls,
@@ -278,6 +279,10 @@ def _announce(form: str | None, addresses: Sequence[str], limits: Limits, *other
             "cannot open more files. Raise `ulimit -n`",
             warning=True,
         )
+    with open(os.devnull, "rb") as next_file:
+        if is_scarce(next_file.fileno()):
+            why = "because the process can hardly open more files. Raise `ulimit -n`"
+            tell(form, f"Warning: every connection is refused, {why}", warning=True)
     for other in others:
         if other is not None:
             announce(form, other)

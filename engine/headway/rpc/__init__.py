@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from headway.rpc._reflection import ServerReflectionResponse as ServerReflectionResponse
     from headway.rpc._system import MemoryReturn as MemoryReturn
     from headway.rpc._system import free_descriptors as free_descriptors
+    from headway.rpc._system import is_scarce as is_scarce
     from headway.rpc._system import reserve as reserve
     from headway.rpc._tls import ServerTls as ServerTls
     from headway.rpc._tls import client_tls as client_tls
@@ -110,6 +111,7 @@ _LATER = {
     "client_tls": "_tls",
     "client_tls_of_text": "_tls",
     "free_descriptors": "_system",
+    "is_scarce": "_system",
     "open_channel": "client",
     "open_forwarder": "_forward",
     "open_server": "server",
