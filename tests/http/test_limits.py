@@ -54,6 +54,9 @@ async def until_end(stream: trio.SocketStream) -> bytes:
         ("transfer-encoding: gzip\r\n\r\n", b"", b"501"),
         ("content-encoding: gzip\r\ncontent-length: 2\r\nconnection: close\r\n\r\n", b"{}", b"415"),
         ("connection: close\r\nx: " + "y" * 20_000 + "\r\n\r\n", b"", b"431"),
+        ("x: y\r\n" * 300 + "\r\n", b"", b"431"),
+        ("transfer-encoding: chunked\r\n\r\n", b"0\r\n" + b"x: y\r\n" * 300 + b"\r\n", b"431"),
+        ("connection: close\r\ncontent-length: 2\r\n" + "x: y\r\n" * 200 + "\r\n", b"{}", b"200"),
         # The body has arrived, so there is nothing to ask for.
         ("expect: 100-continue\r\nconnection: close\r\ncontent-length: 2\r\n\r\n", b"{}", b"200"),
     ],

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 import trio
+from h11._receivebuffer import ReceiveBuffer
 from trio.testing import wait_all_tasks_blocked
 
 from headway.http import Bounds
@@ -16,6 +17,7 @@ from tests.http.test_connections import from_host, served
 
 GET = b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n"
 PUT = b"PUT /flood HTTP/1.1\r\nhost: a\r\ncontent-length: 3000000\r\n\r\n" + bytes(3_000_000)
+CHUNKS = b"PUT /flood HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 20_000
 NEIGHBOR = GET.replace(b"flood", b"neighbor")
 FLOOD = 40
 """The number of connections that ask at once."""
@@ -67,7 +69,7 @@ async def flood(where: str, data: bytes) -> None:
             pass
 
 
-@pytest.mark.parametrize("data", [GET * 300, PUT * 3], ids=["pipelined requests", "large bodies"])
+@pytest.mark.parametrize("data", [GET * 300, PUT * 3, CHUNKS], ids=["pipelined requests", "large bodies", "chunks"])
 async def test_neighbor_waits_for_a_few_pieces_of_a_flood(data: bytes) -> None:
     """Forty connections of another host have input all the time."""
     counted = Counted()
@@ -84,6 +86,45 @@ async def test_neighbor_waits_for_a_few_pieces_of_a_flood(data: bytes) -> None:
                 assert counted.before - since <= A_FEW
                 assert counted.flooded > since
             nursery.cancel_scope.cancel()
+
+
+class ChunksOfSteps(trio.abc.Instrument):
+    """Counts the chunks that are read within one step of a task."""
+
+    def __init__(self) -> None:
+        self.chunks = self.most = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002
+        self.chunks = 0
+
+    def read(self) -> None:
+        self.chunks += 1
+        self.most = max(self.most, self.chunks)
+
+
+async def test_chunks_after_an_answer_are_read_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application has answered, and reads none of them."""
+
+    async def answered(scope: Message, receive: Receive, send: Send) -> None:  # noqa: ARG001  # ASGI's form
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    counted, next_line = ChunksOfSteps(), ReceiveBuffer.maybe_extract_next_line
+
+    def counting(buffer: ReceiveBuffer) -> bytearray | None:
+        counted.read()
+        return next_line(buffer)
+
+    monkeypatch.setattr(ReceiveBuffer, "maybe_extract_next_line", counting)
+    async with served(answered, ROOM) as where, from_host(where, 2) as stream:
+        trio.lowlevel.add_instrument(counted)
+        with trio.fail_after(60):
+            # As many as one piece of input has.
+            await stream.send_all(CHUNKS[: 1 << 16])
+            async for _ in stream:
+                pass
+        trio.lowlevel.remove_instrument(counted)
+    assert 1 <= counted.most <= 3
 
 
 @pytest.mark.parametrize(("host", "new"), [(2, False), (3, False), (3, True)])

@@ -168,6 +168,14 @@ HTTP_MUTANTS = (
         _TURNS,
     ),
     Mutant(
+        "http: small chunks take no turns",
+        "http/_http1.py",
+        "                await self._take_turn()\n",
+        "                pass\n",
+        _TURNS,
+        "chunk",
+    ),
+    Mutant(
         "http: hosts take no turns",
         "http/_server.py",
         "self._turns.take((connection.host, connection.begun)",

@@ -10,6 +10,7 @@ HYPERCORN = PrivateNames(
         "hypercorn.config:Config": None,
         "hypercorn.events:Closed": None,
         "hypercorn.events:Event": None,
+        "hypercorn.protocol.events:Body": None,
         "hypercorn.protocol:ProtocolWrapper.__init__": (
             "self app config context task_group state ssl client server send alpn_protocol"
         ),
@@ -17,6 +18,7 @@ HYPERCORN = PrivateNames(
             "self app config context task_group connection_state ssl client server send"
         ),
         "hypercorn.protocol.h11:H11Protocol._check_protocol": "self event",
+        "hypercorn.protocol.h11:H11Protocol._create_stream": "self request",
         "hypercorn.protocol.h11:H11Protocol._send_h11_event": "self event",
         "hypercorn.protocol.h11:H11Protocol._send_error_response": "self status_code",
         "hypercorn.protocol.h11:H11Protocol.handle": "self event",
