@@ -146,6 +146,22 @@ async def test_report_of_a_denied_request_names_what_was_called(
     assert event.path == called
 
 
+@pytest.mark.parametrize("path", [f"{TEAMS}/%s", f"{CORE}/status/%s"])
+@pytest.mark.parametrize("known", [False, True])
+async def test_report_of_a_denied_request_has_no_token_of_its_path(path: str, *, known: bool) -> None:
+    """The caller has written its token into the path by mistake."""
+    access, texts, _ = allowing(caller=[rule("read", type="vault.v1.Secret")])
+    token = texts["caller"]
+    reported: list[Any] = []
+    async with serving(access, report=reported.append) as api:
+        headers = bearing(token) if known else {}
+        assert (await api.http.put(path % token, headers=headers, json={})).status_code == 403
+    (event,) = reported
+    assert isinstance(event, CallDenied)
+    assert "hw_…" in event.path
+    assert token.rpartition("_")[2] not in str(vars(event))
+
+
 @pytest.mark.parametrize("suffix", ["", "/key", "?watch"])
 async def test_caller_without_a_right_does_not_learn_which_types_exist(suffix: str) -> None:
     """A registered type and an unregistered one get the same answer, except for the name."""

@@ -8,6 +8,7 @@ import trio
 
 from headway.access._authorizer import Authorizer, Denial, Identity
 from headway.access._limiter import Counted, Exceeded
+from headway.access._tokens import redacted
 from headway.base import BoundedReport
 from headway.events import AuthenticationFailed, CallDenied, CallLimited, LoginRefused, Report
 from headway.rpc import peer_of
@@ -79,7 +80,8 @@ def _called(path: str, stream: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    text = text[:_LONGEST]
+    # A caller may have written a token at a wrong place, such as into the path.
+    text = redacted(text)[:_LONGEST]
     return text if text.isprintable() else ascii(text)
 
 
