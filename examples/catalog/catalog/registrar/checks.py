@@ -56,9 +56,16 @@ async def _http(probe: HTTPCheck) -> Result:
         request = client.build_request(
             probe.method or "GET", probe.url, headers=probe.header, content=probe.body or None, extensions=extensions
         )
-        # Without the body, which may be endless.
-        response = await client.send(request, stream=True, follow_redirects=not probe.disable_redirects)
+        # Without the bodies, which may be endless. httpx reads those of redirects if it follows them itself.
+        response = await client.send(request, stream=True)
         await response.aclose()
+        redirects = 0
+        while response.next_request is not None and not probe.disable_redirects:
+            redirects += 1
+            if redirects > client.max_redirects:
+                raise httpx.TooManyRedirects(f"more than {client.max_redirects} redirects")
+            response = await client.send(response.next_request, stream=True)
+            await response.aclose()
     text = f"HTTP {response.status_code} {response.reason_phrase}"
     if response.is_success:
         return Result(Health.HEALTH_PASSING, text)
