@@ -92,6 +92,8 @@ class Peer:
 
     async def receive(self) -> h11.Event | None:
         """Return the next event, or None if the other side has closed or waits for this one."""
+        # A piece may have thousands of events, such as chunks of a byte. Other clients go on between two of them.
+        await trio.lowlevel.checkpoint()
         while True:
             event = self.http.next_event()
             if event is h11.NEED_DATA:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import h11
 import trio
+import trio.testing
 
 import headway
 from tests.examples.fleet_kit import PATIENCE
@@ -87,3 +89,25 @@ async def test_proxy_refuses_invalid_requests() -> None:
         large = b"x" * (EXAMPLE.LARGEST_BODY + 1)
         assert (await ask(port, "/", method="POST", body=large))[0] == 413
         assert (await ask(port, "/"))[0] == 503
+
+
+async def test_other_clients_go_on_between_two_chunks() -> None:
+    """All of them have arrived in one piece."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    await theirs.send_all(b"PUT / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1_000)
+    client, chunks = EXAMPLE.Peer(ours, h11.SERVER), 0
+
+    async def receive() -> None:
+        nonlocal chunks
+        while True:
+            chunks += isinstance(await client.receive(), h11.Data)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receive)
+        at_once = 0
+        while chunks < 1_000:
+            before = chunks
+            await trio.lowlevel.checkpoint()
+            at_once = max(at_once, chunks - before)
+        nursery.cancel_scope.cancel()
+    assert at_once <= 2
