@@ -411,8 +411,9 @@ class Witness:
                     at = position(call.reply.position)
                     assert at is not None
                     stored = call.reply.resource
-                    # A status that is stored already needs no commit, and the reply is at any later position.
-                    revision = int(stored.version) if call.method == "WriteStatus" else at.revision
+                    # A status that is stored already needs no commit, nor does the deletion of another incarnation than
+                    # the stored one. The reply is then at any later position.
+                    revision = at.revision if stored is None else int(stored.version)
                     yield key, revision, stored is not None and self.pools.ranges[kind].admits(stored)
 
     def _all_raised(self) -> list[tuple[int, int, int]]:
