@@ -82,8 +82,9 @@ class Outside:
         self._counted: dict[str, tuple[int, int]] = {}
 
     @property
-    def names(self) -> set[str]:
-        return set(self._by_uid.values())
+    def names(self) -> list[str]:
+        """The team of each disk. A disk that was left behind counts beside the one of a new team of that name."""
+        return sorted(self._by_uid.values())
 
     async def put(self, name: str, uid: str) -> None:
         if uid not in self._removed:
@@ -207,7 +208,7 @@ async def all_is_as_wanted(world: simulation.World) -> None:
     logins = [login for logins in teams.values() for login in logins]
     outside: Any = world.outside
     assert outside.counts == {login: logins.count(login) for login in logins}
-    assert outside.names == set(teams)
+    assert outside.names == sorted(teams)
 
 
 class WorldMachine(simulation.Machine):

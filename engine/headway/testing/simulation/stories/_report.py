@@ -1,4 +1,7 @@
-"""The printed texts: the report on an exploration that found nothing, and the story of a run that failed. Pure."""
+"""The printed texts: the report on an exploration that found nothing, and the story of a run that failed.
+
+Pure, but for the lines of the program that a story quotes, and the name of the current test.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,7 @@ class Explored:
         left = self.plans[len(self.runs) + len(self.spoilt) :]
         if not left:
             return ""
-        names = Counter(fault.name for plan in left for fault in plan)
+        names = dict.fromkeys(fault.name for plan in left for fault in plan)
         never = [name for name in names if not self.tried[name]]
         text = f"no time for {len(left):,} of {len(self.plans):,} plans"
         if never:
