@@ -147,6 +147,19 @@ def test_process_that_begins_by_a_false_bookmark_may_see_less_than_the_last_one(
     machine.teardown()
 
 
+def test_deletion_before_a_process_adds_the_type_again_may_be_missed() -> None:
+    """The process before it had added the type, and its checkpoint is below the deletion (seed 3066016)."""
+    machine = RunMachine()
+    machine.open(concurrency=1, ending=["a watch is added while a change waits for pools"])
+    machine.change_a_note(note="n1", pool="b", delete=False, on=False)
+    machine.watch_notes(held=1, leave=True, begin=[], seconds=0.0, converges=True)
+    gone = [("no pool", "b", "m2")]
+    machine.restart(crashes=True, gone="", down=gone, begin=([], [], []), meanwhile=[], seconds=2.0, converges=True)
+    machine.change_a_note(note="n1", pool="a", delete=True, on=True)
+    machine.restart(crashes=False, gone="down", down=[], begin=([], [], []), meanwhile=[], seconds=2.0)
+    machine.teardown()
+
+
 def test_deletion_that_a_restored_history_does_not_reach_may_be_missed() -> None:
     """The engine reports that it does not know the deletions of that time (seed 778)."""
     machine = RunMachine()
