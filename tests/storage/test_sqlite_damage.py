@@ -46,10 +46,12 @@ def _content(path: Path) -> list[object] | None:
     """Return all rows of all tables, or None if they cannot be read."""
     try:
         with closing(sqlite3.connect(path)) as connection:
-            # SQLite does not compare the case of the type or the name, and uses a "taBle" as what it is.
-            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type LIKE 'table'")]
+            # SQLite does not compare the case of the type or the name, and uses a "taBle", or a blob, as what it is.
+            listed = connection.execute("SELECT CAST(name AS TEXT) FROM sqlite_master WHERE type LIKE 'table'")
+            tables = [name for (name,) in listed]
+            # Rows are compared by value: with a wrong letter in REAL, the column has 3600 where it had 3600.0.
             return [
-                (each, sorted(map(repr, connection.execute(f"SELECT * FROM {each}"))))
+                (each, sorted(connection.execute(f"SELECT * FROM {each}"), key=repr))
                 for each in sorted(map(str.lower, tables))
             ]
     except (sqlite3.Error, UnicodeDecodeError):
