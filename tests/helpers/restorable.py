@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from copy import deepcopy
 from dataclasses import dataclass
 
 import trio
@@ -20,7 +21,7 @@ class Backup:
     revision: int
     resources: dict[tuple[Kind, Key], pb.Resource]
     fences: dict[tuple[str, str], tuple[int, int]]
-    checkpoints: dict[tuple[str, str], int]
+    checkpoints: dict[str, dict[str, int]]
 
 
 class RestorableBackend(RecordingBackend):
@@ -28,7 +29,7 @@ class RestorableBackend(RecordingBackend):
 
     def back_up(self) -> Backup:
         """Return the present state."""
-        return Backup(self._log.head, dict(self._now), dict(self._fences), dict(self._checkpoints))
+        return Backup(self._log.head, dict(self._now), dict(self._fences), deepcopy(self._checkpoints))
 
     def restore(self, backup: Backup, *, new_id: bool) -> None:
         """Put the store back to a backup, in a new session. ``new_id`` is True if the restore changes the store's id.
@@ -40,7 +41,7 @@ class RestorableBackend(RecordingBackend):
         self._tables = ResourceTables()
         for (kind, key), resource in backup.resources.items():
             self._tables.put(kind, key, resource)
-        self._fences, self._checkpoints = dict(backup.fences), dict(backup.checkpoints)
+        self._fences, self._checkpoints = dict(backup.fences), deepcopy(backup.checkpoints)
         self._store_id = uuid.uuid4().hex if new_id else self._store_id
         self._session = uuid.uuid4().hex
         self._log = CommitLog(backup.revision)

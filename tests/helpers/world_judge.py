@@ -328,7 +328,7 @@ def _untraced(cache: Cache) -> Cache:
 def _member(definition: Definition, key: Key) -> str:
     """Return the member of the fence of the writes for a key."""
     placement = definition.placement
-    return str(shard_of(key, placement.shards)) if isinstance(placement, Sharded) else ""
+    return f"{shard_of(key, placement.shards)}/{placement.shards}" if isinstance(placement, Sharded) else ""
 
 
 def _is_unknown(step: Step) -> bool:

@@ -100,10 +100,12 @@ async def test_keys_stay_spread_through_joins_leaves_and_crashes(autojump_clock:
             await cluster.members["web-3"].engine.wait_idle()
     cluster.check_fences()
     fenced = [commit for commit in cluster.store.commits if commit.fence is not None]
-    assert {int(commit.fence.member) for commit in fenced if commit.fence is not None} == set(range(SHARDS))
+    assert {commit.fence.member for commit in fenced if commit.fence is not None} == {
+        f"{each}/{SHARDS}" for each in range(SHARDS)
+    }
     for commit in fenced:
         assert commit.fence is not None
-        assert commit.fence.member == str(shard_of(commit.key, SHARDS)), commit
+        assert commit.fence.member == f"{shard_of(commit.key, SHARDS)}/{SHARDS}", commit
 
 
 async def test_deletions_during_a_move_are_not_missed(autojump_clock: MockClock) -> None:
@@ -142,7 +144,7 @@ async def test_late_write_for_a_moved_shard_is_refused(autojump_clock: MockClock
         await cluster.until(lambda: bool(member.script.unknown), 10)
         (fence,) = member.script.unknown
         assert fence is not None
-        assert fence.member == str(shard(job))
+        assert fence.member == f"{shard(job)}/{SHARDS}"
         member.kill()
         await cluster.until(lambda: cluster.copied(**{job: "1"}), TTL * 2)
         (late,) = await member.script.run_late()

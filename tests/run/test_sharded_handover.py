@@ -132,7 +132,9 @@ async def test_c7_shard_that_must_leave_as_it_opens_starts_no_further_reconciles
         await cluster.write(name, text)
     async with cluster.open("web-1"):
         member = cluster.members["web-1"]
-        await cluster.until(lambda: "staff/copier#0" in {each.name for each in member.events_of(events.LeaseEnded)}, 30)
+        await cluster.until(
+            lambda: "staff/copier#0/1" in {each.name for each in member.events_of(events.LeaseEnded)}, 30
+        )
         assert cluster.running == []
         # At most one for each worker, canceled when the shard closed.
         assert len(cluster.reconciled) <= 4

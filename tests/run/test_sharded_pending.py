@@ -73,7 +73,7 @@ async def test_c6_pending_keys_survive_the_loss_of_the_lease_of_their_shard(auto
         cluster.pause = 0.0
         member.script.raises(*[Fault.FAILED] * 2)
         lost_at = trio.current_time()
-        await lose(cluster, "staff/copier#0")
+        await lose(cluster, f"staff/copier#0/{SHARDS}")
         await cluster.until(lambda: 0 not in shards_of(member), TTL)
         for name in after:
             sources.enqueue["web-1"](cluster.job.id(name))
@@ -91,7 +91,7 @@ async def test_c6_pending_keys_survive_the_loss_of_the_lease_of_their_shard(auto
         cluster.pause = 0.0
         member.script.raises(*[Fault.FAILED] * 2)
         lost_at = trio.current_time()
-        await lose(cluster, "staff/copier#0")
+        await lose(cluster, f"staff/copier#0/{SHARDS}")
         await cluster.until(lambda: 0 not in shards_of(member), TTL)
         sources.fail("web-1")
         await cluster.until(lambda: reconciled_since(cluster, lost_at) >= before, TTL * 2)
@@ -123,7 +123,7 @@ async def test_c6_scheduled_keys_survive_the_end_of_the_run_or_of_their_lease(
         if ends == "the run":
             sources.fail("web-1")
         else:
-            await lose(cluster, "staff/copier#0")
+            await lose(cluster, f"staff/copier#0/{SHARDS}")
         await cluster.until(lambda: reconciled_since(cluster, ended_at) == nowhere, TTL * 2)
         assert len(member.events_of(events.RunEnded)) == (ends == "the run")
 
@@ -139,7 +139,7 @@ async def test_c6_keys_of_a_shard_that_is_being_acquired_are_pending(autojump_cl
         first.script.hold(cluster.copy)
         before = len(first.events)
         await second.stop()
-        lease = f"staff/copier#{shard(nowhere)}"
+        lease = f"staff/copier#{shard(nowhere)}/{SHARDS}"
 
         def is_held() -> bool:
             return any(isinstance(each, events.LeaseTaken) and each.name == lease for each in first.events[before:])

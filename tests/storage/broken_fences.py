@@ -74,7 +74,7 @@ class AcceptsLowerCheckpoints(KeptMemory):
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
-        self._checkpoints[fence.controller, fence.member] = revision
+        self._checkpoints[fence.controller][fence.member] = revision
 
 
 class RecordsCheckpointsOfLoweredFences(KeptMemory):
@@ -85,7 +85,7 @@ class RecordsCheckpointsOfLoweredFences(KeptMemory):
 
 class MovesCheckpointsByRaising(KeptMemory):
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
-        self._checkpoints.pop((controller, member), None)
+        self._checkpoints.pop(controller, None)
         return await super().raise_fence(controller, member, term, number)
 
 
@@ -223,6 +223,21 @@ class NoticesOnlyExpiry(KeptMemory):
             await trio.sleep(held.remaining)
 
 
+class BeginsEachMemberAnew(KeptMemory):
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        self._checkpoints.setdefault(controller, {}).setdefault(member, self._log.head + 1)
+        return await super().raise_fence(controller, member, term, number)
+
+
+class ForgetsWhereAMemberBegan(KeptMemory):
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        begins = member not in self._checkpoints.get(controller, {})
+        raised = await super().raise_fence(controller, member, term, number)
+        if begins:
+            self._checkpoints[controller][member] = self._log.head
+        return raised
+
+
 class ListsFencesOfControllersAlone(KeptMemory):
     async def list_fences(self) -> Sequence[Fence]:
         return [each for each in await super().list_fences() if not each.member]
@@ -240,6 +255,8 @@ BROKEN: Broken = {
     ChecksFencesThenWaits: [claims.no_write_below_the_fence_is_stored_after_its_raise],
     AcceptsLowerCheckpoints: [claims.a_checkpoint_is_returned_by_the_next_raise],
     MovesCheckpointsByRaising: [claims.a_checkpoint_is_returned_by_the_next_raise],
+    BeginsEachMemberAnew: [claims.a_new_member_goes_on_from_the_others],
+    ForgetsWhereAMemberBegan: [claims.a_new_member_goes_on_from_the_others],
     ListsFencesOfControllersAlone: [claims.fences_are_listed_in_order],
     RecordsCheckpointsOfLoweredFences: [claims.a_checkpoint_below_the_fence_is_refused],
     AcquiresLeasesWithoutARevision: [leases.a_lease_is_acquired_by_a_commit],

@@ -18,7 +18,6 @@ from headway.storage.etcd._batcher import (
     MOST_UNDER_WAY,
     SHARED_BY_ALL,
     Batcher,
-    Committed,
 )
 from headway.storage.etcd.layout import Draft, Head, Layout, Mirror, Timeline, TransactionReply, revision_of
 from headway.storage.etcd.layout import putting as putting_key
@@ -56,7 +55,7 @@ class Etcd:
 
 
 async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> None:
-    etcd, committed = Etcd(), list[Committed]()
+    etcd, committed = Etcd(), list[int]()
     batcher = Batcher(etcd.write)
 
     async def submit(each: Draft) -> None:
@@ -74,9 +73,9 @@ async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> N
         assert etcd.asked == [1] * MOST_UNDER_WAY
         etcd.go_on.set()
     assert etcd.asked == [*[1] * MOST_UNDER_WAY, 10]
-    assert len({each.revision for each in committed}) == MOST_UNDER_WAY + 10
+    assert len(set(committed)) == MOST_UNDER_WAY + 10
     last = MOST_UNDER_WAY + 1
-    assert sorted(each.revision for each in committed)[-10:] == [revision_of(last, place) for place in range(10)]
+    assert sorted(committed)[-10:] == [revision_of(last, place) for place in range(10)]
 
 
 @pytest.mark.parametrize(
@@ -234,11 +233,11 @@ def test_only_independent_commits_share_a_transaction() -> None:
     [
         lambda it: it.write(putting_key(b"k")),
         lambda it: it.end_lease("c"),
-        lambda it: it.read(b"k"),
+        lambda it: it.begin_checkpoint("c", "m", None),
         lambda it: it.note(b"k", b"1"),
         lambda it: it.compare([RequireOwnsNothing("uid")]),
     ],
-    ids=["writes a fence", "ends a lease", "reads", "notes", "requires that nothing is owned"],
+    ids=["writes a fence", "ends a lease", "begins a checkpoint", "notes", "requires that nothing is owned"],
 )
 def test_commit_that_touches_more_than_resources_goes_alone(change: Callable[[Draft], None]) -> None:
     it = draft("a")
@@ -277,7 +276,7 @@ async def test_writer_canceled_after_its_commit_was_sent_gets_the_outcome() -> N
     """A cancellation reaches neither the writer that sends the batch nor one that shares it."""
     etcd = Etcd()
     batcher = Batcher(etcd.write)
-    committed = list[Committed | None]()
+    committed = list[int | None]()
     scopes = [trio.CancelScope() for _ in range(3)]
 
     async def submit(index: int) -> None:
@@ -294,4 +293,4 @@ async def test_writer_canceled_after_its_commit_was_sent_gets_the_outcome() -> N
         assert not committed
         etcd.go_on.set()
     assert etcd.asked == [3]
-    assert {each.revision for each in committed if each is not None} == {revision_of(1, place) for place in range(3)}
+    assert set(filter(None, committed)) == {revision_of(1, place) for place in range(3)}

@@ -182,13 +182,13 @@ def test_fence_is_above_the_term_of_an_ended_lease() -> None:
     fence = KeyValue(key=LAYOUT.fence("c", ""), value=fence_value(5, 2, leased=True), mod_revision=9, create_revision=4)
     lease = KeyValue(key=LAYOUT.lease("c"), value=b'["a", 5, 10, "", 0]', mod_revision=9, lease=77)
     it.load([fence, lease])
-    assert it.fence("c", "") == StoredFence(5, 2, True, revision_of(9), revision_of(4))
+    assert it.fence("c", "") == StoredFence(5, 2, True, revision_of(9))
     gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=9))
     it.receive([gone], 0)
     assert it.fence("c", "").term == 5, "a deletion that is older than the term has ended it"
     gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=12))
     it.receive([gone], 0)
-    assert it.fence("c", "") == StoredFence(6, 0, False, revision_of(9), revision_of(4))
+    assert it.fence("c", "") == StoredFence(6, 0, False, revision_of(9))
 
 
 SEEN = Position("store", "a", revision_of(7))

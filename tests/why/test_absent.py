@@ -192,7 +192,7 @@ async def test_controller_whose_lease_is_held_runs_somewhere(
         leases = stage.engine.client.leases
         await leases.acquire(f"{TEAMS}-of-others", "web-2", ttl=3600)
         assert await stage.look(server, looks=_absent.GRACE + 1) == [TEAMS]
-        await leases.acquire(f"{TEAMS}#3", "web-2", ttl=3600)
+        await leases.acquire(f"{TEAMS}#3/16", "web-2", ttl=3600)
         assert await stage.look(server) == []
 
 

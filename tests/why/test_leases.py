@@ -67,7 +67,7 @@ async def test_standby_is_told_with_the_state_of_the_lease() -> None:
 
 async def held(_: str) -> Sequence[CurrentLease]:
     async with MemoryBackend() as backend:
-        for name, holder in (("staff/teams", "web-7"), ("staff/teams#3", "web-8")):
+        for name, holder in (("staff/teams", "web-7"), ("staff/teams#3/16", "web-8")):
             await backend.acquire_lease(name, holder, 60, "")
         return (await backend.list_leases("staff/teams"))[0]
 
@@ -80,7 +80,7 @@ async def test_lease_of_a_shard_and_of_a_connected_process_is_known() -> None:
     assert shard.lease is not None
     assert [(each.name, each.holder, each.connected) for each in (whole.lease, shard.lease)] == [
         ("staff/teams", "web-7", False),
-        ("staff/teams#3", "web-8", True),
+        ("staff/teams#3/16", "web-8", True),
     ]
     standby = Standby("staff/teams", "web-1", "staff.v1.Team")
     assert [each.process for each in await leases.of_standbys([standby])] == ["web-1"]

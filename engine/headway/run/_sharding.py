@@ -2,7 +2,7 @@
 
 - Each process that runs the controller is a *member*: it holds the lease ``app/controller/members/NAME``, and lists the
   others every third of a ttl. The run primes its types once, under a fence of the process's own.
-- A shard has a lease (``app/controller#3``), a fence and a checkpoint. Rendezvous hashing (`member_of`) determines the
+- A shard has a lease (``app/controller#3/16``), a fence and a checkpoint. Rendezvous hashing (`member_of`) finds the
   member that should have it. That member waits for the lease, and any other member releases it. Only the lease decides
   which member has the shard. Members may therefore disagree for a while on who is alive: the shard then belongs to no
   member, but never to two.
@@ -108,7 +108,8 @@ class _Shard:
 
     async def have(self) -> None:
         """Wait for the shard's lease, and keep the shard until another member should have it or the lease is lost."""
-        run, name, process = self._run, f"{self._run.fence_name}#{self.number}", self._shards.process
+        run, process = self._run, self._shards.process
+        name = f"{run.fence_name}#{self._shards.member(self.number)}"
         try:
             with self._waiting:
                 async with hold_lease(
@@ -160,7 +161,7 @@ class _Shard:
     async def _take(self, lease: HeldLease) -> None:
         """Take over the shard, whose lease is held."""
         run, number, caches = self._run, self.number, self._run.caches
-        raised = await self._writes.raise_first(run.fence_name, str(number), term=lease.term, number=1)
+        raised = await self._writes.raise_first(run.fence_name, self._shards.member(number), term=lease.term, number=1)
         start = raised.position
         if start.store_id != run.writes.store_id:
             raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {run.writes.store_id}")
@@ -335,6 +336,10 @@ class Shards(Ownership):
     def shard_of(self, key: Key) -> int:
         """Return the number of a key's shard."""
         return shard_of(key, self._count)
+
+    def member(self, number: int) -> str:
+        """Return the name of a shard as a member. With another number of shards, its keys are others."""
+        return f"{number}/{self._count}"
 
     def open(self, number: int, writes: RunWrites) -> None:
         """Start to hand out the keys of a shard, whose reconciles write with its fence."""

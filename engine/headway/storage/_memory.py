@@ -14,6 +14,7 @@ from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, ReadsAtOnce
 from headway.storage._backend import Backend
+from headway.storage._checkpoints import first_checkpoint
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
 from headway.storage._log import MAX_BYTES, NO_FORMERS, CommitLog, Formers, LogChange
@@ -46,7 +47,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         self._session = uuid.uuid4().hex
         self._tables = ResourceTables()
         self._fences: dict[tuple[str, str], tuple[int, int]] = {}
-        self._checkpoints: dict[tuple[str, str], int] = {}
+        self._checkpoints: dict[str, dict[str, int]] = {}
         self._leases = LeaseTable()
         self._log = CommitLog(max_changes=max_changes, max_age=max_age, max_bytes=max_bytes)
         self._pulse, self._run = Pulse(), OneRun("this MemoryBackend")
@@ -168,8 +169,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         await trio.lowlevel.checkpoint()
         if resume_after is not None:
-            here = self.position
-            check_resumable(resume_after, here, {self._session: None})
+            check_resumable(resume_after, self.position, {self._session: None})
             cursor = resume(self._log, kind, within, resume_after.revision)
             return SkippingWatch(self._log, self._pulse, self._at, cursor, within, None)
         snapshot = read_snapshot(self._tables, kind, within)
@@ -188,15 +188,15 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         fence = raised_fence(Fence(controller, member, term, number), stored, held and held.term)
         self._raise(scope, (fence.term, fence.number))
         self._leases.use(lease_of(controller, member))
-        checkpoint = self._checkpoints.setdefault(scope, self._log.head)
-        return Raised(fence, self.position, checkpoint)
+        known = self._checkpoints.setdefault(controller, {})
+        return Raised(fence, self.position, known.setdefault(member, first_checkpoint(member, known) or self._log.head))
 
     @override
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
-        scope = (fence.controller, fence.member)
-        self._checkpoints[scope] = max(self._checkpoints.get(scope, 0), revision)
+        known = self._checkpoints.setdefault(fence.controller, {})
+        known[fence.member] = max(known.get(fence.member, 0), revision)
 
     @override
     async def list_fences(self) -> Sequence[Fence]:

@@ -26,8 +26,9 @@ class Raised(NamedTuple):
     Attributes:
         fence: the fence as it is stored now.
         position: the position of the commit.
-        checkpoint: the revision recorded by `record_checkpoint`. Before the first record, it is the revision of the
-            fence's first raise, because a controller has no work pending from earlier changes.
+        checkpoint: the revision recorded by `record_checkpoint`. A fence's first raise records one (see
+            `first_checkpoint`): how far its controller had got when it divided its keys in another way, or the revision
+            of the raise, because a controller has no work pending from before its first fence.
     """
 
     fence: Fence

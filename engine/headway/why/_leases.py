@@ -67,7 +67,7 @@ class Leases:
     def _leases(self, controller: str, found: Iterable[CurrentLease]) -> dict[str, LeaseNow]:
         now = wall_time()
         return {
-            lease.name: LeaseNow(
+            _without_count(lease.name): LeaseNow(
                 lease.name,
                 lease.holder,
                 lease.acquired_at,
@@ -82,3 +82,8 @@ class Leases:
         known = self._known.get(controller)
         name = f"{controller}#{shard - 1}" if shard else controller
         return None if known is None else known.get(name, LeaseNow(name))
+
+
+def _without_count(lease: str) -> str:
+    """Return the name of a lease, for a shard without the number of all shards: "app/controller#3" of "...#3/16"."""
+    return lease.rpartition("/")[0] if "#" in lease else lease

@@ -140,9 +140,9 @@ class _Asked:
 
     def _elsewhere(self, why: ControllerWhy, key: KeyStatus) -> ControllerWhy:
         """Return the answer of a controller whose shard another process has."""
-        lease = f"{self._supervisor.fence_name}#{key.shard}"
+        lease = f"{self._supervisor.fence_name}#{key.shard}/"
         events = () if self._journal is None else self._journal.events("LeaseAwaited")
-        holder = next((str(each.fields["holder"]) for each in events if each.fields["name"] == lease), "")
+        holder = next((str(each.fields["holder"]) for each in events if str(each.fields["name"]).startswith(lease)), "")
         return replace(why, state="standby", holder=holder)
 
     def _in_queue(self, why: ControllerWhy, key: KeyStatus, past: Sequence[PastReconcile]) -> ControllerWhy:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import trio
 
@@ -52,17 +51,6 @@ LONGEST_WAIT = CALL_TIMEOUT
 """The maximum wait of a commit in seconds. It fails if etcd does not answer, or not as fast as commits arrive."""
 
 
-class Committed(NamedTuple):
-    """A commit that was made.
-
-    Attributes:
-        reply: etcd's reply to the transaction.
-    """
-
-    reply: TransactionReply
-    revision: int
-
-
 class _Waiting:
     __slots__ = ("again", "alone", "committed", "done", "draft", "error", "since", "task")
 
@@ -72,7 +60,7 @@ class _Waiting:
         # The task that sleeps until the commit is done, or until its writer becomes the leader.
         self.task: trio.lowlevel.Task | None = None
         self.done = False
-        self.committed: Committed | None = None
+        self.committed: int | None = None
         self.error: HeadwayError | None = None
         # True if it must be sent alone: it does not fit into the batch, or the batch failed, perhaps because of others.
         self.alone = False
@@ -127,7 +115,7 @@ class Batcher:
         self._used.clear()
 
     @trio.lowlevel.enable_ki_protection
-    async def submit(self, draft: Draft) -> Committed | None:
+    async def submit(self, draft: Draft) -> int | None:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
         A cancellation is raised only if the commit has not been sent and never will be.
@@ -161,7 +149,7 @@ class Batcher:
         self._waiting.remove(mine)
         return trio.lowlevel.Abort.SUCCEEDED
 
-    async def _alone(self, draft: Draft) -> Committed | None:
+    async def _alone(self, draft: Draft) -> int | None:
         return _made(await self._sent([draft]), 0)
 
     async def _sent(self, drafts: Sequence[Draft]) -> TransactionReply:
@@ -262,5 +250,5 @@ class Batcher:
             self._waiting[0].wake()
 
 
-def _made(reply: TransactionReply, place: int) -> Committed | None:
-    return Committed(reply, revision_of(reply.header.revision, place)) if reply.succeeded else None  # type: ignore[union-attr]  # every reply has one
+def _made(reply: TransactionReply, place: int) -> int | None:
+    return revision_of(reply.header.revision, place) if reply.succeeded else None  # type: ignore[union-attr]  # every reply has one

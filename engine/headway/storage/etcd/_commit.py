@@ -16,6 +16,7 @@ import trio
 
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position
+from headway.storage._checkpoints import first_checkpoint
 from headway.storage._leases import lease_of, raised_fence
 from headway.storage._operations import Fence, Operation, Raised, StorageError
 from headway.storage._quotas import QUOTA_KIND
@@ -23,7 +24,7 @@ from headway.storage._tables import Effect, decide
 from headway.storage._traces import COMMITTING
 from headway.storage.etcd._client import CALL_TIMEOUT
 from headway.storage.etcd._session import Session
-from headway.storage.etcd.layout import Draft, TransactionReply, checkpoint_from, checkpoint_value, fence_value, putting
+from headway.storage.etcd.layout import Draft, checkpoint_value, fence_value, putting
 
 HIGHEST = 2**63 - 1
 """The highest revision, term or number that can be stored."""
@@ -51,7 +52,7 @@ def whole(session: Session) -> Iterator[None]:
 async def decided(
     session: Session,
     propose: Callable[[], Draft | None],
-    done: Callable[[TransactionReply, int], Result],
+    done: Callable[[int], Result],
     nothing: Callable[[], Result],
 ) -> Result:
     """Make a commit and return its result.
@@ -60,7 +61,7 @@ async def decided(
         session: the session.
         propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or Outdated
             to be called again later, or returns None if there is nothing to commit. It may be called several times.
-        done: makes the result from etcd's reply and the revision of the commit.
+        done: makes the result from the revision of the commit.
         nothing: makes the result if there is nothing to commit.
 
     Raises:
@@ -90,7 +91,7 @@ async def decided(
             await session.confirm()
         else:
             if (committed := await session.submit(draft)) is not None:
-                return done(*committed)
+                return done(committed)
             gives_up_at = min(gives_up_at, trio.current_time() + _GIVING_UP)
             _refuse_late(gives_up_at)
             await session.wait_newer(mirror, version)
@@ -148,7 +149,7 @@ class _Commit:
             draft.trace = committing.trace
         return draft
 
-    def done(self, _: TransactionReply, revision: int) -> Position:
+    def done(self, revision: int) -> Position:
         version = str(revision)
         for effect in self._proposed:
             if effect[3] is not None:
@@ -168,27 +169,28 @@ def commit(session: Session, operations: Sequence[Operation], fence: Fence | Non
 async def raise_fence(session: Session, controller: str, member: str, term: int, number: int) -> Raised:
     """Raise a fence by a commit."""
     fence = requested = Fence(controller, member, term, number)
-    since = 0
+    # If another engine records a higher checkpoint meanwhile, the run does more than necessary, but nothing is lost.
+    recorded = await session.read_checkpoints(controller)
+    checkpoint = recorded.get(member) or first_checkpoint(member, recorded)
 
     def propose() -> Draft:
-        nonlocal fence, since
+        nonlocal fence
         mirror = session.mirror
         stored = mirror.fence(controller, member)
         held = mirror.leases.get(lease_of(controller, member))
-        fence, since = raised_fence(requested, (stored.term, stored.number), held and held.lease.term), stored.since
+        fence = raised_fence(requested, (stored.term, stored.number), held and held.lease.term)
         if max(fence[2:]) > HIGHEST:
             raise InvalidArgument(f"the fence {fence[2:]} of {controller} is above {HIGHEST}, the maximum")
         draft = session.draft()
         draft.compare_fence(controller, member, stored)
         key = session.layout.fence(controller, member)
         draft.write(putting(key, fence_value(*fence[2:], leased=stored.leased and fence.term == stored.term)))
-        draft.read(session.layout.checkpoint(controller, member))
+        if member not in recorded:
+            draft.begin_checkpoint(controller, member, checkpoint)
         return draft
 
-    def done(reply: TransactionReply, revision: int) -> Raised:
-        noted = reply.last().response_range
-        checkpoint = checkpoint_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
-        return Raised(fence, session.at(revision), checkpoint)
+    def done(revision: int) -> Raised:
+        return Raised(fence, session.at(revision), checkpoint or revision)
 
     return await decided(session, propose, done, _never)
 
@@ -205,7 +207,7 @@ async def record_checkpoint(session: Session, fence: Fence, revision: int) -> No
         draft.note(session.layout.checkpoint(fence.controller, fence.member), checkpoint_value(revision))
         return draft
 
-    await decided(session, propose, lambda *_: None, _never)
+    await decided(session, propose, lambda _: None, _never)
 
 
 def _never() -> NoReturn:

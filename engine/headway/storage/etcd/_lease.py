@@ -16,7 +16,7 @@ from headway.resource import Position
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded, is_late, not_held, scope_of
 from headway.storage.etcd._commit import decided, whole
 from headway.storage.etcd._session import Kept, Session
-from headway.storage.etcd.layout import Draft, StoredLease, TransactionReply, fence_value, lease_value, putting
+from headway.storage.etcd.layout import Draft, StoredLease, fence_value, lease_value, putting
 
 
 async def acquire(session: Session, name: str, holder: str, ttl: float, attempt: str) -> Acquired:
@@ -67,7 +67,7 @@ async def _taken(session: Session, wanted: Lease) -> Acquired:
         )
         return draft
 
-    def done(_: TransactionReply, revision: int) -> Acquired:
+    def done(revision: int) -> Acquired:
         session.kept[name] = Kept(taken.term, began + taken.ttl, renewed=False)
         return Acquired(True, CurrentLease(taken, taken.ttl), session.at(revision))
 
@@ -114,7 +114,7 @@ async def release(session: Session, name: str, holder: str, term: int) -> None:
         return draft
 
     with whole(session):
-        await decided(session, propose, lambda _, revision: session.at(revision), lambda: None)
+        await decided(session, propose, session.at, lambda: None)
 
 
 async def listed(session: Session, name_prefix: str) -> tuple[Sequence[CurrentLease], Position]:

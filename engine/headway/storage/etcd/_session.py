@@ -14,16 +14,18 @@ from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
 from headway.storage._tables import Effect
 from headway.storage._watch import Pulse
-from headway.storage.etcd._batcher import Batcher, Committed
+from headway.storage.etcd._batcher import Batcher
 from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient, too_many_operations
 from headway.storage.etcd.layout import (
     Draft,
     Layout,
     Mirror,
     TransactionReply,
+    checkpoint_from,
     etcd_revision,
     putting,
     revision_of,
+    scope_from,
     transaction,
     unchanged,
 )
@@ -188,6 +190,12 @@ class Session:
             f"not delivered the commits up to {revision} within {CATCH_UP} s"
         )
 
+    async def read_checkpoints(self, controller: str) -> dict[str, int]:
+        """Read the checkpoints of a controller, by member, linearizably. Raise Unavailable on failure."""
+        keys, split = self.layout.checkpoints(controller), self.layout.split
+        reply = await self.client.range(RangeRequest(key=keys.key, range_end=keys.end))
+        return {scope_from(split(kv.key)[1])[1]: checkpoint_from(kv) for kv in reply.kvs}
+
     async def read_head(self) -> int:
         """Read the revision of the first commit of the last transaction, linearizably. Raise Unavailable on failure."""
         reply = await self.client.range(RangeRequest(key=self.layout.head, keys_only=True))
@@ -205,7 +213,7 @@ class Session:
         """Return an empty commit that is based on the mirror's state."""
         return Draft(self.layout, self.mirror)
 
-    def submit(self, draft: Draft) -> Awaitable[Committed | None]:
+    def submit(self, draft: Draft) -> Awaitable[int | None]:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
         A cancellation is raised only if the commit has not been sent and never will be.

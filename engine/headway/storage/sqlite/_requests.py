@@ -16,6 +16,7 @@ from typing_extensions import override
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
+from headway.storage._checkpoints import first_checkpoint
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Lease, check_borne, is_late, lease_of, raised_fence, scope_of
 from headway.storage._log import LogChange
@@ -229,8 +230,10 @@ class RaiseRequest(Request):
 
     @override
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
-        # A controller has no work from before its first fence.
-        self.checkpoint = self.checkpoint or self.revision
+        if not self.checkpoint:
+            controller, member, *_ = self.fence
+            recorded = dict(connection.execute(sql.READ_CHECKPOINTS, (controller,)).fetchall())
+            self.checkpoint = first_checkpoint(member, recorded) or self.revision
         connection.execute(sql.WRITE_FENCE, (*self.fence, self.checkpoint))
 
 

@@ -154,10 +154,28 @@ async def a_checkpoint_is_returned_by_the_next_raise(backend: Backend) -> None:
     must(backend.position == raised.position, "a checkpoint made a revision")
     again = await backend.raise_fence("c", "m", 0, 0)
     must(again.checkpoint == 7, "the checkpoint is not the highest one recorded")
-    other = await backend.raise_fence("c", "other", 0, 0)
-    must(other.checkpoint == other.position.revision, "the checkpoint of another member was returned")
+    other = await backend.raise_fence("d", "m", 0, 0)
+    must(other.checkpoint == other.position.revision, "the checkpoint of another controller was returned")
     await backend.record_checkpoint(again.fence, 9)
     must((await backend.raise_fence("c", "m", 0, 0)).checkpoint == 9, "the checkpoint did not rise")
+
+
+async def a_new_member_goes_on_from_the_others(backend: Backend) -> None:
+    """The first raise of a member returns how far its controller had got when it divided its keys in another way:
+    `headway.storage.first_checkpoint`. Members "members/NAME" have no keys, and go on from nobody.
+    """
+    here = (await backend.raise_fence("other", "", 0, 0)).position.revision + 1000
+    for member, further in (("0/2", 3), ("1/2", 2), ("0/3", 5), ("1/3", 6), ("members/a", 9)):
+        raised = await backend.raise_fence("c", member, 0, 0)
+        await backend.record_checkpoint(raised.fence, here + further)
+    for raised in (await backend.raise_fence("c", "", 0, 0), await backend.raise_fence("c", "", 0, 0)):
+        found = raised.checkpoint - here
+        must(found == 2, f"expected the lowest checkpoint of both parts, {here} + 2, got {here} + {found}")
+    await backend.record_checkpoint(raised.fence, here + 4)
+    found = (await backend.raise_fence("c", "2/3", 0, 0)).checkpoint - here
+    must(found == 4, f"expected the checkpoint of the member with all keys, {here} + 4, got {here} + {found}")
+    own = await backend.raise_fence("c", "members/b", 0, 0)
+    must(own.checkpoint == own.position.revision, "a member without keys went on from another one")
 
 
 async def a_checkpoint_below_the_fence_is_refused(backend: Backend) -> None:

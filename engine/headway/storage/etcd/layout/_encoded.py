@@ -1,13 +1,13 @@
 """Transactions whose parts are encoded one by one: the same bytes as `TxnRequest` and `TxnResponse`. Pure.
 
-A transaction has up to a hundred comparisons, puts and responses. Messages for each would cost more than the rest of
+A transaction has up to a hundred comparisons and puts. Messages for each would cost more than the rest of
 the transaction.
 """
 
 from __future__ import annotations
 
-from headway._gen.etcdserverpb import ResponseHeader, ResponseOp
-from headway.protobuf import decode, field, message
+from headway._gen.etcdserverpb import ResponseHeader
+from headway.protobuf import field, message
 
 
 @message(name="headway.etcd.Transaction")
@@ -20,15 +20,10 @@ class Transaction:
 
 @message(name="headway.etcd.TransactionReply")
 class TransactionReply:
-    """A TxnResponse with an encoded ResponseOp in each element. Few transactions need any of them."""
+    """A TxnResponse without the responses to its operations."""
 
     header: ResponseHeader | None = field(1)
     succeeded: bool = field(2)
-    responses: list[bytes] = field(3)
-
-    def last(self) -> ResponseOp:
-        """Return the response to the last operation."""
-        return decode(ResponseOp, self.responses[-1])
 
 
 def comparison(key: bytes, revision: int) -> bytes:

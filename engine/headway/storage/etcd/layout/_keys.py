@@ -8,7 +8,7 @@
     PREFIX/owned/UID/GROUP/KIND/PARTITION/NAMESPACE/NAME
     PREFIX/fence/CONTROLLER/MEMBER
     PREFIX/lease/NAME                     deleted with its etcd lease
-    PREFIX/settled/CONTROLLER/MEMBER      checkpoints; writing one is not a commit
+    PREFIX/settled/CONTROLLER/MEMBER      checkpoints; putting one changes nothing that others see
     PREFIX/quota/declared                 put by every commit that changes a quota
     PREFIX/quota/use/NAME                 put by every commit that needs room in the quota
 
@@ -98,6 +98,10 @@ class Layout:
     def checkpoint(self, controller: str, member: str) -> bytes:
         """Return the key of the checkpoint of a fence."""
         return self._prefix + CHECKPOINT + b"/" + _join((controller, member))
+
+    def checkpoints(self, controller: str) -> KeyRange:
+        """Return the range of the keys of the checkpoints of a controller's members."""
+        return _under(self._prefix + CHECKPOINT + b"/" + _join((controller,)) + b"/")
 
     def quota(self, name: str) -> bytes:
         """Return the key that every commit puts that needs room in a quota."""
@@ -247,17 +251,15 @@ class StoredFence(NamedTuple):
     Attributes:
         leased: True if its term is the term of a lease, and ends with it.
         revision: the revision of the commit that last raised it, or 0 if none has.
-        since: the revision of the commit that first raised it.
     """
 
     term: int
     number: int
     leased: bool
     revision: int
-    since: int
 
 
-NO_FENCE = StoredFence(0, 0, False, 0, 0)
+NO_FENCE = StoredFence(0, 0, False, 0)
 
 
 def fence_value(term: int, number: int, *, leased: bool) -> bytes:
@@ -268,8 +270,7 @@ def fence_value(term: int, number: int, *, leased: bool) -> bytes:
 def fence_from(kv: KeyValue) -> StoredFence:
     """Return a fence from its key."""
     term, number, leased = json.loads(kv.value)
-    raised, since = revision_of(kv.mod_revision), revision_of(kv.create_revision)
-    return StoredFence(int(term), int(number), bool(leased), raised, since)
+    return StoredFence(int(term), int(number), bool(leased), revision_of(kv.mod_revision))
 
 
 def checkpoint_value(revision: int) -> bytes:
@@ -278,8 +279,8 @@ def checkpoint_value(revision: int) -> bytes:
 
 
 def checkpoint_from(kv: KeyValue) -> int:
-    """Return a checkpoint from its key."""
-    return int.from_bytes(kv.value)
+    """Return a checkpoint from its key. An empty value stands for the revision of its own commit."""
+    return int.from_bytes(kv.value) or revision_of(kv.mod_revision)
 
 
 class StoredLease(NamedTuple):

@@ -16,7 +16,6 @@ from headway._gen.etcdserverpb import (
     CompareCompareTarget,
     DeleteRangeRequest,
     PutRequest,
-    RangeRequest,
     RequestOp,
     TxnRequest,
 )
@@ -32,6 +31,7 @@ from headway.storage.etcd.layout._keys import (
     KeyRange,
     Layout,
     StoredFence,
+    checkpoint_value,
     etcd_revision,
     head_value,
     resource_value,
@@ -99,7 +99,6 @@ class Draft:
         "_layout",
         "_mirror",
         "_notes",
-        "_read",
         "_uncounted",
         "_written",
         "alone",
@@ -125,7 +124,6 @@ class Draft:
         # the transaction.
         self._written: list[bytes | tuple[bytes, bytes]] = []
         self._uncounted = 0
-        self._read: tuple[bytes, ...] = ()
         self._notes: tuple[bytes, ...] = ()
 
     @property
@@ -136,7 +134,7 @@ class Draft:
     @property
     def needs(self) -> int:
         """The size of a transaction with only this commit, as etcd counts: its writes or its comparisons."""
-        written = self.operations + len(self._read) + 1  # one for the head
+        written = self.operations + 1  # one for the head
         return max(written, len(self.compared) + len(self._empty))
 
     def write(self, *written: RequestOp) -> None:
@@ -220,10 +218,11 @@ class Draft:
         """The keys of the written and deleted resources."""
         return self.given.keys()
 
-    def read(self, key: bytes) -> None:
-        """Read a key at the commit's revision. Its value is the last response."""
-        self.alone = True
-        self._read += (encode(RequestOp(request_range=RangeRequest(key=key))),)
+    def begin_checkpoint(self, controller: str, member: str, revision: int | None) -> None:
+        """Record a member's first checkpoint with the commit; None: the revision of the commit."""
+        value = b"" if revision is None else checkpoint_value(revision)
+        self.write(putting(self._layout.checkpoint(controller, member), value))
+        self._uncounted += 1
 
     def note(self, key: bytes, value: bytes) -> None:
         """Put a key unless its value is greater. A draft that only does this makes no commit."""
@@ -293,7 +292,7 @@ def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> Transa
     if traces:
         written.append(put(layout.trace, traces_value(traces)))
     written.append(put(layout.head, head_value(counts, nonce)))
-    return Transaction(compare=compared, success=[*written, *first._read])
+    return Transaction(compare=compared, success=written)
 
 
 def _changed_at(stored: pb.Resource | None) -> int:

@@ -196,7 +196,10 @@ class RaiseResponse(betterproto2.Message):
     settled_revision: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
     """
     Up to this revision the former run owed nothing. Where nothing has been
-    recorded: the revision of the first raise.
+    recorded for the member: how far the controller had got by its other members
+    (any that has all keys, or the last of all parts "0/N" to "N-1/N"), and
+    without any the revision of the first raise. A member "members/NAME" has no
+    keys.
     """
 
 
