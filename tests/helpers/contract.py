@@ -375,8 +375,8 @@ class Witness:
     def _held_before(self, commit: Commit) -> bool:
         if commit.old is None:
             return False
-        # No checkpoint passes a deletion that a process has not acted on, so the next one finds it in the history. But a
-        # process begins without the types that another one has added, and its checkpoints pass their deletions.
+        # No checkpoint passes a deletion that a process has not acted on, so the next one finds it in the history. But
+        # a process begins without the types that another one has added, and its checkpoints pass their deletions.
         earlier = commit.new is None and commit.kind not in self.pools.added
         held = self._held | self._held_earlier if earlier else self._held
         return (commit.kind, commit.key, int(commit.old.version)) in held
