@@ -42,6 +42,7 @@ def test_plan_reads_as_the_line_that_makes_it(found: list[faults.Fault], seed: i
         ("crash_after", "a fault with its arguments"),
         ("crash_after(step=3)", "a fault with its arguments"),
         ("stall('staff.Team'", "a fault with its arguments"),
+        ("stall(staff.v1.Team, 12, 60.0)", "such as crash_after(3): quote 'staff.v1.Team'"),
     ],
 )
 def test_invalid_line_is_refused_with_the_valid_form(line: str, said: str) -> None:

@@ -156,6 +156,7 @@ class Step:
         revision: the revision of the change that it made; 0 if it changed nothing.
         answer: what the program learned from it: the reply of the world outside, or the versions that were read.
         place: the file and the line of the program that made the call.
+        effect: the time at which it took effect, and the number of entries in the trace then; zeros if it never did.
     """
 
     at: float
@@ -169,12 +170,19 @@ class Step:
     revision: int = 0
     answer: str = dataclasses.field(default="", repr=False)
     place: tuple[str, int] = dataclasses.field(default=("", 0), repr=False, compare=False)
+    effect: tuple[float, int] = dataclasses.field(default=(0.0, 0), repr=False, compare=False)
+
+    @property
+    def call(self) -> str:
+        """The call, without its outcome."""
+        where = named(self.kind, self.key) if self.key[2] else f"{self.kind[1]}s" if self.kind[1] else ""
+        return f"{self.by.process} step {self.number}: {f'{self.method} {where}'.strip()}"
 
     def __str__(self) -> str:
-        where = named(self.kind, self.key) if self.key[2] else f"{self.kind[1]}s" if self.kind[1] else ""
         changed = f" at {self.revision}" if self.revision else ""
-        what = f"{self.method} {where}".strip()
-        return f"{self.by.process} step {self.number}: {what}: {self.outcome}{changed}"
+        # What was read outside decides what the program does next.
+        told = self.outcome == "done" and not self.kind[1] and self.answer not in ("", "None")
+        return f"{self.call}: {self.outcome}{changed}{f', and returns {self.answer}' if told else ''}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

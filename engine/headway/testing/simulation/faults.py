@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -407,4 +408,6 @@ def _called(part: str) -> tuple[str, list[Any]]:
             return call.func.id, [ast.literal_eval(argument) for argument in call.args]
     except (SyntaxError, ValueError):
         pass
-    raise DeclarationError(f"plan: {part!r} should be a fault with its arguments, such as crash_after(3)")
+    unquoted = re.search(r"[(,]\s*([A-Za-z][\w.-]*)\s*[,)]", part)
+    hint = f": quote '{unquoted[1]}'" if unquoted else ""
+    raise DeclarationError(f"plan: {part!r} should be a fault with its arguments, such as crash_after(3){hint}")

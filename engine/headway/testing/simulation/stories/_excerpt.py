@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from headway.testing.simulation._trace import Committed, Delivered, Entry, Happened, OutsideChanged, Reconcile, Trace
 from headway.testing.simulation.oracles import Finding
@@ -12,7 +14,10 @@ _BEFORE = 12
 """The number of lines before the first fault or cause."""
 _AT_THE_END = 12
 """The number of lines at the end that are shown for a finding that is about no entry."""
-_AROUND = (0, 2, 5)
+_AROUND = (2, 5)
+_LONGEST_ROW = 16
+"""The number of lines in the longest row that is recognized when it repeats itself."""
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 _THE_END = "the scenario is over"
 
 
@@ -22,6 +27,7 @@ class Excerpt:
     Attributes:
         shown: the positions of the shown entries in the trace, in order.
         hidden: the number of hidden entries before each shown one, and at last after all of them.
+        repeats: for each of these, whether all of them repeat what is above them.
         causes: the positions of the entries that findings are about, each with the findings' positions.
 
     Args:
@@ -35,30 +41,47 @@ class Excerpt:
         line_of = {at: line for line, at in enumerate(telling)}
         over = next((at for at, each in enumerate(trace.entries) if _is_the_end(each)), len(trace.entries))
         struck = [at for at in telling if at < over and is_planned_fault(trace.entries[at])]
-        # The causes come first, because faults are many when a fault repeats itself.
-        anchors = [line_of[at] for at in (*self.causes, *struck)]
+        found = [line_of[at] for at in self.causes]
+        anchors = [*found, *(line_of[at] for at in struck)]
         calls = [line_of[at] for at in callers(trace, list(self.causes)) if at in line_of]
         begin = max(0, min(anchors, default=0) - _BEFORE)
         while begin and not isinstance(trace.entries[telling[begin]], Reconcile | Committed):
             begin -= 1
-        last = range(max(begin, len(telling) - _AT_THE_END), len(telling))
         unlocated = len({number for of in self.causes.values() for number in of}) < len(findings)
-        lines = _chosen([anchors, calls, last if unlocated else ()], begin, len(telling), most)
+        last = range(max(begin, len(telling) - _AT_THE_END), len(telling)) if unlocated else ()
+        again = _repeated([_NUMBER.sub("#", str(trace.entries[at])) for at in telling]).difference(anchors, last)
+        near = [at + away for around in _AROUND for at in anchors for away in range(-around, around + 1)]
+        wanted = [*anchors, *calls, *last, *near, *range(begin, len(telling))]
+        # Faults are many when a fault repeats itself. No cause is left out.
+        most = max(most, len(found))
+        chosen = dict.fromkeys(line for line in wanted if begin <= line < len(telling) and line not in again)
+        lines = sorted([*chosen][:most])
+        # A note that one is hidden takes as much room as that one.
+        lines = sorted({*lines, *(after - 1 for before, after in pairwise(lines) if after - before == 2)})
         if earlier:
             lines = [*range(max(0, begin - most + len(lines)), begin), *lines]
         self.shown = [telling[line] for line in lines]
-        self.hidden = [after - before - 1 for before, after in zip([-1, *lines], [*lines, len(telling)], strict=True)]
+        gaps = [range(before + 1, after) for before, after in zip([-1, *lines], [*lines, len(telling)], strict=True)]
+        self.hidden = [len(each) for each in gaps]
+        self.repeats = [again.issuperset(each) for each in gaps]
 
 
-def _chosen(wanted: Sequence[Iterable[int]], begin: int, end: int, most: int) -> list[int]:
-    """Return at most this many lines from ``begin`` on, in order: the wanted ones, those around them, then the rest."""
-    chosen: dict[int, None] = {}
-    first, *others = wanted
-    nearby = [at + away for around in _AROUND[1:] for at in first for away in range(-around, around + 1)]
-    for line in (*first, *(line for of in others for line in of), *nearby, *range(begin, end)):
-        if len(chosen) < most and begin <= line < end:
-            chosen[line] = None
-    return sorted(chosen)
+def _repeated(texts: Sequence[str]) -> set[int]:
+    """Return the positions of texts that are a repetition: a row of them equals the row just before it.
+
+    Such rows are the attempts of a reconcile that fails again and again.
+    """
+    found: set[int] = set()
+    at = 1
+    while at < len(texts):
+        for size in range(1, min(_LONGEST_ROW, at, len(texts) - at) + 1):
+            if texts[at : at + size] == texts[at - size : at]:
+                found.update(range(at, at + size))
+                at += size
+                break
+        else:
+            at += 1
+    return found
 
 
 def _tells(entry: Entry) -> bool:

@@ -27,9 +27,11 @@ from headway.testing.simulation.oracles import Finding, Result
 from headway.testing.simulation.stories._causes import callers, causes
 from headway.testing.simulation.stories._excerpt import Excerpt
 
-_LINES = 70
+_LINES = 28
+"""The number of entries in a story, unless its causes are more. With the notes between them, it has some 40 lines."""
 _FINDINGS = 8
 _CALLS = 8
+_OF_CALLS = "      "
 _NAMED = 3
 """The number of entries that a list in the report names. A long scenario leaves out thousands of places."""
 
@@ -231,23 +233,37 @@ def replay_line(plan: Plan) -> str:
 def timeline(trace: Trace, findings: Sequence[Finding] = ()) -> list[str]:
     """Return what happened from the first fault or cause on, one line each, with the store's revisions.
 
-    The line of a cause ends with the oracles that name it.
+    The line of a cause ends with the oracles that name it. A call that takes time has a second line, where it takes
+    effect.
     """
     excerpt = Excerpt(trace, findings[:_FINDINGS], _LINES)
     lines: list[str] = []
-    for at, hidden in zip(excerpt.shown, excerpt.hidden, strict=False):
+    # The effects of calls that are under way, by their positions in the trace.
+    effects: dict[int, str] = {}
+    for at, hidden, repeats in zip(excerpt.shown, excerpt.hidden, excerpt.repeats, strict=False):
+        lines += [effects.pop(each) for each in sorted(effects) if each <= at]
         if hidden:
-            lines.append(f"           ({hidden} lines{' before' if not lines else ''})")
+            lines.append(f"           ({_hidden(hidden, repeats)}{' before' if not lines else ''})")
         entry = trace.entries[at]
         named = dict.fromkeys(findings[number].oracle for number in excerpt.causes.get(at, ()))
-        lines.append(f"{entry.at:9.3f}  {_line(entry)}" + (f"  <-- {', '.join(named)}" if named else ""))
+        line = _line(entry) + (f"  <-- {', '.join(named)}" if named else "")
+        if isinstance(entry, Step) and entry.effect[0] > entry.at:
+            done_at, after = entry.effect
+            effects[after] = f"{done_at:9.3f}  {line}"
+            line = f"{_OF_CALLS}{entry.call}"
+        lines.append(f"{entry.at:9.3f}  {line}")
+    lines += [effects[each] for each in sorted(effects)]
     if excerpt.hidden[-1]:
-        lines.append(f"           ({excerpt.hidden[-1]} lines after)")
+        lines.append(f"           ({_hidden(excerpt.hidden[-1], excerpt.repeats[-1])} after)")
     return lines
+
+
+def _hidden(lines: int, repeats: bool) -> str:
+    return f"{lines} lines{' that repeat those above' if repeats else ''}"
 
 
 def _line(entry: Entry) -> str:
     indent = "" if isinstance(entry, Committed | Happened) else "  " if isinstance(entry, Delivered) else "    "
     if isinstance(entry, Step | Reconciled | OutsideChanged):
-        indent = "      "
+        indent = _OF_CALLS
     return f"{indent}{entry}"

@@ -219,6 +219,7 @@ class Link(Wire):
         with self._injector.doing(step):
             reply = await self.through(call)
         step.outcome = "done"
+        step.effect = (trio.current_time(), len(self._injector.trace.entries))
         if not step.write or not step.kind[1]:
             step.answer = _answer(reply, outside=not step.kind[1])
         if step.revision:
