@@ -90,6 +90,15 @@ async def test_check_of_a_store_with_a_wrong_bit_ends_in_a_report(tmp_path: Path
     assert await _check_each(tmp_path, places) > 30
 
 
+async def test_check_finds_a_column_with_a_wrong_name(tmp_path: Path) -> None:
+    """SQLite opens such a file, and the engine reads all that it reads at its start. The first write would fail."""
+    await _store(tmp_path / "a.db")
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes((tmp_path / "a.db").read_bytes().replace(b"    time REAL", b"    tile REAL"))
+    found = await verify_file(f"sqlite:{damaged}")
+    assert [each for each in map(str, found.problems) if each.startswith("table history: its columns are [(")]
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(7200)
 async def test_check_of_a_store_with_any_wrong_bit_of_a_header_ends_in_a_report(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ class Finding(NamedTuple):
     """A problem found in a store.
 
     Attributes:
-        what: its kind: "header", "pages", "rows", "meta", "resource", "history", "former", "uid", "fence", "lease" or
-            "incarnation".
+        what: its kind: "header", "pages", "table", "rows", "meta", "resource", "history", "former", "uid", "fence",
+            "lease" or "incarnation".
         where: its place: a page or tree as SQLite names it, a key, a revision or a name.
         problem: a sentence that describes it.
     """
@@ -133,7 +133,7 @@ def _checked(connection: sqlite3.Connection, found: list[Finding]) -> Checked:
 
 
 def _findings(connection: sqlite3.Connection) -> list[Finding]:
-    found = _run_check(_pages, connection)
+    found = _run_check(_pages, connection) + _run_check(_tables, connection)
     try:
         if problem := missing_rows(connection):
             # Without these rows the others cannot be checked.
@@ -172,6 +172,20 @@ def _pages(connection: sqlite3.Connection) -> Iterator[Finding]:
                 connection.execute(f"PRAGMA integrity_check({table})").fetchall()
             except sqlite3.Error as error:
                 yield Finding("pages", f"of table {table}", str(error))
+
+
+def _tables(connection: sqlite3.Connection) -> Iterator[Finding]:
+    """Compare the columns of each table with those of a new store: damage of a name shows first when it is written."""
+    with closing(sqlite3.connect(":memory:")) as whole:
+        for statement in sql.TABLES:
+            whole.execute(statement)
+        for (table,) in whole.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            found, wanted = (
+                sorted(each.execute("SELECT name, type, pk FROM pragma_table_info(?)", (table,)).fetchall())
+                for each in (connection, whole)
+            )
+            if found != wanted:
+                yield Finding("table", table, f"its columns are {found}, not {wanted}")
 
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[Finding]:
