@@ -199,6 +199,14 @@ def test_deletion_that_a_mirror_misses_while_its_process_is_down_is_found(where:
     assert f"{how.__name__ if where == 'beside' else 'mirror'}" in str(refuted.value)
 
 
+def test_subscription_goes_on_with_a_snapshot_after_its_history_is_lost() -> None:
+    """The deletion is in no history any more, and so in no event."""
+    deletion = "history_lost('mesh.Route', 6)"
+    with pytest.raises(simulation.Refuted, match=r"outside: the outside world is \{'users': 'one'"):
+        explore("beside", by_subscription_alone, plan=deletion)
+    explore("beside", by_subscription, plan=deletion)
+
+
 # An exploration takes long on a busy machine.
 @pytest.mark.timeout(600)
 @pytest.mark.wide

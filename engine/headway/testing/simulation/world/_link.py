@@ -253,7 +253,8 @@ class Link(Wire):
         if path == WATCH_LIST and sent.snapshot_only:
             return ListCall(partial(self._list, path, copy_message(sent), metadata))
         if path == SUBSCRIBE:
-            return SubscriptionStream(self, self._over.stream(path, request, metadata=metadata), self.readers)
+            opened = self._over.stream(path, self.readers.admitted(sent), metadata=metadata)
+            return SubscriptionStream(self, opened, self.readers, sent)
         kind = (sent.type.group, sent.type.kind) if path == WATCH_LIST else ("", "")
         if kind == PAUSE.kind:
             # No scenario pauses a controller. Faults in this stream would only be spent in vain.

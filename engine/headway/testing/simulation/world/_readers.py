@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
+from grpclib.const import Status
 from trio.testing import wait_all_tasks_blocked
 
 from headway.engine import Engine
 from headway.errors import HeadwayError
 from headway.notify import PrimedCache
-from headway.resource import Position
+from headway.protobuf import copy_message
+from headway.resource import Kind, Position
 from headway.subscription import Commits, Reached, SnapshotComplete, SubscriptionPosition
-from headway.testing.simulation.world._wire import Opened, Wire, WireStream
+from headway.testing.simulation.world._wire import Opened, Wire, WireBroken, WireStream
 
 _PATIENCE = 120.0
 """The seconds after which a subscription counts as one that the program does not read: longer than any delay."""
@@ -30,6 +32,8 @@ class Readers:
         self._opening = 0
         # The last position of each open stream of a subscription; None before the first.
         self._streams: dict[SubscriptionStream, SubscriptionPosition | None] = {}
+        # The history before this revision is lost.
+        self._kept_from = 0
 
     def watch_caches(self, engine: Engine) -> None:
         """Note every cache that is opened in an engine."""
@@ -67,6 +71,22 @@ class Readers:
     def note(self, stream: SubscriptionStream, position: SubscriptionPosition | None) -> None:
         """Note the position of a subscription's stream."""
         self._streams[stream] = position
+
+    def lose_history(self, kinds: Collection[Kind], revision: int) -> None:
+        """Break the subscriptions of these kinds, and let none resume from before a revision."""
+        self._kept_from = revision
+        for stream in self._streams:
+            if not stream.kinds.isdisjoint(kinds):
+                stream.cut()
+
+    def admitted(self, request: Any) -> Any:
+        """Return a request to subscribe, as the server sees it: a position before lost history fits nothing."""
+        after = request.resume_after
+        if after is None or after.store is None or after.store.revision >= self._kept_from:
+            return request
+        lost = copy_message(request)
+        lost.resume_after.selection = "before lost history"
+        return lost
 
     def forget(self, stream: SubscriptionStream) -> None:
         """Note that a subscription's stream has ended."""
@@ -112,11 +132,24 @@ class Readers:
 
 
 class SubscriptionStream(WireStream):
-    """A stream of a subscription, whose positions `Readers` knows."""
+    """A stream of a subscription, whose positions `Readers` knows.
 
-    def __init__(self, wire: Wire, opened: Opened, readers: Readers) -> None:
+    Attributes:
+        kinds: the kinds that it shows.
+    """
+
+    def __init__(self, wire: Wire, opened: Opened, readers: Readers, request: Any) -> None:
         super().__init__(wire, opened, self._note_item)
         self._readers = readers
+        types = [each.type for each in request.subjects if each.type is not None]
+        self.kinds = frozenset((type.group, type.kind) for type in types)
+        self._is_cut = False
+        self._reading = trio.CancelScope()
+
+    def cut(self) -> None:
+        """Break the stream."""
+        self._is_cut = True
+        self._reading.cancel()
 
     async def __aenter__(self) -> AsyncIterator[Any]:
         self._readers.note(self, None)
@@ -125,6 +158,16 @@ class SubscriptionStream(WireStream):
     async def __aexit__(self, *why: Any) -> bool | None:
         self._readers.forget(self)
         return await super().__aexit__(*why)
+
+    async def __anext__(self) -> Any:
+        if not self._is_cut:
+            with trio.CancelScope() as self._reading:
+                item = await super().__anext__()
+                # What has arrived in the same turn as the cut is lost with it.
+                if not self._is_cut:
+                    return item
+        await trio.lowlevel.checkpoint()
+        raise WireBroken(Status.UNAVAILABLE, "the connection broke")
 
     def _note_item(self, item: object) -> None:
         if isinstance(item, Commits):

@@ -11,6 +11,7 @@ from headway.resource import Kind
 from headway.testing._scripted_channel import ScriptedChannel
 from headway.testing.simulation import faults
 from headway.testing.simulation.world._injector import Injector
+from headway.testing.simulation.world._link import Link
 from headway.testing.simulation.world._process import Process
 
 _LONG = 60.0
@@ -53,12 +54,14 @@ class Streams:
         elif isinstance(fault, faults.Merged):
             self._merge(kind)
 
-    def begin(self, process: Process, script: ScriptedChannel) -> None:
+    def begin(self, process: Process, link: Link) -> None:
         """Apply the faults in force to a process that begins a life."""
+        script = link.script
         for kind in +self._held:
             script.kind_script(kind).held = True
         kinds = [type.kind for type in process.app.registry]
         if process.history_gone:
+            link.readers.lose_history(kinds, self._injector.trace.commits[-1].revision)
             for kind in kinds:
                 script.kind_script(kind).resumes_refused += 1
         behind = process.behind
@@ -117,11 +120,13 @@ class Streams:
         injector.nursery.start_soon(at_last)
 
     def _lose(self, kind: Kind) -> None:
-        for script in self._scripts():
-            of_kind = script.kind_script(kind)
-            if of_kind.open:
-                of_kind.resumes_refused += 1
-            of_kind.drop()
+        for process in self._processes:
+            if process.life:
+                of_kind = process.link.script.kind_script(kind)
+                if of_kind.open:
+                    of_kind.resumes_refused += 1
+                of_kind.drop()
+                process.link.readers.lose_history([kind], self._injector.trace.commits[-1].revision)
 
     def _hold(self, kind: Kind) -> None:
         self._held[kind] += 1

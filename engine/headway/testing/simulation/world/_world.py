@@ -399,7 +399,7 @@ class World:
             services = OwnServices(self.server, process.app.registry)
         after = self.processes[(self.processes.index(process) + 1) % len(self.processes)]
         link = Link(self.injector, self.server, services, process.name, lambda: self._hand_over(after), process.kill)
-        self._streams.begin(process, link.script)
+        self._streams.begin(process, link)
         return link
 
     def _break_links(self) -> None:
