@@ -47,7 +47,9 @@ def _content(path: Path) -> list[object] | None:
     try:
         with closing(sqlite3.connect(path)) as connection:
             # SQLite does not compare the case of the type or the name, and uses a "taBle", or a blob, as what it is.
-            listed = connection.execute("SELECT CAST(name AS TEXT) FROM sqlite_master WHERE type LIKE 'table'")
+            listed = connection.execute(
+                "SELECT CAST(name AS TEXT) FROM sqlite_master WHERE CAST(type AS TEXT) LIKE 'table'"
+            )
             tables = [name for (name,) in listed]
             # Rows are compared by value: with a wrong letter in REAL, the column has 3600 where it had 3600.0.
             return [
