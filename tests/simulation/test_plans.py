@@ -143,6 +143,16 @@ def test_omitted_restores_are_reported() -> None:
     assert left_out["enough restores are tried"] == [faults.Restore(9, 1), faults.Restore(10, 1)]
 
 
+def test_restores_of_a_program_that_changes_only_the_world_outside_are_left_out_by_name() -> None:
+    trace = _trace()
+    by = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "started", 1, {})
+    trace.entries.insert(1, step := Step(0.0, 1, by, "call outside.put('a')", ("", ""), ("", "", ""), True, "done"))
+    trace.steps.insert(0, step)
+    planned, left_out = single_faults(trace, {TEAM})
+    assert not [each for each in planned if isinstance(each, faults.Restore)]
+    assert left_out["the program changes only the world outside"] == [faults.Restore(0, 1)]
+
+
 def test_kinds_of_plans_take_turns_and_those_that_find_most_come_more_often() -> None:
     trace = _trace((True, 2), (True, 3), (True, 4))
     planned, _ = single_faults(trace, {TEAM, ACCOUNT})

@@ -320,6 +320,9 @@ def _new_runs(trace: Trace, kinds: set[tuple[str, str]], left_out: LeftOut) -> I
 def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:
     users = [each.revision for each in trace.commits if each.kind in kinds and not each.by and not each.term]
     acted = [step.revision for step in steps if step.revision]
+    if not acted and any(map(_changes_something, steps)):
+        # What it has done outside is compared with a run that restores the store when all work is done.
+        left_out["the program changes only the world outside"] += [faults.Restore(0, revision) for revision in users]
     # When all work is done, a process may remember work that the restored store has lost.
     done = [revision for revision in users if any(each > revision for each in acted)]
     yield from (faults.Restore(0, done[at - 1]) for at in _evenly(range(1, len(done) + 1), _IDLE_RESTORES))
