@@ -243,7 +243,15 @@ class Measure:
         if len(plan) and self._changes_what_is_deleted(result):
             self._deleted.append(str(plan))
             return list(result.findings)
-        return [*self._overwritten(plan, result), *self._judged(plan, result), *self._momentary(plan, result)]
+        found = [*self._overwritten(plan, result), *self._judged(plan, result), *self._momentary(plan, result)]
+        return found or self._disagreements(plan, result)
+
+    def _disagreements(self, plan: Plan, result: Result) -> list[Finding]:
+        """Return findings about random values that stand in two places, if any value of the program is random."""
+        if self._twin is None or any(isinstance(each, faults.Restore | faults.CommitLast) for each in plan):
+            return []
+        paces = [of for _, of in self.paces]
+        return oracles.disagreements(result, [self.first, self._twin, *self.references, *paces], self._allowed)
 
     def _momentary(self, plan: Plan, result: Result) -> list[Finding]:
         """Return findings about what was wrong for a moment, and that the program has corrected since."""

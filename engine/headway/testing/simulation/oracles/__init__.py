@@ -12,8 +12,10 @@ Read `_oracles.py` first. A module imports only those before it:
     _allowed                     the differences between two runs that are allowed
     _compared_outside, _compared the differences that are found: in the world outside, and in all
     _made_again                  things outside that were made again
+    _agreeing                    random values that are the same in several places
 """
 
+from headway.testing.simulation.oracles._agreeing import disagreements as disagreements
 from headway.testing.simulation.oracles._allowed import Allowed as Allowed
 from headway.testing.simulation.oracles._allowed import check_declared as check_declared
 from headway.testing.simulation.oracles._allowed import check_names as check_names
