@@ -104,6 +104,16 @@ async def test_check_finds_a_column_with_a_wrong_name(tmp_path: Path) -> None:
     assert [each for each in map(str, found.problems) if each.startswith("table history: its columns are [(")]
 
 
+async def test_check_finds_a_text_that_is_none(tmp_path: Path) -> None:
+    """The engine cannot open such a store: its id, with one wrong bit, is not UTF-8."""
+    await _store(tmp_path / "a.db")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("UPDATE meta SET value = CAST(x'61ad' AS TEXT) WHERE key = 'store_id'")
+        connection.commit()
+    found = await verify_file(f"sqlite:{tmp_path / 'a.db'}")
+    assert [each for each in map(str, found.problems) if each.startswith("rows of table meta: a value is no text")]
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(7200)
 async def test_check_of_a_store_with_any_wrong_bit_of_a_header_ends_in_a_report(tmp_path: Path) -> None:

@@ -175,7 +175,10 @@ def _pages(connection: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def _tables(connection: sqlite3.Connection) -> Iterator[Finding]:
-    """Compare the columns of each table with those of a new store: damage of a name shows first when it is written."""
+    """Compare the columns of each table with those of a new store, and read the texts in them.
+
+    Damage of a column's name shows first when it is written, and damage of a text when the engine reads it.
+    """
     with closing(sqlite3.connect(":memory:")) as whole:
         for statement in sql.TABLES:
             whole.execute(statement)
@@ -186,6 +189,17 @@ def _tables(connection: sqlite3.Connection) -> Iterator[Finding]:
             )
             if found != wanted:
                 yield Finding("table", table, f"its columns are {found}, not {wanted}")
+            texts = [each[0] for each in wanted if each in found and each[1] in ("TEXT", "")]
+            if not texts:
+                continue
+            for row in connection.execute(
+                f"SELECT {', '.join(f'CAST({name} AS BLOB)' for name in texts)} FROM {table}"
+            ):
+                for name, text in zip(texts, row, strict=True):
+                    try:
+                        text.decode()
+                    except UnicodeDecodeError as error:
+                        yield Finding("rows", f"of table {table}", f"a {name} is no text: {error}")
 
 
 def _sessions(connection: sqlite3.Connection) -> Iterator[Finding]:
