@@ -1,7 +1,8 @@
-"""A controller whose placement, or number of shards, changes while none of its processes runs (C6)."""
+"""A controller whose placement, or number of shards, changes while none of its processes runs (C3, C6)."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -65,6 +66,25 @@ async def test_c6_deletions_before_a_change_of_the_placement_are_reconciled(
         await cluster.until(lambda: {*pending, *late} <= set(reconciled_since(cluster, changed_at)), 3 * TTL)
         await all_done(cluster, "web-2", "web-3")
         assert not any(member.events_of(events.DeletionsUnknown) for member in cluster.members.values())
+
+
+async def test_c3_terms_of_a_key_rise_across_changes_of_the_placement(autojump_clock: MockClock) -> None:
+    """A receiver that compares `rt.term` rejects no run with another placement, and none after the change back."""
+    cluster = Cluster(autojump_clock, "singleton")
+    reached: dict[str, int] = {}
+    for number, placement in enumerate(["singleton", "3 shards", "8 shards", "every process", "singleton", "3 shards"]):
+        cluster.placement = PLACEMENTS[placement]
+        for again in range(2):  # so that a placement also has more runs than the one before it
+            cluster.reconciled.clear()
+            async with cluster.open("web-1"):
+                text = f"{number} {again}"
+                for name in JOBS:
+                    await cluster.write(name, text)
+                await cluster.until(partial(cluster.copied, **dict.fromkeys(JOBS, text)), 3 * TTL)
+            terms = {name: term for _, _, name, term in cluster.reconciled}
+            assert set(terms) == set(JOBS)
+            assert all(term > reached.get(name, 0) for name, term in terms.items()), (placement, reached, terms)
+            reached = terms
 
 
 async def test_c6_process_that_joins_maps_no_deletion_that_is_done(autojump_clock: MockClock) -> None:

@@ -238,6 +238,16 @@ class ForgetsWhereAMemberBegan(KeptMemory):
         return raised
 
 
+class CountsTheTermsOfEachMemberAlone(KeptMemory):
+    def _former(self, *_: str) -> int:
+        return 0
+
+
+class CountsTheTermsOfAllMembersTogether(KeptMemory):
+    def _former(self, controller: str, *_: str) -> int:
+        return max((at[0] for (of, _), at in self._fences.items() if of == controller), default=0)
+
+
 class ListsFencesOfControllersAlone(KeptMemory):
     async def list_fences(self) -> Sequence[Fence]:
         return [each for each in await super().list_fences() if not each.member]
@@ -257,6 +267,8 @@ BROKEN: Broken = {
     MovesCheckpointsByRaising: [claims.a_checkpoint_is_returned_by_the_next_raise],
     BeginsEachMemberAnew: [claims.a_new_member_goes_on_from_the_others],
     ForgetsWhereAMemberBegan: [claims.a_new_member_goes_on_from_the_others],
+    CountsTheTermsOfEachMemberAlone: [leases.terms_rise_when_the_keys_are_divided_in_another_way],
+    CountsTheTermsOfAllMembersTogether: [leases.terms_rise_when_the_keys_are_divided_in_another_way],
     ListsFencesOfControllersAlone: [claims.fences_are_listed_in_order],
     RecordsCheckpointsOfLoweredFences: [claims.a_checkpoint_below_the_fence_is_refused],
     AcquiresLeasesWithoutARevision: [leases.a_lease_is_acquired_by_a_commit],

@@ -14,7 +14,7 @@ from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, ReadsAtOnce
 from headway.storage._backend import Backend
-from headway.storage._checkpoints import first_checkpoint
+from headway.storage._checkpoints import first_checkpoint, former_term
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
 from headway.storage._log import MAX_BYTES, NO_FORMERS, CommitLog, Formers, LogChange
@@ -185,7 +185,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         # Compare with the committed lease, even if it has expired since the line above. Its term has not been ended,
         # and the commit that ends it must find the fence in that term.
         held = self._leases.committed(lease_of(controller, member))
-        fence = raised_fence(Fence(controller, member, term, number), stored, held and held.term)
+        fence = raised_fence(Fence(controller, member, term, number), stored, held and held.term, self._former(*scope))
         self._raise(scope, (fence.term, fence.number))
         self._leases.use(lease_of(controller, member))
         known = self._checkpoints.setdefault(controller, {})
@@ -211,7 +211,8 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         if held is not None:
             return Acquired(False, held, self.position)
         scope = scope_of(name)
-        lease = Lease(name, holder, self._fences.get(scope, (0, 0))[0] + 1, ttl, attempt, wall_time())
+        term = max(self._fences.get(scope, (0, 0))[0], self._former(*scope)) + 1
+        lease = Lease(name, holder, term, ttl, attempt, wall_time())
         self._raise(scope, (lease.term, 0))
         self._leases.begin(lease)
         return Acquired(True, CurrentLease(lease, ttl), self.position)
@@ -252,6 +253,9 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         # No holder ever has the term above it. The next one to acquire the lease gets a term above that.
         self._raise(scope_of(lease.name), (lease.term + 1, 0))
         self._leases.end(lease.name, lease.term)
+
+    def _former(self, controller: str, member: str) -> int:
+        return former_term(member, ((each, at[0]) for (of, each), at in self._fences.items() if of == controller))
 
     def _raise(self, scope: tuple[str, str], wanted: tuple[int, int]) -> None:
         self._fences[scope] = wanted

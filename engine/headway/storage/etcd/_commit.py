@@ -169,6 +169,8 @@ def commit(session: Session, operations: Sequence[Operation], fence: Fence | Non
 async def raise_fence(session: Session, controller: str, member: str, term: int, number: int) -> Raised:
     """Raise a fence by a commit."""
     fence = requested = Fence(controller, member, term, number)
+    if not term:
+        await session.confirm()  # other engines may have raised other members
     # If another engine records a higher checkpoint meanwhile, the run does more than necessary, but nothing is lost.
     recorded = await session.read_checkpoints(controller)
     checkpoint = recorded.get(member) or first_checkpoint(member, recorded)
@@ -178,7 +180,8 @@ async def raise_fence(session: Session, controller: str, member: str, term: int,
         mirror = session.mirror
         stored = mirror.fence(controller, member)
         held = mirror.leases.get(lease_of(controller, member))
-        fence = raised_fence(requested, (stored.term, stored.number), held and held.lease.term)
+        former = mirror.former_term(controller, member)
+        fence = raised_fence(requested, (stored.term, stored.number), held and held.lease.term, former)
         if max(fence[2:]) > HIGHEST:
             raise InvalidArgument(f"the fence {fence[2:]} of {controller} is above {HIGHEST}, the maximum")
         draft = session.draft()

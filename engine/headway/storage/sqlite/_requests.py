@@ -16,7 +16,7 @@ from typing_extensions import override
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
-from headway.storage._checkpoints import first_checkpoint
+from headway.storage._checkpoints import first_checkpoint, former_term
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Lease, check_borne, is_late, lease_of, raised_fence, scope_of
 from headway.storage._log import LogChange
@@ -223,7 +223,7 @@ class RaiseRequest(Request):
         controller, member, *_ = self.fence
         held = connection.execute(sql.READ_LEASE, (controller, member)).fetchone()
         term, number, self.checkpoint = _read_fence(connection, controller, member)
-        self.fence = raised_fence(self.fence, (term, number), held and held[1])
+        self.fence = raised_fence(self.fence, (term, number), held and held[1], _former(connection, controller, member))
         if max(self.fence[2:]) > HIGHEST:
             raise InvalidArgument(f"the fence {self.fence[2:]} of {controller} is above {HIGHEST}, the maximum")
         return True
@@ -325,6 +325,7 @@ class AcquireRequest(Request):
             if stored.holder != wanted.holder or is_late(stored, wanted.holder, wanted.attempt, in_use=in_use):
                 self.lease = stored
                 return False
+        term = max(term, _former(connection, *scope_of(wanted.name)))
         if term + 2 > HIGHEST:
             raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: no higher term is possible")
         self.lease, self.acquired = wanted._replace(term=term + 1), True
@@ -391,6 +392,10 @@ def _stored(connection: sqlite3.Connection, name: str) -> Lease | None:
 
 def _write_fence(connection: sqlite3.Connection, name: str, term: int, checkpoint: int) -> None:
     connection.execute(sql.WRITE_FENCE, (*scope_of(name), term, 0, checkpoint))
+
+
+def _former(connection: sqlite3.Connection, controller: str, member: str) -> int:
+    return former_term(member, connection.execute(sql.READ_TERMS, (controller,)).fetchall())
 
 
 def _read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:

@@ -168,6 +168,7 @@ READ_HISTORY = (
 
 READ_TERM_FLOOR = "SELECT value FROM meta WHERE key = 'term_floor'"
 READ_FENCE = "SELECT term, number, settled FROM fences WHERE controller = ? AND member = ?"
+READ_TERMS = "SELECT member, term FROM fences WHERE controller = ?"
 READ_CHECKPOINTS = "SELECT member, settled FROM fences WHERE controller = ? AND settled > 0"
 LIST_FENCES = "SELECT controller, member, term, number FROM fences ORDER BY controller, member"
 WRITE_FENCE = """

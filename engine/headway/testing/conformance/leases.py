@@ -215,9 +215,28 @@ async def a_raise_is_in_the_term_of_its_lease(backend: Backend) -> None:
         raised = await backend.raise_fence("c", "", term, number)
         must(raised.fence == Fence("c", "", term, number), "the stored fence differs from the one given")
     must(raised.checkpoint > 0, "a lease's fence has no checkpoint")
-    must((await backend.raise_fence("c", "m", 0, 0)).fence.term == 1, "a lease raised another member's fence")
+    must((await backend.raise_fence("c", "members/m", 0, 0)).fence.term == 1, "a lease raised another member's fence")
     await backend.release_lease("c", "a", term)
     must((await backend.raise_fence("c", "", 0, 0)).fence.term > term, "a run without a lease has no higher term")
+
+
+async def terms_rise_when_the_keys_are_divided_in_another_way(backend: Backend) -> None:
+    """A new term of a member, with a lease or without one, is above the terms of all members that divided the
+    controller's keys in another way: `headway.storage.former_term`. Members of one division don't raise each other.
+    """
+    await backend.raise_fence("c", "0/2", 7, 0)
+    for alone in ("1/2", "members/a"):
+        found = (await backend.raise_fence("c", alone, 0, 0)).fence.term
+        must(found == 1, f"expected term 1 of {alone}, which shares no key with 0/2, got {found}")
+    terms = [7, await _acquire(backend, "c")]
+    for member in ("b", "1/2", "0/3", "b"):
+        terms.append((await backend.raise_fence("c", member, 0, 0)).fence.term)
+    terms.append(await _acquire(backend, "c#1/3"))
+    await backend.release_lease("c", "a", terms[1])
+    terms.append(await _acquire(backend, "c"))
+    must(sorted(set(terms)) == terms, f"expected terms that rise with each other division of the keys, got {terms}")
+    other = (await backend.raise_fence("d", "", 0, 0)).fence.term
+    must(other == 1, f"expected term 1 of another controller, got {other}")
 
 
 async def a_members_fence_is_governed_by_its_own_lease(backend: Backend) -> None:
