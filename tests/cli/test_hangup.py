@@ -50,6 +50,33 @@ def test_access_file_that_has_become_a_pipe_is_not_read(start: Started, tmp_path
     assert interrupt(process) == (0, "", "")
 
 
+@pytest.mark.parametrize("command", ["serve", "work"])
+def test_hangup_during_the_import_of_the_app_does_not_end_the_command(
+    command: str, start: Started, tmp_path: Path
+) -> None:
+    """systemd's `reload` sends one as soon as the process exists."""
+    imported, goes_on = tmp_path / "imported", tmp_path / "goes_on"
+    os.mkfifo(imported)
+    os.mkfifo(goes_on)
+    lines = (
+        f"open({str(imported)!r}, 'w').close()",
+        f"open({str(goes_on)!r}).readline()",
+        "from tests.cli.served import app",
+    )
+    (tmp_path / "slow_app.py").write_text("\n".join(lines))
+    # For reading as well, so that neither side waits for the other to open it.
+    with open(goes_on, "r+b", buffering=0) as told:
+        process = start(command, "slow_app:app", *(SERVE[2:] if command == "serve" else ["--server", "127.0.0.1:9"]))
+        imported.read_text()
+        process.send_signal(signal.SIGHUP)
+        told.write(b"\n")
+        assert process.stderr is not None
+        while process.stderr.readline() != "SIGHUP: there is nothing to reload here\n":
+            assert process.poll() is None
+        code, _, _ = interrupt(process)
+    assert code == 0
+
+
 def test_json_log_has_every_line_of_a_server_with_an_expired_certificate(start: Started, tmp_path: Path) -> None:
     """It starts, and warns: it may be renewed while the server runs. A file that is no certificate changes nothing."""
     now = datetime.datetime.now(datetime.UTC)

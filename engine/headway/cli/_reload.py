@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
@@ -37,6 +37,23 @@ def files_of(tls: ServerTls | None, report: Report = ignore) -> Files:
     return {tls.certificate: renew}
 
 
+@contextmanager
+def held_hangups() -> Iterator[None]:
+    """Hold each SIGHUP of this thread back until `hangups` receives it, or until the block ends.
+
+    Without this, one that arrives during the start, such as while the app is imported, would end the command. With a
+    terminal it still does: the terminal may be gone.
+    """
+    if not hasattr(signal, "SIGHUP") or _has_terminal():
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
 @asynccontextmanager
 async def hangups() -> AsyncIterator[Hangups]:
     """Receive SIGHUP during the block. Signals that arrive before they are read are kept."""
@@ -44,6 +61,7 @@ async def hangups() -> AsyncIterator[Hangups]:
         yield None
         return
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         yield signals
 
 

@@ -19,7 +19,7 @@ from headway.cli._limit_options import limit_options
 from headway.cli._log import announce, configure_log, tell
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._processes import AFTER_THE_PROCESSES, Plan, check_processes, supervise
-from headway.cli._reload import files_of, hangups, reload_at_hangups
+from headway.cli._reload import files_of, hangups, held_hangups, reload_at_hangups
 from headway.cli._running import Exit, Usage, fail_by, fail_to_serve, run
 from headway.cli._sibling import Sibling, sibling_of
 from headway.controller import App
@@ -85,6 +85,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--forward-insecure", is_flag=True, help="Forward tokens to another host even without TLS.")
 @limit_options
 @click.pass_context
+@held_hangups()
 def serve(
     context: click.Context,
     app: str | None,

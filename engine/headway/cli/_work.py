@@ -14,7 +14,7 @@ from headway.cli._arguments import apps_at
 from headway.cli._connection import Target
 from headway.cli._log import announce
 from headway.cli._process_options import ProcessOptions, process_options
-from headway.cli._reload import hangups, reload_at_hangups
+from headway.cli._reload import hangups, held_hangups, reload_at_hangups
 from headway.cli._running import Exit, Usage, fail_to_serve, run
 from headway.controller import App
 from headway.engine import open_workers
@@ -35,6 +35,7 @@ from headway.rpc import Token, addresses
     help="Another process takes over this long after this one has died.",
 )
 @click.pass_obj
+@held_hangups()
 def work(target: Target, app: str, server: str | None, options: ProcessOptions, lease_ttl: float) -> None:
     """Run the controllers of APP (module:attribute) against a server that has the store.
 
