@@ -239,13 +239,15 @@ class ForgetsWhereAMemberBegan(KeptMemory):
 
 
 class CountsTheTermsOfEachMemberAlone(KeptMemory):
-    def _former(self, *_: str) -> int:
-        return 0
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        following = self._fences.get((controller, member), (0, 0))[0] + 1
+        return await super().raise_fence(controller, member, term or following, number)
 
 
 class CountsTheTermsOfAllMembersTogether(KeptMemory):
-    def _former(self, controller: str, *_: str) -> int:
-        return max((at[0] for (of, _), at in self._fences.items() if of == controller), default=0)
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        following = max((at[0] for (of, _), at in self._fences.items() if of == controller), default=0) + 1
+        return await super().raise_fence(controller, member, term or following, number)
 
 
 class ListsFencesOfControllersAlone(KeptMemory):

@@ -28,8 +28,8 @@ from headway.storage._abilities import reads_copies as reads_copies
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources
 from headway.storage._backend import Watch as Watch
-from headway.storage._checkpoints import first_checkpoint as first_checkpoint
-from headway.storage._checkpoints import former_term as former_term
+from headway.storage._fences import first_checkpoint as first_checkpoint
+from headway.storage._fences import next_term as next_term
 from headway.storage._filter import ending_commits as ending_commits
 from headway.storage._lease_table import LeaseTable as LeaseTable
 from headway.storage._leases import Acquired as Acquired

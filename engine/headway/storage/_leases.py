@@ -74,28 +74,6 @@ def lease_of(controller: str, member: str) -> str:
     return f"{controller}#{member}" if member else controller
 
 
-def raised_fence(wanted: Fence, stored: tuple[int, int], held: int | None, former: int) -> Fence:
-    """Return the fence to store for a request to raise it. Term 0 becomes the next one, above those stored and former.
-
-    Args:
-        wanted: the requested fence.
-        stored: the stored pair (term, number).
-        held: the term in which the lease that governs the fence is held, or None if it is not held.
-        former: the member's `former_term`.
-
-    Raises:
-        FenceLowered: the lease is held in another term, or the fence would not be above the stored one.
-    """
-    controller, member, term, number = wanted
-    lease = lease_of(controller, member)
-    if held is not None and term != held:
-        raise FenceLowered(f"the lease {lease} is held in term {held}: expected a fence of that term, got {term}")
-    pair = (term, number) if term else (max(stored[0], former) + 1, number)
-    if pair <= stored:
-        raise FenceLowered(f"the fence of {lease} is at {stored}; {pair} is not above it")
-    return Fence(controller, member, *pair)
-
-
 def check_borne(fence: Fence, stored: tuple[int, int]) -> None:
     """Compare the fence that a write carries with the stored pair (term, number).
 

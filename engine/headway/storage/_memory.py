@@ -14,9 +14,9 @@ from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import CountsKinds, FiltersMetadata, KeepsQuotas, ListsFences, ReadsAtOnce
 from headway.storage._backend import Backend
-from headway.storage._checkpoints import first_checkpoint, former_term
+from headway.storage._fences import first_checkpoint, next_term, raised_fence
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
+from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, scope_of
 from headway.storage._log import MAX_BYTES, NO_FORMERS, CommitLog, Formers, LogChange
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._quotas import QuotaUse
@@ -53,8 +53,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         self._pulse, self._run = Pulse(), OneRun("this MemoryBackend")
         # The attempts to commit since other tasks could last run, whichever tasks made them.
         self._in_a_row = 0
-        # The commits that let other tasks run now. While there are any, each commit does so: many writers would
-        # otherwise commit so much in one turn that what reads it works through cold memory.
+        # The commits that let others run now. With any, each does so: a turn of many would work through cold memory.
         self._checkpointing = 0
         # Invariant: the position of the log's head. It is made once for each commit, not for each read.
         self._position = self._at(0)
@@ -173,19 +172,18 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
             cursor = resume(self._log, kind, within, resume_after.revision)
             return SkippingWatch(self._log, self._pulse, self._at, cursor, within, None)
         snapshot = read_snapshot(self._tables, kind, within)
-        cursor = self._log.cursor(kind, self._log.head)
-        return SkippingWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
+        return SkippingWatch(self._log, self._pulse, self._at, self._log.cursor(kind, self._log.head), within, snapshot)
 
     @override
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         await trio.lowlevel.checkpoint()
         self._end_expired_leases()
         scope = (controller, member)
-        stored = self._fences.get(scope, (0, 0))
+        stored, following = self._fences.get(scope, (0, 0)), next_term(scope, self._fences)
         # Compare with the committed lease, even if it has expired since the line above. Its term has not been ended,
         # and the commit that ends it must find the fence in that term.
         held = self._leases.committed(lease_of(controller, member))
-        fence = raised_fence(Fence(controller, member, term, number), stored, held and held.term, self._former(*scope))
+        fence = raised_fence(Fence(controller, member, term, number), stored, held and held.term, following)
         self._raise(scope, (fence.term, fence.number))
         self._leases.use(lease_of(controller, member))
         known = self._checkpoints.setdefault(controller, {})
@@ -211,8 +209,7 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         if held is not None:
             return Acquired(False, held, self.position)
         scope = scope_of(name)
-        term = max(self._fences.get(scope, (0, 0))[0], self._former(*scope)) + 1
-        lease = Lease(name, holder, term, ttl, attempt, wall_time())
+        lease = Lease(name, holder, next_term(scope, self._fences), ttl, attempt, wall_time())
         self._raise(scope, (lease.term, 0))
         self._leases.begin(lease)
         return Acquired(True, CurrentLease(lease, ttl), self.position)
@@ -253,9 +250,6 @@ class MemoryBackend(Backend, CountsKinds, ReadsAtOnce, ListsFences, FiltersMetad
         # No holder ever has the term above it. The next one to acquire the lease gets a term above that.
         self._raise(scope_of(lease.name), (lease.term + 1, 0))
         self._leases.end(lease.name, lease.term)
-
-    def _former(self, controller: str, member: str) -> int:
-        return former_term(member, ((each, at[0]) for (of, each), at in self._fences.items() if of == controller))
 
     def _raise(self, scope: tuple[str, str], wanted: tuple[int, int]) -> None:
         self._fences[scope] = wanted

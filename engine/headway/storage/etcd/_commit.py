@@ -16,8 +16,8 @@ import trio
 
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position
-from headway.storage._checkpoints import first_checkpoint
-from headway.storage._leases import lease_of, raised_fence
+from headway.storage._fences import first_checkpoint, raised_fence
+from headway.storage._leases import lease_of
 from headway.storage._operations import Fence, Operation, Raised, StorageError
 from headway.storage._quotas import QUOTA_KIND
 from headway.storage._tables import Effect, decide
@@ -180,8 +180,8 @@ async def raise_fence(session: Session, controller: str, member: str, term: int,
         mirror = session.mirror
         stored = mirror.fence(controller, member)
         held = mirror.leases.get(lease_of(controller, member))
-        former = mirror.former_term(controller, member)
-        fence = raised_fence(requested, (stored.term, stored.number), held and held.lease.term, former)
+        following = mirror.next_term(controller, member)
+        fence = raised_fence(requested, (stored.term, stored.number), held and held.lease.term, following)
         if max(fence[2:]) > HIGHEST:
             raise InvalidArgument(f"the fence {fence[2:]} of {controller} is above {HIGHEST}, the maximum")
         draft = session.draft()

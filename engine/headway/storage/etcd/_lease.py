@@ -58,7 +58,7 @@ async def _taken(session: Session, wanted: Lease) -> Acquired:
         if _holds_off(session, wanted) is not None:
             return None
         stored = session.mirror.fence(*scope)
-        taken = wanted._replace(term=max(stored.term, session.mirror.former_term(*scope)) + 1)
+        taken = wanted._replace(term=session.mirror.next_term(*scope))
         draft = session.draft()
         draft.compare_fence(*scope, stored)
         draft.write(

@@ -16,9 +16,9 @@ from typing_extensions import override
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.protobuf import encode
 from headway.resource import Key, Kind, pb
-from headway.storage._checkpoints import first_checkpoint, former_term
+from headway.storage._fences import first_checkpoint, next_term, raised_fence
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Lease, check_borne, is_late, lease_of, raised_fence, scope_of
+from headway.storage._leases import Lease, check_borne, is_late, lease_of, scope_of
 from headway.storage._log import LogChange
 from headway.storage._operations import (
     Fence,
@@ -223,7 +223,9 @@ class RaiseRequest(Request):
         controller, member, *_ = self.fence
         held = connection.execute(sql.READ_LEASE, (controller, member)).fetchone()
         term, number, self.checkpoint = _read_fence(connection, controller, member)
-        self.fence = raised_fence(self.fence, (term, number), held and held[1], _former(connection, controller, member))
+        self.fence = raised_fence(
+            self.fence, (term, number), held and held[1], _next_term(connection, controller, member)
+        )
         if max(self.fence[2:]) > HIGHEST:
             raise InvalidArgument(f"the fence {self.fence[2:]} of {controller} is above {HIGHEST}, the maximum")
         return True
@@ -325,11 +327,11 @@ class AcquireRequest(Request):
             if stored.holder != wanted.holder or is_late(stored, wanted.holder, wanted.attempt, in_use=in_use):
                 self.lease = stored
                 return False
-        term = max(term, _former(connection, *scope_of(wanted.name)))
-        if term + 2 > HIGHEST:
-            raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: no higher term is possible")
-        self.lease, self.acquired = wanted._replace(term=term + 1), True
-        self._fence = (term + 1, checkpoint)
+        following = max(term + 1, _next_term(connection, *scope_of(wanted.name)))
+        if following >= HIGHEST:
+            raise InvalidArgument(f"the fence of {wanted.name} is at term {following - 1}: no higher term is possible")
+        self.lease, self.acquired = wanted._replace(term=following), True
+        self._fence = (following, checkpoint)
         return True
 
     @override
@@ -394,8 +396,9 @@ def _write_fence(connection: sqlite3.Connection, name: str, term: int, checkpoin
     connection.execute(sql.WRITE_FENCE, (*scope_of(name), term, 0, checkpoint))
 
 
-def _former(connection: sqlite3.Connection, controller: str, member: str) -> int:
-    return former_term(member, connection.execute(sql.READ_TERMS, (controller,)).fetchall())
+def _next_term(connection: sqlite3.Connection, controller: str, member: str) -> int:
+    fences = {(controller, each): (term,) for each, term in connection.execute(sql.READ_TERMS, (controller,))}
+    return next_term((controller, member), fences)
 
 
 def _read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:

@@ -222,7 +222,7 @@ async def a_raise_is_in_the_term_of_its_lease(backend: Backend) -> None:
 
 async def terms_rise_when_the_keys_are_divided_in_another_way(backend: Backend) -> None:
     """A new term of a member, with a lease or without one, is above the terms of all members that divided the
-    controller's keys in another way: `headway.storage.former_term`. Members of one division don't raise each other.
+    controller's keys in another way: `headway.storage.next_term`. Members of one division don't raise each other.
     """
     await backend.raise_fence("c", "0/2", 7, 0)
     for alone in ("1/2", "members/a"):

@@ -20,7 +20,7 @@ from itertools import islice
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Kind, Position, decode_resource, pb, resource_key
-from headway.storage._checkpoints import former_term
+from headway.storage._fences import next_term
 from headway.storage._leases import check_borne, lease_of
 from headway.storage._log import MAX_BYTES, CommitLog, LogChange
 from headway.storage._operations import Fence
@@ -148,9 +148,9 @@ class Mirror:
             return stored._replace(term=stored.term + 1, number=0, leased=False)
         return stored
 
-    def former_term(self, controller: str, member: str) -> int:
-        """Return the member's `former_term`."""
-        return former_term(member, ((each, at.term) for (of, each), at in self._fences.items() if of == controller))
+    def next_term(self, controller: str, member: str) -> int:
+        """Return the member's `next_term`."""
+        return max(self.fence(controller, member).term + 1, next_term((controller, member), self._fences))
 
     def fences(self) -> Sequence[Fence]:
         """Return every effective fence, in order of controller and member."""
