@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
@@ -9,7 +12,7 @@ from grpclib.const import Status
 import headway
 from headway import field, rpc
 from headway.access import Access, Authorizer, Policy, Rule, new_token
-from headway.resource import types_pb
+from headway.resource import ResourceType, describe, types_pb
 
 
 @headway.message
@@ -144,3 +147,29 @@ async def test_every_type_is_described_without_access_rules() -> None:
         reply = await channel.unary(LIST, types_pb.ListRequest(), types_pb.ListResponse)
     assert {"Team", "Vault"} <= {each.type.kind for each in reply.types if each.type is not None}
     assert [each.name for each in reply.topics] == ["rates", "raw"]
+
+
+async def test_types_are_described_once_for_all_callers_with_the_same_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server makes a service for each call. Describing a hundred types takes milliseconds, and many callers ask."""
+    made = list[list[str]]()
+
+    def counted(types: Iterable[ResourceType[Any]], topics: Iterable[Any] = ()) -> types_pb.ListResponse:
+        types = list(types)
+        made.append([type.name.kind for type in types])
+        return describe(types, topics)
+
+    monkeypatch.setattr("headway.service._types.describe", counted)
+    policies = [Policy("teams", [rule("*.v1.Team")]), Policy("vaults", [rule("staff.v1.Vault")])]
+    texts, tokens = zip(*(new_token([name]) for name in ("teams", "teams", "vaults")), strict=True)
+    async with (
+        headway.open_engine(
+            "memory:", app, listen=["127.0.0.1:0"], access=Authorizer(Access(policies, tokens))
+        ) as engine,
+        rpc.open_channel(engine.addresses) as channel,
+    ):
+        made.clear()
+        for text in texts * 3:
+            metadata = {"x-consul-token": text}
+            reply = await channel.unary(LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
+            assert {each.type.kind for each in reply.types if each.type} == {"Vault" if text == texts[2] else "Team"}
+    assert made == [["Team", "Team"], ["Vault"]]

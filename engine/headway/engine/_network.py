@@ -71,11 +71,11 @@ def _add_standard_services(
     health = Health(streams=streams)
 
     def reflection(caller: Caller) -> Reflection:
-        return Reflection(services, described, partial(payloads.files, caller.may_know, caller.may_know_topic), streams)
+        return Reflection(services, described, partial(payloads.of, caller.may_know, caller.may_know_topic), streams)
 
     services.add(health)
     if access is None:
-        services.add(Reflection(services, described, payloads.files, streams))
+        services.add(Reflection(services, described, payloads.of, streams))
     else:
         services.add(Guarded(reflection, access, registry))
     health.add(services.names)

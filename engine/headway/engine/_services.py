@@ -16,6 +16,7 @@ from headway.resource import Registry, ResourceId, pb
 from headway.rpc import InProcessChannel, Services
 from headway.service import (
     ConsulService,
+    DescribedTypes,
     LeaseService,
     LeaseWaits,
     MigrationService,
@@ -134,9 +135,11 @@ class EngineServices:
             self._own.add(self._peer_streams)
             return self._own
 
+        replies = DescribedTypes(registry, self._topics)
+
         def types(caller: Caller) -> TypesService:
             # A caller without any right to a type or topic must not learn its schema.
-            return TypesService(registry, self._topics, caller.may_know, caller.may_know_topic)
+            return TypesService(registry, self._topics, caller.may_know, caller.may_know_topic, replies=replies)
 
         everything: list[Callable[[Caller], Any]] = [*self._shared, self._migration, types]
         guarded = (Guarded(service, access, registry, audit) for service in everything)

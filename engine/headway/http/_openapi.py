@@ -55,7 +55,7 @@ async def get_document(exchange: Exchange) -> Response:
         return TypesRequest()
 
     reply = await exchange.call(TYPES, requested)
-    known = [exchange.offered.registry.find(type_name(each.type)) for each in reply.types]
+    known = [exchange.offered.registry.find(type_name(each.type)) for each in reply.message.types]
     types = [type for type in known if type is not None and type.name.group != "internal"]
     examples = {type.name: await _example(exchange, type) for type in types}
     return answer(200, document(types, examples))

@@ -73,6 +73,7 @@ from headway.service._traced_wire import TracedWatchDecoder as TracedWatchDecode
 from headway.service._traced_wire import traced_encoder as traced_encoder
 from headway.service._types import TYPES as TYPES
 from headway.service._types import DescribedPayloads as DescribedPayloads
+from headway.service._types import DescribedTypes as DescribedTypes
 from headway.service._types import TypesRequest as TypesRequest
 from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered

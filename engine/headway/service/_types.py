@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from grpclib.const import Cardinality, Handler
 
 from headway._gen.headway.types import v1 as types_pb
+from headway.protobuf import encode
 from headway.resource import (
     Registry,
     TypeName,
     describe,
     type_name,
 )
-from headway.service._handlers import Handlers, unary_handlers
+from headway.rpc import Encoded
+from headway.service._handlers import Handlers
 from headway.storage import Backend, Within
 from headway.subscription import Topic
 
@@ -25,6 +29,70 @@ TYPES = f"/{_SERVICE}/List"
 TypesRequest = types_pb.ListRequest
 
 
+_KEPT = 32
+"""The number of type sets for which something is cached. There are as many sets as combinations of policies with
+different rights.
+"""
+
+_MadeT = TypeVar("_MadeT")
+MayKnow = Callable[[TypeName], bool]
+MayKnowTopic = Callable[[str], bool]
+
+
+class _OfSets(Generic[_MadeT]):
+    """What is made of the types and topics that a caller may know. It is made once for each set of them.
+
+    Args:
+        make: makes it of a description.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        topics: Mapping[str, Topic[Any]] | None,
+        make: Callable[[types_pb.ListResponse], _MadeT],
+    ) -> None:
+        self._registry = registry
+        self._topics = topics or {}
+        self._make = make
+        self._made: dict[frozenset[TypeName | str], _MadeT] = {}
+
+    def of(self, may_know: MayKnow | None = None, may_know_topic: MayKnowTopic | None = None) -> _MadeT:
+        """Return what is made of all types and topics, or of those that the caller may know by the two functions."""
+        types = [type for type in self._registry if may_know is None or may_know(type.name)]
+        topics = [name for name in self._topics if may_know_topic is None or may_know_topic(name)]
+        names: frozenset[TypeName | str] = frozenset((*(type.name for type in types), *topics))
+        made = self._made.pop(names, None)
+        if made is None:
+            made = self._make(describe(types, [self._topics[name].described() for name in topics]))
+            if len(self._made) >= _KEPT:
+                # Evict the least recently used set.
+                del self._made[next(iter(self._made))]
+        self._made[names] = made
+        return made
+
+
+class EncodedTypes(Encoded):
+    """The reply to List, which the network sends as it is.
+
+    Attributes:
+        message: the reply. It is shared and must not be changed.
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: types_pb.ListResponse) -> None:
+        super().__init__([encode(message)])
+        self.message = message
+
+
+class DescribedTypes(_OfSets[EncodedTypes]):
+    """The replies to List. A server makes a new service for each call, and describing 100 types takes milliseconds."""
+
+    def __init__(self, registry: Registry, topics: Mapping[str, Topic[Any]] | None = None) -> None:
+        super().__init__(registry, topics, EncodedTypes)
+
+
 class TypesService:
     """List over a registry. Its methods are grpclib handlers.
 
@@ -32,83 +100,54 @@ class TypesService:
         topics: the topics, by name.
         may_know: returns True if the caller may know of a type; without it, every caller may know all types.
         may_know_topic: the same for the name of a topic.
+        replies: the replies to List, shared with the services of other calls.
     """
 
     def __init__(
         self,
         registry: Registry,
         topics: Mapping[str, Topic[Any]] | None = None,
-        may_know: Callable[[TypeName], bool] | None = None,
-        may_know_topic: Callable[[str], bool] | None = None,
+        may_know: MayKnow | None = None,
+        may_know_topic: MayKnowTopic | None = None,
+        *,
+        replies: DescribedTypes | None = None,
     ) -> None:
-        self._registry = registry
-        self._topics = topics or {}
         self._may_know = may_know
         self._may_know_topic = may_know_topic
-        self._answer: types_pb.ListResponse | None = None
+        self._replies = replies or DescribedTypes(registry, topics)
 
-    async def list(self, message: types_pb.ListRequest) -> types_pb.ListResponse:  # noqa: ARG002 - it asks nothing
-        """Return the types and topics that the caller may know, and the messages that they contain.
+    async def list(self, stream: Any) -> None:
+        """Send the types and topics that the caller may know, and the messages that they contain.
 
         Types and topics are the same for as long as the server runs.
         """
-        if self._answer is None:
-            may_know, may_know_topic = self._may_know, self._may_know_topic
-            self._answer = describe(
-                [type for type in self._registry if may_know is None or may_know(type.name)],
-                [
-                    topic.described()
-                    for name, topic in self._topics.items()
-                    if may_know_topic is None or may_know_topic(name)
-                ],
-            )
-        return self._answer
+        await stream.recv_message()
+        reply = self._replies.of(self._may_know, self._may_know_topic)
+        await stream.send_message(reply if getattr(stream, "encodes", False) else reply.message)
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
-        return unary_handlers(_SERVICE, List=(self.list, types_pb.ListRequest, types_pb.ListResponse))
+        return Handlers({TYPES: self._handler})
+
+    def _handler(self) -> Handler:
+        return Handler(self.list, Cardinality.UNARY_UNARY, types_pb.ListRequest, types_pb.ListResponse)
 
 
-_KEPT = 32
-"""The number of type sets whose files are cached. There are as many sets as combinations of policies with different
-rights.
-"""
-
-
-class DescribedPayloads:
+class DescribedPayloads(_OfSets["DescribedFiles"]):
     """The descriptor files of the payloads of a registry and of topics. They build on the files of the services."""
 
     def __init__(
         self, registry: Registry, services: DescribedFiles, topics: Mapping[str, Topic[Any]] | None = None
     ) -> None:
-        self._registry = registry
+        super().__init__(registry, topics, self._described)
         self._services = services
-        self._topics = {name: topic.described() for name, topic in (topics or {}).items()}
-        self._files: dict[frozenset[TypeName | str], DescribedFiles] = {}
 
-    def files(
-        self,
-        may_know: Callable[[TypeName], bool] | None = None,
-        may_know_topic: Callable[[str], bool] | None = None,
-    ) -> DescribedFiles:
-        """Return the files of all types and topics, or of those that the caller may know by the two functions."""
-        types = [type for type in self._registry if may_know is None or may_know(type.name)]
-        topics = [name for name in self._topics if may_know_topic is None or may_know_topic(name)]
-        names: frozenset[TypeName | str] = frozenset((*(type.name for type in types), *topics))
-        files = self._files.pop(names, None)
-        if files is None:
-            # Imported here, because they import descriptors and the network code, which many programs never need.
-            from headway.protobuf import payload_files
-            from headway.rpc import DescribedFiles
+    def _described(self, described: types_pb.ListResponse) -> DescribedFiles:
+        # Imported here, because they import descriptors and the network code, which many programs never need.
+        from headway.protobuf import payload_files
+        from headway.rpc import DescribedFiles
 
-            described = describe(types, [self._topics[name] for name in topics])
-            made = payload_files(described, self._services.symbols)
-            files = DescribedFiles(made, self._services)
-            if len(self._files) >= _KEPT:
-                # Evict the least recently used set.
-                del self._files[next(iter(self._files))]
-        self._files[names] = files
-        return files
+        return DescribedFiles(payload_files(described, self._services.symbols), self._services)
 
 
 async def unregistered(backend: Backend, registry: Registry, partition: str, namespace: str) -> Counter[str]:
