@@ -8,7 +8,8 @@ from typing import Any
 from grpclib import GRPCError
 from starlette.responses import Response
 
-from headway.http._answer import JSON, answer
+from headway.base import Steps, give_way
+from headway.http._answer import JSON, long_answer
 from headway.http._document import Body, content_of, json_bytes
 from headway.http._offered import Exchange, Target, collection_path
 from headway.http._query import Query
@@ -16,7 +17,7 @@ from headway.http._refusal import HttpRefusal
 from headway.http._schemas import Schema, Schemas, example_of
 from headway.http._watch import EVENTS, NDJSON
 from headway.protobuf import encode
-from headway.resource import MAX_NAME, AnyMessage, ResourceId, ResourceType, Scope, is_builtin, pb, type_name
+from headway.resource import MAX_NAME, AnyMessage, ResourceId, ResourceType, Scope, TypeName, is_builtin, pb, type_name
 from headway.service import MAX_PAGE, MAX_TEXT, RESOURCE_SERVICE, TYPES, TypesRequest
 
 # Any other prefix is the beginning of no name.
@@ -57,8 +58,11 @@ async def get_document(exchange: Exchange) -> Response:
     reply = await exchange.call(TYPES, requested)
     known = [exchange.offered.registry.find(type_name(each.type)) for each in reply.message.types]
     types = [type for type in known if type is not None and type.name.group != "internal"]
-    examples = {type.name: await _example(exchange, type) for type in types}
-    return answer(200, document(types, examples))
+    examples: dict[TypeName, dict[str, Any] | None] = {}
+    for type in types:
+        examples[type.name] = await _example(exchange, type)
+        await give_way()
+    return await long_answer(document(types, examples))
 
 
 async def _example(exchange: Exchange, type: ResourceType[Any]) -> dict[str, Any] | None:
@@ -81,13 +85,16 @@ async def _example(exchange: Exchange, type: ResourceType[Any]) -> dict[str, Any
     return body
 
 
-def document(types: Iterable[ResourceType[Any]], examples: dict[Any, dict[str, Any] | None]) -> dict[str, Any]:
-    """Return the document of these types. ``examples`` has the body of a write for each name of a type, or None."""
+def document(
+    types: Iterable[ResourceType[Any]], examples: dict[TypeName, dict[str, Any] | None]
+) -> Steps[dict[str, Any]]:
+    """Return the document of these types, in steps. ``examples`` has the body of a write for each type, or None."""
     schemas = Schemas()
     status = schemas.reference(pb.Status, "Status")
     _add_shared(schemas, status)
     paths: dict[str, Any] = {}
     for type in types:
+        yield
         payload = schemas.reference(type.payload, type.type_url.rpartition("/")[2])
         collection = collection_path(type.name)
         resource, body = _resource(payload, status), _body(payload)
