@@ -334,10 +334,12 @@ class Guarded:
             try:
                 self._check(identity, stream, method)
             except GRPCError as error:
-                stream.end_after(0, error)
+                stream.end_after(apart, error)
 
+        # Nothing is sent in between.
+        apart = getattr(stream, "apart", 0.0)
         unfollow = self._authorizer.follow(identity, ended)
-        stream.end_after(identity.expires_in(), GRPCError(Status.UNAUTHENTICATED, REFUSED))
+        stream.end_after(identity.expires_in() + apart, GRPCError(Status.UNAUTHENTICATED, REFUSED))
         try:
             await answer
         finally:

@@ -25,7 +25,7 @@ from headway.rpc._services import Services
 from headway.rpc._system import MemoryReturn, accept, bind, free_descriptors, is_scarce
 from headway.rpc._tls import ServerTls, speaking_http2
 from headway.rpc.http2 import Http2Protocol
-from headway.rpc.server._calls import Calls
+from headway.rpc.server._calls import Calls, StreamEnds
 from headway.rpc.server._tls_protocol import READ_AT_ONCE, TlsProtocol
 from headway.rpc.server._transport import Outbox, SocketTransport
 
@@ -81,6 +81,7 @@ class Server:
         self._handshake_begun = trio.Event()
         self._buffer = bytearray(READ_AT_ONCE)
         self._outbox = Outbox()
+        self._stream_ends = StreamEnds()
         self._memory = MemoryReturn(_WORTH)
         self._replies = replies or Budget(limits.server_replies_size, freed=self._memory.freed)
         self._connections: dict[Http2Protocol, Calls] = {}
@@ -245,6 +246,7 @@ class Server:
             turn=self._turn,
             replies=Budget(self._limits.replies_size, self._replies),
             outbox=self._outbox,
+            stream_ends=self._stream_ends,
         )
         return Http2Protocol(
             calls,

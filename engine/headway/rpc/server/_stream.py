@@ -72,9 +72,11 @@ class ServerStream(Stream[Any, Any]):
         encodes: True, because messages are encoded. The stream of an in-process channel passes them as they are.
         before_decoding: called with the class and the bytes of the next request if that is large, before it is decoded.
             It may refuse the request.
+        apart: the seconds by which the call ends later than it is due, because thousands of streams may be due at once.
     """
 
     encodes = True
+    apart = 0.0
     before_decoding: Callable[[type[Any], bytes], None] | None = None
 
     def __init__(
