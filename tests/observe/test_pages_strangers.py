@@ -101,6 +101,22 @@ async def test_excess_connection_closes_the_oldest_idle_one() -> None:
                 assert (await kept.receive_some()).startswith(b"HTTP/1.1 200")
 
 
+async def test_flood_of_connections_closes_no_scraper_whose_request_has_arrived() -> None:
+    """Each takes the place of an older one. What supervises the process would restart it if no answer came."""
+    async with page_server(Pages(list)) as where:
+        host, port = where.split(":")
+        # All of them wait in the kernel, because the server gets no turn in between.
+        waiting = [socket.create_connection((host, int(port))) for _ in range(101)]
+        for number, each in enumerate(waiting):
+            each.sendall(GET[:20] if number % 10 else GET)
+        with trio.fail_after(20):
+            for each in waiting[::10]:
+                scraper = trio.SocketStream(trio.socket.from_stdlib_socket(each))
+                assert (await scraper.receive_some()).startswith(b"HTTP/1.1 200")
+        for each in waiting:
+            each.close()
+
+
 async def _large(_: Message, __: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": bytes(20_000_000)})

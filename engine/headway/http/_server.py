@@ -123,6 +123,9 @@ class HttpServer:
             self._end_handshakes(connection.host)
             if self._make_room(connection.host):
                 nursery.start_soon(self._run, connection)
+            if self._bounds.evict_answering and len(self._open) >= self._bounds.connections:
+                # Few are open, so a flood would close each before its request is read: the next one waits for that.
+                await self._turns.take(listener)
 
     def _end_handshakes(self, host: str) -> None:
         """Close a connection in its handshake if a new one of this host is one too many of them."""
