@@ -259,3 +259,33 @@ async def test_a_caller_learns_no_type_that_no_rule_of_theirs_covers() -> None:
         )
     assert caught.value.status is Status.PERMISSION_DENIED
     assert caught.value.message == "permission denied: you may not list every type that has converters"
+
+
+@pytest.mark.parametrize(("readable", "ends"), [("n4", "n499"), ("n123", "n123"), ("none", None)])
+async def test_a_page_token_names_only_what_its_caller_may_read(readable: str, ends: str | None) -> None:
+    """One that a caller has made begins nowhere else, because the counts would tell what follows."""
+    store, types = MemoryBackend(), versions()
+    for number in range(600):
+        id = pb.Id(name=f"n{number:03}", type=V1.name.message(), tenancy=V1.tenancy, uid="u")
+        await store.commit([Put(V1.kind, ("default", "default", id.name), pb.Resource(id=id), "")])
+    scope = {"type": f"{V1.name.group}.*.{V1.name.kind}", "partition": "*", "namespace": "*"}
+    rules = [Rule(verbs=["list"], **scope), Rule(verbs=["read"], **scope, name_prefix=readable)]
+    text, token = new_token(["some"])
+    access = Authorizer(Access([Policy("some", rules)], [token]))
+    channel = InProcessChannel(Guarded(partial(MigrationService, store, types), access, types))
+
+    async def asked(page_token: str = "") -> migration_pb.MigrateResponse:
+        request = migration_pb.MigrateRequest(page_token=page_token)
+        path = "/headway.migration.v1.MigrationService/Migrate"
+        metadata = {"x-consul-token": text}
+        return await channel.unary(path, request, migration_pb.MigrateResponse, metadata=metadata)
+
+    page = await asked()
+    assert page.looked_at == (600 if ends is None else int(ends[1:]) + 1)
+    if ends is not None:
+        store_id, query, number, *key = json.loads(base64.urlsafe_b64decode(page.next_page_token))
+        assert (number, key) == ("0", ["default", "default", ends])
+        assert page.looked_at + (await asked(page.next_page_token)).looked_at == 600
+        with pytest.raises(GRPCError) as caught:
+            await asked(a_token(store_id, query, number, "default", "default", "n0"))
+        assert caught.value.status is Status.INVALID_ARGUMENT

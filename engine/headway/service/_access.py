@@ -11,6 +11,7 @@ from grpclib import GRPCError
 from headway.errors import PayloadError
 from headway.resource import (
     PAUSE,
+    Key,
     Registry,
     Resource,
     ResourceId,
@@ -247,6 +248,12 @@ class AccessChecks:
             # The stored payload does not decode, so the authorizer cannot decide whether this caller may read it.
             return _HIDDEN
         return _SHOWN if decision is Decision.ALLOWED else _HIDDEN
+
+    def may_show(self, type: TypeName, key: Key) -> bool:
+        """Return True if the caller may read a resource with this key, at least if it has the right content."""
+        partition, namespace, name = key
+        id = ResourceId(type, name, partition, namespace)
+        return self._permissions is None or ask(self._permissions.may_read, id, None) is not Decision.DENIED
 
     def may_read(self, id: pb.Id) -> bool:
         """Return True if the caller may read this id, whatever the resource contains."""

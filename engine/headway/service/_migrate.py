@@ -98,21 +98,32 @@ async def migrate_page(
     done: Migrated,
     after: Key | None,
     may: Callable[[pb.Resource], bool] = lambda _: True,
+    shows: Callable[[pb.Resource], bool] = lambda _: True,
 ) -> Key | None:
     """Rewrite one page of a kind's resources and return the key where the next one begins, or None after the last.
 
     Args:
         done: the totals, to which this page is added.
         may: returns True if a stored resource may be rewritten.
+        shows: returns True if the caller may read a stored resource, and so learn its key.
     """
-    page, _ = await backend.list(chain.storage.kind, Within(), after=after, limit=PAGE)
     rewriting = _Page(backend, chain, done, may)
-    for start in range(0, len(page), OPERATIONS):
-        # Give other tasks a turn between two commits, even if there is nothing to commit.
-        await give_way()
-        await rewriting.rewrite(page[start : start + OPERATIONS])
-    done.looked_at += len(page)
-    return resource_key(page[-1]) if len(page) == PAGE else None
+    while True:
+        page, _ = await backend.list(chain.storage.kind, Within(), after=after, limit=PAGE)
+        last = len(page) - 1
+        if len(page) == PAGE:
+            # The page ends at the last resource that the caller may read. Without one, the next page belongs to it.
+            last = next((each for each in range(last, -1, -1) if shows(page[each])), last)
+        for start in range(0, last + 1, OPERATIONS):
+            # Give other tasks a turn between two commits, even if there is nothing to commit.
+            await give_way()
+            await rewriting.rewrite(page[start : min(start + OPERATIONS, last + 1)])
+        done.looked_at += last + 1
+        if len(page) < PAGE:
+            return None
+        after = resource_key(page[last])
+        if shows(page[last]):
+            return after
 
 
 class _Page:
@@ -217,6 +228,9 @@ class MigrationService:
             raise invalid(f"page_token {quoted(message.page_token)} is invalid: begin again without a page_token")
         index, after = int(number), (key[0], key[1], key[2]) if key else None
         chain = chains[index]
+        # A token of the caller's own that begins at any key would tell how many keys that they may not read follow it.
+        if after is not None and not any(self._access.may_show(type.name, after) for type in chain.types):
+            raise invalid("page_token begins at a resource that you may not read: begin again without a page_token")
         if not self._access.knows(chain.storage.name):
             # The caller has not named the type, so a refusal that does would tell them that it exists.
             raise denied("permission denied: you may not list every type that has converters")
@@ -226,7 +240,7 @@ class MigrationService:
         try:
             # Earlier commits of this page may have been made, so no error says that nothing was written.
             with store_errors_refused():
-                after = await migrate_page(self._backend, chain, done, after, self._may)
+                after = await migrate_page(self._backend, chain, done, after, self._may, self._access.shows)
         except HandlerFault as fault:
             raise HandlerFault(fault.message or "", fault.cause) from fault.cause
         if after is not None:
