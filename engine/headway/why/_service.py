@@ -89,10 +89,13 @@ class ObserveService:
         id = ResourceId(type.name, key[2], key[0], key[1], "" if message.id is None else message.id.uid)
         if not self._may(id):
             raise denied(f"permission denied: you may not observe {id}")
+        # An answer takes a millisecond, and a caller may send a thousand questions at once. The callers take turns.
+        await give_way()
         try:
             why = await self._ask(id)
         except NotFound as error:
             raise GRPCError(Status.NOT_FOUND, str(error)) from None
+        await give_way()
         if self._permissions is not None:
             why = redacted(why, self._permissions, self._everywhere(self._permissions))
         return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())
