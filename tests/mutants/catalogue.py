@@ -263,6 +263,28 @@ MUTANTS = (
         _FURTHER,
     ),
     Mutant(
+        "a new placement goes on from the furthest of some shards",
+        "storage/_fences.py",
+        "whole += [min(each) for count, each in parts.items() if count == str(len(each))]",
+        "whole += [max(each) for each in parts.values()]",
+        "storage/test_conformance.py",
+        "memory",
+    ),
+    Mutant(
+        "a new placement begins at its own first fence",
+        "storage/_fences.py",
+        'if member.startswith("members/"):',
+        "if True:",
+        "run/test_division_changes.py",
+    ),
+    Mutant(
+        "the terms of a new placement begin at 1",
+        "storage/_fences.py",
+        "if of == controller and _division(each) not in (None, division):",
+        "if False:",
+        "run/test_division_changes.py",
+    ),
+    Mutant(
         "a released lease's term can still write",
         "storage/_memory.py",
         "        self._raise(scope_of(lease.name), (lease.term + 1, 0))\n",
