@@ -1,5 +1,6 @@
 """The commit log against its rules, by example and against a model that remembers everything."""
 
+import math
 import weakref
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from headway._gen.google.protobuf import Any
-from headway.errors import HistoryCompacted
+from headway.errors import DeclarationError, HistoryCompacted
 from headway.protobuf import encode
 from headway.resource import Change, Changes, Kind, pb
 from headway.storage import CommitLog, Cursor, _log
@@ -31,6 +32,26 @@ def _filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> Comm
     for revision in range(1, count + 1):
         log.append(revision, [(A, RESOURCE, False)], float(revision))
     return log
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("max_changes", "max_changes must be a whole number >= 0, such as max_changes=100000, not -1"),
+        ("max_age", "max_age must be a number >= 0, such as max_age=3600, not -1"),
+        ("max_bytes", "max_bytes must be a whole number >= 0, such as max_bytes=268435456, not -1"),
+    ],
+)
+def test_bound_below_zero_is_refused_and_zero_is_not(bound: str, said: str) -> None:
+    given: dict[str, int] = {bound: 0}
+    CommitLog(**given)
+    with pytest.raises(DeclarationError) as refused:
+        CommitLog(**{bound: -1})
+    assert str(refused.value) == said
+
+
+def test_history_may_be_kept_without_a_bound_on_its_age() -> None:
+    CommitLog(max_age=math.inf)
 
 
 def _list(changes: Changes | None) -> list[Change]:
