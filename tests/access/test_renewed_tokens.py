@@ -9,12 +9,12 @@ import pytest
 import trio
 
 import headway
-from headway.access import Authorizer
-from headway.errors import InvalidArgument
+from headway.access import REFUSED, Access, Authorizer, new_token
+from headway.errors import InvalidArgument, PermissionDenied
 from headway.rpc import token_file
 from tests.access.logins import ISS, access, issuer
 from tests.access.test_logins_over_network import HEADER, Hand
-from tests.access.test_streams import TEAM, app
+from tests.access.test_streams import TEAM, app, policy
 from tests.helpers.login_issuer import claims, signed
 
 
@@ -120,6 +120,57 @@ async def test_worker_goes_on_when_its_login_is_renewed(tmp_path: Path) -> None:
                 await engine.client.apply(TEAM.new("docs"))
                 await seen["docs"].wait()
                 assert ended == []
+
+
+async def test_subscription_goes_on_when_its_token_is_renewed(tmp_path: Path) -> None:
+    """Its stream ends with the token, and resumes with the next. Without one, the subscription ends."""
+    (first, old), (second, new) = new_token(["readers"]), new_token(["readers"])
+    accepting = Authorizer(Access([policy("view")], [old]))
+    write(tmp_path / "token", first)
+    with trio.fail_after(30):
+        async with (
+            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=accepting) as engine,
+            headway.connect(engine.addresses, app, token=token_file(tmp_path / "token")) as client,
+            client.subscribe([TEAM]) as batches,
+        ):
+            assert (await anext(batches)).snapshot
+            write(tmp_path / "token", second)
+            accepting.replace(Access([policy("view")], [new]))
+            await engine.client.apply(TEAM.new("docs"))
+            batch = await anext(batches)
+            assert (batch.snapshot, len(batch.events)) == (False, 1)
+
+            accepting.replace(Access([policy("view")], []))
+            with pytest.raises(PermissionDenied, match=REFUSED):
+                await anext(batches)
+
+
+async def test_cache_goes_on_when_its_token_is_renewed(tmp_path: Path) -> None:
+    """Its streams end with the token, and resume with the next. Without one, the block ends."""
+    (first, old), (second, new) = new_token(["readers"]), new_token(["readers"])
+    accepting = Authorizer(Access([policy("view")], [old]))
+    write(tmp_path / "token", first)
+    resumed, went_on = trio.Event(), trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, headway.events.StreamOpened) and event.resume_after is not None:
+            resumed.set()
+
+    async def follow(engine: headway.Engine) -> None:
+        token = token_file(tmp_path / "token")
+        async with headway.open_cache(engine.addresses, app, watches=[TEAM], token=token, report=report):
+            write(tmp_path / "token", second)
+            accepting.replace(Access([policy("view")], [new]))
+            await resumed.wait()
+            went_on.set()
+            accepting.replace(Access([policy("view")], []))
+            await trio.sleep_forever()
+
+    with trio.fail_after(30):
+        async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=accepting) as engine:
+            with pytest.raises(PermissionDenied, match=REFUSED):
+                await follow(engine)
+    assert went_on.is_set()
 
 
 async def test_function_is_asked_for_each_call() -> None:

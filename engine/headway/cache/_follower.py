@@ -73,6 +73,7 @@ class Follower:
         self._failures = 0
         self._limited = 0.0  # the seconds to wait, because a limit of the server has refused the last stream
         self._denied = False  # the last stream was refused because of a missing right
+        self._delivered = False  # the last stream has delivered something
         self._refused = False  # the server refused to resume, so that the next stream begins with a snapshot
         self._disproved = trio.CancelScope()  # of the open stream
         informer.on_disproved = lambda: self._disproved.cancel()
@@ -107,7 +108,7 @@ class Follower:
         """Follow one store until canceled. Raises StoreChanged or StoreRolledBack; the cached data is then void."""
         self._failures, self._refused = 0, False
         while True:
-            self._denied, self._limited = False, 0.0
+            self._denied, self._delivered, self._limited = False, False, 0.0
             why = await self._one_stream()
             self._report(StreamEnded(self._type.name, why, self._failures))
             self._informer.disconnected(why, denied=self._denied)
@@ -144,7 +145,9 @@ class Follower:
                 await self._patrol.check_not_rolled_back(self._failures, refused=True)
             if isinstance(error, Limited):
                 self._limited = spread(error.seconds, self._failures) or 0.0
-            self._denied = error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
+            # A stream ends with its token. Whether that has been renewed shows when the next one is opened.
+            outlived = self._delivered and error.status is Status.UNAUTHENTICATED
+            self._denied = not outlived and error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
             self._report(StreamLagging(self._type.name, machine.frontier, store.frontier))
@@ -176,6 +179,7 @@ class Follower:
                     item = await items.__anext__()
                 except StopAsyncIteration:
                     return "the server ended the stream"
+                self._delivered = True
                 before = machine.frontier
                 checked = machine.feed(item)
                 if machine.frontier > before or checked is None or isinstance(item, SnapshotChunk):

@@ -98,6 +98,8 @@ class Follower:
         self._failures = 0
         # The seconds to wait, because a limit of the server has refused the last stream.
         self._limited = 0.0
+        # True once the open stream has delivered something.
+        self._delivered = False
         self.problem: str | None = None
         self.error: HeadwayError | None = None
         # A slow program stops the stream, because nothing is kept in between.
@@ -107,7 +109,7 @@ class Follower:
         """Follow until canceled, or until an error that lasts, which the reader gets."""
         with self._send:
             while True:
-                self._limited = 0.0
+                self._limited, self._delivered = 0.0, False
                 try:
                     self.problem = await self._one_stream()
                 except HeadwayError as error:
@@ -129,9 +131,11 @@ class Follower:
             translated = client_error(error)
             # NotHeadway and Closed have statuses that say less.
             passing = isinstance(translated, Unavailable) or error.status is Status.ABORTED
+            # A stream ends with its token. Whether that has been renewed shows when the next one is opened.
+            outlived = self._delivered and error.status is Status.UNAUTHENTICATED
             if isinstance(translated, StoreChanged):
                 raise StoreChanged(f"{translated}; to accept that store, {BEGIN_ANEW}") from error
-            if error.status in LASTING or not passing:
+            if not outlived and (error.status in LASTING or not passing):
                 raise translated from error
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
@@ -142,6 +146,7 @@ class Follower:
         # The events of the snapshot by what they are about; None after it.
         gathered: dict[object, SubscriptionEvent] | None = {} if self._reached is None else None
         async for item in items:
+            self._delivered = True
             if not isinstance(item, NewSnapshot | SnapshotChunk | SnapshotPart):
                 # Until a snapshot is complete, the reader has the old state.
                 self.problem = None
