@@ -72,8 +72,7 @@ class Follower:
         self._closed = False
         self._failures = 0
         self._limited = 0.0  # the seconds to wait, because a limit of the server has refused the last stream
-        self._denied = False  # the last stream was refused because of a missing right
-        self._delivered = False  # the last stream has delivered something
+        self._denied = self._delivered = False  # the last stream lacked a right; it has delivered something
         self._refused = False  # the server refused to resume, so that the next stream begins with a snapshot
         self._disproved = trio.CancelScope()  # of the open stream
         informer.on_disproved = lambda: self._disproved.cancel()
@@ -146,8 +145,8 @@ class Follower:
             if isinstance(error, Limited):
                 self._limited = spread(error.seconds, self._failures) or 0.0
             # A stream ends with its token. Whether that has been renewed shows when the next one is opened.
-            outlived = self._delivered and error.status is Status.UNAUTHENTICATED
-            self._denied = not outlived and error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
+            unknown = error.status is Status.UNAUTHENTICATED and not self._delivered
+            self._denied = unknown or error.status is Status.PERMISSION_DENIED
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
             self._report(StreamLagging(self._type.name, machine.frontier, store.frontier))
@@ -179,12 +178,11 @@ class Follower:
                     item = await items.__anext__()
                 except StopAsyncIteration:
                     return "the server ended the stream"
-                self._delivered = True
                 before = machine.frontier
                 checked = machine.feed(item)
                 if machine.frontier > before or checked is None or isinstance(item, SnapshotChunk):
                     self._patrol.advances += 1
-                self._failures = 0
+                self._failures, self._delivered = 0, True
                 if self._pace and isinstance(item, Bookmark | Changes):
                     next_at = trio.current_time() + self._pace
                 if informer.cut_off is not None or isinstance(item, EndOfSnapshot):
