@@ -105,6 +105,36 @@ async def test_every_stream_resumes_when_the_window_opens() -> None:
         await until_received(raw, DataReceived, ids[20:])
 
 
+class Woken(trio.abc.Instrument):
+    """The largest number of tasks that were scheduled for one turn of the loop."""
+
+    def __init__(self) -> None:
+        self.most = self._now = 0
+
+    def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002  # the name is Trio's
+        self._now = 0
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  # likewise
+        self._now += 1
+        self.most = max(self.most, self._now)
+
+
+async def test_settings_that_open_every_window_wake_only_a_few_streams_at_once() -> None:
+    """Otherwise 30 bytes a second kept a server busy with thousands of calls, and every other caller waited seconds."""
+    async with served() as it, connected(it.where) as raw:
+        raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        ids = [await begin(raw, ECHO, encode(Text(text="ada"))) for _ in range(200)]
+        await until_received(raw, ResponseReceived, ids)
+        await trio.testing.wait_all_tasks_blocked()
+        woken = Woken()
+        trio.lowlevel.add_instrument(woken)
+        raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1000})
+        await raw.flush()
+        await until_received(raw, TrailersReceived, ids)
+        trio.lowlevel.remove_instrument(woken)
+        assert woken.most < 60
+
+
 async def test_streams_with_a_closed_window_do_not_block_others() -> None:
     """A stream that is woken and cannot send passes the window on."""
     h2 = H2Connection(H2Configuration(client_side=False))

@@ -28,6 +28,7 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
 
 from headway.rpc._limits import Budget, Limits
 from headway.rpc.http2._flow import Signal, WindowQueue
@@ -37,6 +38,7 @@ from headway.rpc.http2._requests import Head, Raw, Request, Requests
 from headway.rpc.http2._stream import Http2Stream
 
 _ENDED_AT_ONCE = 16
+_WOKEN_AT_ONCE = 16
 # The number of calls without a request that each connection may have, even if the server has reached its limit.
 _FAIR_SHARE = 100
 
@@ -171,6 +173,8 @@ class Http2Processor(EventsProcessor):
         self._account = account
         self._later = later
         self._requests = Requests()
+        # The streams that new settings may let send, and that have not been woken yet.
+        self._unwoken: list[int] = []
 
     def close(self, reason: str = "Connection closed") -> None:
         """Close the connection and end its streams.
@@ -329,10 +333,25 @@ class Http2Processor(EventsProcessor):
             stream.window_updated.set()
 
     def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
-        """Apply the peer's settings, and wake the tasks that wait for the first settings or for a free stream."""
-        super().process_remote_settings_changed(event)
+        """Wake the tasks that wait for the first settings, for a free stream, or for the window of a stream.
+
+        The last ones are woken a few at a time. grpclib would wake all of them: one small frame would make thousands of
+        calls send in one turn of the loop, while every other connection waits.
+        """
         self.connection.settings_received.set()
         self.connection.stream_close_waiter.set()
+        if SettingCodes.INITIAL_WINDOW_SIZE in event.changed_settings:
+            waking = bool(self._unwoken)
+            self._unwoken = list(self.streams)
+            if self._wake_some() and not waking:
+                self._later(self._wake_some)
+
+    def _wake_some(self) -> bool:
+        """Wake some of the streams that new settings may let send, and return True if others are left."""
+        some, self._unwoken = self._unwoken[:_WOKEN_AT_ONCE], self._unwoken[_WOKEN_AT_ONCE:]
+        for stream_id in some:
+            self.receive_window(stream_id)
+        return bool(self._unwoken)
 
     def process_connection_terminated(self, event: ConnectionTerminated) -> None:
         """Handle a GOAWAY. Without an error code, the calls that the peer has begun may finish.
