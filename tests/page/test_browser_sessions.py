@@ -148,3 +148,15 @@ async def test_view_that_is_denied_does_not_ask_again(path: str) -> None:
         await sign_in(browser, running.tokens["viewer"])
         await browser.wait("document.querySelector('main .problem')?.innerText.includes('permission denied')")
         assert await browser.evaluate("timers") == []
+
+
+async def test_visitor_whom_the_anonymous_policy_lets_in_can_sign_in() -> None:
+    """The page opened without a token, and offered nowhere to enter one."""
+    rules = {"all": [EVERYTHING], "anonymous": [rule("read", type="shop.v1.Parcel")]}
+    async with opened(rules=rules, refused=DENIED) as (running, browser):
+        await lost_order(running)
+        await browser.shows(MAY_NOT_OBSERVE)
+        await browser.click("header button:last-child")
+        await see_everything(browser, running)
+        await browser.click("header button:last-child")
+        await browser.shows(MAY_NOT_OBSERVE)

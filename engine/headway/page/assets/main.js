@@ -16,6 +16,7 @@ const LISTS = { controllers: Controllers, events: Events, leases: Leases, quotas
 const THEMES = ["auto", "light", "dark"];
 let view = null; // the open view, if it has a state of its own
 let known = false; // whether the session is known
+let asking = false; // whether a visitor whom the anonymous policy lets in wants to sign in
 let problem = ""; // why signing in has failed
 let theme = "auto";
 let opened = ""; // the session that the view was opened for
@@ -41,7 +42,8 @@ function header() {
       link("#/events", "Events", place === "events"), link("#/quotas", "Quotas", place === "quotas"), link("#/leases", "Leases", place === "leases")),
     h("span", { class: "connection " + (live.connected ? "good" : "bad"), role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "word" }, live.connected ? "live" : live.denied ? "not allowed" : "not connected")),
     h("button", { type: "button", class: "theme", "aria-label": `Theme: ${theme}. Change it`, onclick: () => { applyTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]); header(); } }, { auto: "◐", light: "☀", dark: "☾" }[theme]),
-    session.signedIn && h("button", { type: "button", onclick: leaveSession }, "Sign out"));
+    session.signedIn && h("button", { type: "button", onclick: leaveSession }, "Sign out"),
+    session.controlled && session.allowed && !session.signedIn && !asking && h("button", { type: "button", onclick: askForToken }, "Sign in"));
 }
 
 async function leaveSession() {
@@ -50,11 +52,21 @@ async function leaveSession() {
   return start();
 }
 
+function askForToken() {
+  view?.close();
+  view = null;
+  leave();
+  asking = true;
+  problem = "";
+  draw();
+  document.getElementById("token").focus();
+}
+
 function draw() {
   // A session that has ended takes its view with it, and all that was received for it.
   if (session.csrf !== opened) return open();
   header();
-  if (known && !session.allowed) return signInForm();
+  if (known && (asking || !session.allowed)) return signInForm();
   const [place, ...rest] = route();
   if (view) return render(main, view.content());
   if (place === "controller" && !live.denied) return render(main, controllerView(rest[0] || ""));
@@ -95,6 +107,7 @@ function signInForm() {
       await signIn(field.value.trim());
       field.value = "";
       problem = session.message;
+      asking = false;
       start();
     } catch (error) {
       problem = error.message;
@@ -120,7 +133,7 @@ async function start() {
   open();
 }
 
-window.addEventListener("hashchange", () => { open(); main.focus({ preventScroll: true }); scrollTo(0, 0); });
+window.addEventListener("hashchange", () => { if (asking) { asking = false; follow(draw); } open(); main.focus({ preventScroll: true }); scrollTo(0, 0); });
 window.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select, dialog");
   if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
