@@ -31,8 +31,8 @@ class RunFence(NamedTuple):
         fence: the fence that the run's writes carry.
         position: the position of the commit that raised the fence. A run starts from it; after a write with an unknown
             outcome, the affected keys wait for it.
-        checkpoint: the last recorded revision up to which the previous run had no pending work. The
-            first raise of a fence goes on from the controller's other fences, and of all fences from its own commit.
+        checkpoint: the last recorded revision up to which the previous run had no pending work. For a member without a
+            record, it comes from the controller's other members; for the first of them, it is this commit's revision.
     """
 
     fence: pb.Fence

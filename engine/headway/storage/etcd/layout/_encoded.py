@@ -1,7 +1,7 @@
-"""Transactions whose parts are encoded one by one: the same bytes as `TxnRequest` and `TxnResponse`. Pure.
+"""Transactions whose parts are encoded one by one, to the bytes of a `TxnRequest`, and their replies. Pure.
 
-A transaction has up to a hundred comparisons and puts. Messages for each would cost more than the rest of
-the transaction.
+A transaction has up to a hundred comparisons and puts. Messages for each would cost more than the rest of the
+transaction.
 """
 
 from __future__ import annotations
