@@ -2,6 +2,9 @@
 
 pytest's own `faulthandler_timeout` begins anew with each test. Each time it waits for a thread to end, which takes a
 millisecond or two on a busy machine, and a run has ten thousand tests.
+
+`faulthandler` reads the frames of a thread that may be running, and can crash the process when it does. So the stacks
+are written only when a test is still there after pytest-timeout should have ended it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ RENEWED = 5.0
 
 def add_option(parser: pytest.Parser) -> None:
     """Add the option of the configuration. 0 turns the stacks off, as tests need that take longer."""
-    parser.addini("stacks_after", "write the stacks of all threads when a test takes this many seconds", default="45")
+    parser.addini("stacks_after", "write the stacks of all threads when a test takes this many seconds", default="75")
 
 
 def watch(config: pytest.Config) -> None:
@@ -37,9 +40,13 @@ class _Stacks:
         self._renewed = float("-inf")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self) -> None:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         now = time.monotonic()
-        if now >= self._renewed + RENEWED:
+        # These may take longer, and Hypothesis goes on to shrink when the limit has ended one example.
+        if item.get_closest_marker("timeout") or item.get_closest_marker("hypothesis"):
+            faulthandler.cancel_dump_traceback_later()
+            self._renewed = float("-inf")
+        elif now >= self._renewed + RENEWED:
             faulthandler.dump_traceback_later(self._seconds, file=self._stderr)
             self._renewed = now
 

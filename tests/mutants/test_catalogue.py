@@ -55,7 +55,7 @@ def test_mutant_is_killed_only_by_failing_tests(
     """A mutant that survives makes the program fail."""
     sources: list[str] = []
 
-    def run(tests: str, only: str, source: Path) -> Run:
+    def run(tests: str, only: str, source: Path, _seed: int = 1) -> Run:
         assert (tests, only) == (LOST.tests, LOST.only)
         sources.append((source / "headway" / LOST.file).read_text())
         return Run(0, "", 1.0) if len(sources) == 1 else Run(status, "test_it.py::test_one", 2.0)
