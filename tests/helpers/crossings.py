@@ -1,4 +1,4 @@
-"""Rules for a run machine: a reply crosses another reply, a snapshot or a fence, and a change crosses a reconcile."""
+"""Rules for a run machine: a reply crosses a reply, a snapshot or a fence, and a change a reconcile or a bookmark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from headway.testing import Fault
-from tests.helpers.machine_parts import MachineParts, members, names, thens
+from tests.helpers.machine_parts import MachineParts, kinds, members, names, thens
 from tests.helpers.stream_beginnings import Behind
 
 
@@ -103,6 +103,16 @@ class Crossings(MachineParts):
         self._pass(0.3)
         if converges:
             self.converge()
+
+    @rule(kind=kinds, name=names, member=members, seconds=st.sampled_from([0.0, 1.0]))
+    def lie(self, kind: int, name: str, member: str, seconds: float) -> None:
+        """Claim to be complete up to a revision, and deliver a creation at that revision afterwards."""
+        gone, there = (("no pool", "pool"), ("no member", "member"), ("no summary", "pool"))[kind]
+        self._change([(gone, name, member)])
+        self.run_until_blocked()
+        self._streams(kind).false_bookmarks += 1
+        self._change([(there, name, member)])
+        self._pass(seconds)
 
     # --- parts of rules ---
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from headway.testing import Fault
 from tests.helpers.adding_watches import AddingWatches
+from tests.helpers.crossings import Crossings
 from tests.helpers.putting_back import PuttingBack
 from tests.helpers.restarting import Restarting
 from tests.helpers.stream_beginnings import Begins, Unreachable
 
 
-class Endings(AddingWatches, PuttingBack, Restarting):
+class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
     """A mixin with these situations, for the controller of a `NotedPools`."""
 
     def end_with(self, *endings: str) -> None:
@@ -30,6 +31,15 @@ class Endings(AddingWatches, PuttingBack, Restarting):
         late: list[Begins] = [Unreachable()] * 4
         begin = tuple(late if kind in kinds else [] for kind in range(3))
         self.restart(crashes=False, gone="meanwhile", down=[], begin=begin, meanwhile=[], seconds=40.0)
+
+    def _primed_at_two_cuts(self) -> None:
+        """Pools are primed before a change of pools and members, and members after it. The stream of pools lags."""
+        begin: tuple[list[Begins], ...] = ([], [Unreachable()] * 4, [])
+        self.restart(crashes=False, gone="", down=[], begin=begin, meanwhile=[], seconds=0.0)
+        self._streams(0).hold()
+        self._change([("pool", "b", ""), ("member", "b", "m2")])
+        self._pass(6.0)
+        self._streams(0).release()
 
     def _deleted_and_not_done(self) -> None:
         """The process ends in the middle of the reconcile after a deletion."""
@@ -69,6 +79,7 @@ class Endings(AddingWatches, PuttingBack, Restarting):
 ENDINGS: dict[str, Callable[[Endings], None]] = {
     "a pool is deleted while pools are primed": lambda it: it._deleted_while_primed(0),
     "a pool is deleted while members are primed": lambda it: it._deleted_while_primed(1, 2),
+    "members are primed later than pools": lambda it: it._primed_at_two_cuts(),
     "the process ends before it has acted on a deletion": lambda it: it._deleted_and_not_done(),
     "the store is replaced by its backup": lambda it: it._lost(new_id=True),
     "the store is rolled back": lambda it: it._lost(new_id=False),
@@ -77,5 +88,10 @@ ENDINGS: dict[str, Callable[[Endings], None]] = {
     "a watch is added while a key is pending": lambda it: it._watch_is_added(None),
     "a watch is added while a change waits for pools": lambda it: it._watch_is_added(0),
     "a watch is added while a change of members waits": lambda it: it._watch_is_added(1),
+    "a run ends during a reconcile": lambda it: it.end_during_a_reconcile("m1", 0.5, False),
+    "a snapshot lacks what a reply has shown": lambda it: it.answer_before_a_snapshot("a", "m1", "nothing", "is slow"),
+    "a snapshot has what a reply has deleted": lambda it: it.answer_before_a_snapshot("a", "m1", "gone", "is slow"),
+    "two writes lose their outcomes": lambda it: it.lose_two(1, Fault.LOST),
+    "a bookmark is false": lambda it: it.lie(0, "a", "m1", 1.0),
 }
-endings = st.permutations(sorted(ENDINGS)).map(lambda order: order[:3])
+endings = st.permutations(sorted(ENDINGS)).map(lambda order: order[:5])

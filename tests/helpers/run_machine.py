@@ -20,7 +20,6 @@ from headway.resource import ResourceType
 from headway.rpc import Channel
 from headway.testing import Fault
 from tests.helpers.contract import Witness
-from tests.helpers.crossings import Crossings
 from tests.helpers.endings import Endings, endings
 from tests.helpers.faulty_channel import FaultyChannel
 from tests.helpers.faulty_stream import KindStreams
@@ -47,7 +46,7 @@ write_faults = st.lists(st.sampled_from(list(Fault)), min_size=1, max_size=3)
 bare_faults = st.sampled_from([Fault.FAILED, Fault.LOST, Fault.LATE])
 
 
-class RunMachine(Endings, Crossings, RuleBasedStateMachine):
+class RunMachine(Endings, RuleBasedStateMachine):
     """A run under random writes, deletions, and faults of streams, servers, stores and calls. A witness checks it."""
 
     network: ClassVar[bool] = False
@@ -233,16 +232,6 @@ class RunMachine(Endings, Crossings, RuleBasedStateMachine):
         self._pass(self.pools.pause)
         self._pass_one_by_one(streams, steps)
         streams.release()
-
-    @rule(kind=kinds, name=names, member=members, seconds=st.sampled_from([0.0, 1.0]))
-    def lie(self, kind: int, name: str, member: str, seconds: float) -> None:
-        """Claim to be complete up to a revision, and deliver a creation at that revision afterwards."""
-        gone, there = (("no pool", "pool"), ("no member", "member"), ("no summary", "pool"))[kind]
-        self._change([(gone, name, member)])
-        self.run_until_blocked()
-        self._streams(kind).false_bookmarks += 1
-        self._change([(there, name, member)])
-        self._pass(seconds)
 
     @rule(kind=kinds, revisions=st.integers(1, 12), twice=st.booleans())
     def repeat(self, kind: int, revisions: int, twice: bool) -> None:

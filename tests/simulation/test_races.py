@@ -350,6 +350,33 @@ def test_late_call_at_an_api_with_keys_is_judged() -> None:
         simulation.explore(program(keeps_a_disk), come_and_go, outside=Keyed, plan="commit_last(3)")
 
 
+@pytest.mark.parametrize("key", ["", None])
+def test_parameter_that_is_passed_its_default_counts_as_left_out(key: str | None) -> None:
+    class Keyed(Mail):
+        def __init__(self) -> None:
+            super().__init__()
+            self._done: set[str] = set()
+
+        async def order(self, name: str, text: str, key: str | None = key) -> None:
+            if not key or key not in self._done:
+                self._done.add(key or "")
+                await self.put(name, text)
+
+    def orders(given: str | None) -> Reconcile:
+        async def reconcile(rt: headway.Runtime, team: Any, _: Any, process: simulation.Process) -> None:
+            async with rt.finalizer(team) as guarded:
+                if guarded.alive:
+                    await process.outside.order(team.name, team.data.note, team.uid if given == "uid" else given)
+                elif guarded.cleaning_up:
+                    await process.outside.remove(team.name)
+
+        return reconcile
+
+    with pytest.raises(simulation.Refuted):
+        simulation.explore(program(orders(key)), come_and_go, outside=Keyed, plan="commit_last(3)")
+    assert simulation.explore(program(orders("uid")), come_and_go, outside=Keyed, plan="commit_last(3)").complete
+
+
 def test_history_that_cannot_be_made_again_is_not_asked_after_a_restore() -> None:
     class Queue:
         def __init__(self) -> None:

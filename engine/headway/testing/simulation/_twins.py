@@ -200,28 +200,35 @@ def done_again(setting: Setting, plan: Plan, fault: faults.StepFault) -> Result 
 
 def has_no_keys(outside: Any, step: Step) -> bool:
     """Return True if the API has no call that takes more than this one, such as a key."""
-    name, given = _called(step.method)
+    name, call = _called(step.method)
     method = getattr(outside, name, None)
     if method is None:
         return True
-    mine = list(inspect.signature(method).parameters)
-    if given is not None and given < len(mine):
+    parameters = inspect.signature(method).parameters
+    if call is not None and any(_is_left_out(each, at, call) for at, each in enumerate(parameters.values())):
         return False
     return not any(
-        set(inspect.signature(getattr(outside, other)).parameters) > set(mine)
+        set(inspect.signature(getattr(outside, other)).parameters) > set(parameters)
         for other in dir(outside)
         if other.startswith(f"{name}_") and inspect.iscoroutinefunction(getattr(outside, other))
     )
 
 
-def _called(text: str) -> tuple[str, int | None]:
-    """Return the name of a method and the number of its arguments, from the text of a step."""
+def _called(text: str) -> tuple[str, ast.Call | None]:
+    """Return the name of a method and its call, from the text of a step."""
     call = text.partition("outside.")[2]
     try:
         parsed = ast.parse(call, mode="eval").body
     except SyntaxError:
-        return call.partition("(")[0], None
-    return call.partition("(")[0], len(parsed.args) + len(parsed.keywords) if isinstance(parsed, ast.Call) else None
+        parsed = None
+    return call.partition("(")[0], parsed if isinstance(parsed, ast.Call) else None
+
+
+def _is_left_out(parameter: inspect.Parameter, at: int, call: ast.Call) -> bool:
+    """Return True if a call does not pass a parameter, or passes its default, which tells the API no more."""
+    named = {each.arg: each.value for each in call.keywords}
+    passed = call.args[at] if at < len(call.args) else named.get(parameter.name)
+    return passed is None or ast.unparse(passed) == repr(parameter.default)
 
 
 def _run(setting: Setting, plan: Plan, **how: Any) -> Result | None:
