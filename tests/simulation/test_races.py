@@ -88,7 +88,7 @@ def refuted(
     reconcile: Reconcile, scenario: simulation.Scenario, *, controller: dict[str, Any] | None = None, **settings: Any
 ) -> simulation.Refuted:
     with pytest.raises(simulation.Refuted) as caught:
-        simulation.explore(program(reconcile, **(controller or {})), scenario, outside=Mail, **settings)
+        simulation.explore(program(reconcile, **(controller or {})), scenario, **{"outside": Mail, **settings})
     return caught.value
 
 
@@ -375,6 +375,43 @@ def test_parameter_that_is_passed_its_default_counts_as_left_out(key: str | None
     with pytest.raises(simulation.Refuted):
         simulation.explore(program(orders(key)), come_and_go, outside=Keyed, plan="commit_last(3)")
     assert simulation.explore(program(orders("uid")), come_and_go, outside=Keyed, plan="commit_last(3)").complete
+
+
+class Orders:
+    """The world outside: orders without a number."""
+
+    def __init__(self) -> None:
+        self.orders: list[str] = []
+
+    async def order(self, name: str) -> str:
+        self.orders.append(name)
+        return f"number {len(self.orders)}"
+
+
+class ListedOrders(Orders):
+    async def listed(self) -> list[str]:
+        return list(self.orders)
+
+
+async def orders_by_its_record(rt: headway.Runtime, team: Any, account: Any, process: simulation.Process) -> None:
+    if rt.cache.get(account, team.name) is None:
+        await process.outside.order(team.name)
+        await rt.apply(account.new(team.name, Account(login="ordered"), owner=team))
+
+
+async def orders_by_the_list(rt: headway.Runtime, team: Any, account: Any, process: simulation.Process) -> None:
+    if team.name not in await process.outside.listed():
+        await process.outside.order(team.name)
+    await rt.apply(account.new(team.name, Account(login="ordered"), owner=team))
+
+
+def test_call_that_a_restore_makes_a_program_repeat_is_found_if_it_could_have_looked() -> None:
+    """The control, whose store is restored when all work is done, orders twice as well."""
+    restored = "restore(2, 3)"
+    found = refuted(orders_by_its_record, one_team, outside=ListedOrders, plan=restored)
+    assert str(found.findings[0]).startswith("outside: the outside world is {'orders': ['core', 'core']}")
+    assert simulation.explore(program(orders_by_its_record), one_team, outside=Orders, plan=restored).complete
+    assert simulation.explore(program(orders_by_the_list), one_team, outside=ListedOrders, plan=restored).complete
 
 
 def test_history_that_cannot_be_made_again_is_not_asked_after_a_restore() -> None:

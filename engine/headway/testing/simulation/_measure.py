@@ -7,9 +7,11 @@ schedules is a race, unless the scenario declares that it may differ.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from headway.resource import Kind
+from headway.testing.simulation import _outside_api as api
 from headway.testing.simulation import _twins as twins
 from headway.testing.simulation import faults, oracles
 from headway.testing.simulation._late import Late
@@ -315,6 +317,10 @@ class Measure:
                 lost = frozenset[str]()
                 if late is not None:
                     lost = twins.lost_for_good(differences(late, rights, allowed, slow=self._late.slow))
+                if any(each.startswith(oracles.OUTSIDE) for each in lost) and self._repeats_without_need(
+                    result, rights
+                ):
+                    return False
                 allowed = dataclasses.replace(allowed, declared=allowed.declared | lost)
             elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._is_repeated(plan, each, result):
                 self.not_asked.append(str(each))
@@ -351,7 +357,21 @@ class Measure:
         return bool(self._compared_late(again, [*self.references, self.twin], counts=True))
 
     def _no_keys(self, step: Step) -> bool:
-        return self.setting.outside is not None and twins.has_no_keys(self.setting.outside(), step)
+        return self.setting.outside is not None and api.has_no_keys(self.setting.outside(), step)
+
+    def _repeats_without_need(self, result: Result, rights: Sequence[Result]) -> bool:
+        """Return True if there is more outside because of a repeated call, and the API has a better call or a look."""
+        outside = self.setting.outside
+        if outside is None or not oracles.has_more_outside(result, rights):
+            return False
+        most = Counter[str]()
+        for each in rights:
+            most |= twins.calls_outside(each)
+        repeated = twins.calls_outside(result) - most
+        calls = {step.method: step for step in result.trace.steps if step.method in repeated}
+        return any(
+            not api.has_no_keys(outside(), step) or api.can_be_looked_at(outside(), step) for step in calls.values()
+        )
 
     def compared(self, result: Result, *, counts: bool) -> list[Finding]:
         """Return what has ended differently than in every run without faults, apart from what may differ."""

@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
+from collections import Counter
 from typing import Any
 
 import trio
@@ -181,6 +180,11 @@ def lost_for_good(found: list[Difference]) -> frozenset[str]:
     return frozenset(each.declared.partition(" ")[0] for each in found)
 
 
+def calls_outside(result: Result) -> Counter[str]:
+    """Return how often each call of the world outside was made, with its arguments."""
+    return Counter(step.method for step in result.trace.steps if not step.kind[1])
+
+
 def new_from_start(setting: Setting, upgraded: Result) -> Setting:
     """Return the setting that has the program of the last upgrade from the start.
 
@@ -196,39 +200,6 @@ def done_again(setting: Setting, plan: Plan, fault: faults.StepFault) -> Result 
     """Return the run that does a call and lets it arrive once more, as late as under the fault, at the same pace."""
     pace = [each for each in plan if isinstance(each, faults.SCHEDULES)]
     return _run(setting, Plan(*pace, faults.DoneAgain(fault.step, getattr(fault, "seconds", 0.0))))
-
-
-def has_no_keys(outside: Any, step: Step) -> bool:
-    """Return True if the API has no call that takes more than this one, such as a key."""
-    name, call = _called(step.method)
-    method = getattr(outside, name, None)
-    if method is None:
-        return True
-    parameters = inspect.signature(method).parameters
-    if call is not None and any(_is_left_out(each, at, call) for at, each in enumerate(parameters.values())):
-        return False
-    return not any(
-        set(inspect.signature(getattr(outside, other)).parameters) > set(parameters)
-        for other in dir(outside)
-        if other.startswith(f"{name}_") and inspect.iscoroutinefunction(getattr(outside, other))
-    )
-
-
-def _called(text: str) -> tuple[str, ast.Call | None]:
-    """Return the name of a method and its call, from the text of a step."""
-    call = text.partition("outside.")[2]
-    try:
-        parsed = ast.parse(call, mode="eval").body
-    except SyntaxError:
-        parsed = None
-    return call.partition("(")[0], parsed if isinstance(parsed, ast.Call) else None
-
-
-def _is_left_out(parameter: inspect.Parameter, at: int, call: ast.Call) -> bool:
-    """Return True if a call does not pass a parameter, or passes its default, which tells the API no more."""
-    named = {each.arg: each.value for each in call.keywords}
-    passed = call.args[at] if at < len(call.args) else named.get(parameter.name)
-    return passed is None or ast.unparse(passed) == repr(parameter.default)
 
 
 def _run(setting: Setting, plan: Plan, **how: Any) -> Result | None:

@@ -16,6 +16,7 @@ Read `_oracles.py` first. A module imports only those before it:
 """
 
 from headway.testing.simulation.oracles._agreeing import disagreements as disagreements
+from headway.testing.simulation.oracles._allowed import OUTSIDE as OUTSIDE
 from headway.testing.simulation.oracles._allowed import Allowed as Allowed
 from headway.testing.simulation.oracles._allowed import check_declared as check_declared
 from headway.testing.simulation.oracles._allowed import check_names as check_names
@@ -35,6 +36,7 @@ from headway.testing.simulation.oracles._compared import compared as compared
 from headway.testing.simulation.oracles._compared import differences as differences
 from headway.testing.simulation.oracles._compared import differing as differing
 from headway.testing.simulation.oracles._compared import random_parts as random_parts
+from headway.testing.simulation.oracles._compared_outside import has_more_outside as has_more_outside
 from headway.testing.simulation.oracles._contents import CURRENT as CURRENT
 from headway.testing.simulation.oracles._contents import OUTDATED as OUTDATED
 from headway.testing.simulation.oracles._contents import contents as contents

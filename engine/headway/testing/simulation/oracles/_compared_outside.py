@@ -25,6 +25,17 @@ def outside_difference(got: Result, rights: Sequence[Result], allowed: Allowed) 
     return (f"{OUTSIDE}.{parts[0]}" if parts else OUTSIDE, got.outside, rights[0].outside)
 
 
+def has_more_outside(got: Result, rights: Sequence[Result]) -> bool:
+    """Return True if some part of the world outside contains more things than in any of the right runs."""
+    mine, *theirs = [_sizes(each.outside) for each in (got, *rights)]
+    return any(size > max((each.get(part, 0) for each in theirs), default=0) for part, size in mine.items())
+
+
+def _sizes(state: Any) -> dict[str, int]:
+    parts = state if isinstance(state, Mapping) else {"": state}
+    return {str(part): _size(value) for part, value in parts.items() if _is_many(value)}
+
+
 def _without(state: Any, allowed: Allowed, path: str = "") -> Any:
     """Return a state without its parts that may differ."""
     if not isinstance(state, Mapping):
