@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, TypedDict
 
@@ -28,6 +29,7 @@ from headway.testing.simulation.faults import (
     FAULTS,
     ChangeDuring,
     ChangeInTick,
+    CrashAfter,
     DoneAgain,
     Fault,
     HandOver,
@@ -44,9 +46,11 @@ from headway.testing.simulation.oracles import RESERVED_KINDS, Always, Finding, 
 from headway.testing.simulation.plans import (
     LeftOut,
     Refutation,
+    after_a_crash,
     at_another_pace,
     calls_before_a_change,
     changes_in_ticks,
+    changes_of_several,
     checked_durations,
     does_by_the_clock,
     handovers,
@@ -345,7 +349,12 @@ def _plans(
         leading += [Plan(Relay())] if Relay.name not in without and len(first.asked) > 1 else []
         leading += [] if Interim.name in without else interims(len(first.asked))
         leading += handovers(first.trace)
-    found = [*map(Plan, singles), *leading, *by_the_clock, *slower, *paced]
+    crossed: list[Plan] = []
+    for step in changes_of_several(first.trace) if CrashAfter.name not in without else ():
+        # A scenario may raise anything after a crash. It does so again when that crash is tried.
+        with suppress(Exception):
+            crossed += after_a_crash(step, run(measure.setting, Plan(CrashAfter(step.number))).trace, without)
+    found = [*map(Plan, singles), *leading, *by_the_clock, *slower, *paced, *crossed]
     plans = in_fair_turns(found, first.trace, measure.settled.trace)
     skipped = {why: of for why, of in measure.skipped.items() if any(each.name != Hurried.name for each in of)}
     return [*plans, *pairs_of(singles, pairs)], {**pruned, **skipped}

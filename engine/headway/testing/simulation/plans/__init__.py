@@ -2,10 +2,12 @@
 
 Pure: nothing is run here, and random choices come from a seed.
 
-Read `_plans.py` first. `_peer_plans.py`, `_schedules.py` and `_tick_plans.py` add plans of further kinds, and
-`_durations.py` says how long their faults last.
+Read `_plans.py` first. `_crossed_plans.py`, `_peer_plans.py`, `_schedules.py` and `_tick_plans.py` add plans of
+further kinds, and `_durations.py` says how long their faults last.
 """
 
+from headway.testing.simulation.plans._crossed_plans import after_a_crash as after_a_crash
+from headway.testing.simulation.plans._crossed_plans import changes_of_several as changes_of_several
 from headway.testing.simulation.plans._durations import checked_durations as checked_durations
 from headway.testing.simulation.plans._durations import lasting as lasting
 from headway.testing.simulation.plans._order import in_fair_turns as in_fair_turns

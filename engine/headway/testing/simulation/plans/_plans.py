@@ -88,7 +88,7 @@ def merges(trace: Trace, kinds: set[tuple[str, str]]) -> Sequence[Fault]:
 
 def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
     """Return plans that give the leadership to another process at one call, and back at a later one."""
-    numbers = [step.number for step in steps_of_the_scenario(trace) if _changes_something(step)]
+    numbers = [step.number for step in steps_of_the_scenario(trace) if changes_something(step)]
     found = [
         Plan(faults.HandOver(away), faults.HandOver(back))
         # A process that leads again makes its first call soon after the other process, so near places come first.
@@ -176,7 +176,8 @@ def steps_of_the_scenario(trace: Trace) -> list[Step]:
     return steps
 
 
-def _changes_something(step: Step) -> bool:
+def changes_something(step: Step) -> bool:
+    """Return True if a call has changed the store, or may have changed the world outside."""
     return step.write and (step.revision > 0 or not step.kind[1])
 
 
@@ -200,7 +201,7 @@ def _of_steps(steps: Sequence[Step], left_out: LeftOut) -> Iterator[Fault]:
             left_out["around a read they are the same as before the next write"] += [
                 fault(step.number) for fault in _AS_BEFORE_A_WRITE
             ]
-        elif _changes_something(step):
+        elif changes_something(step):
             yield from _of_write(step)
         else:
             # Treated as a read, but the write may change something if it arrives late.
@@ -260,7 +261,7 @@ def _of_changes(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]]
 
 def _last_acted_upon(trace: Trace, steps: Sequence[Step]) -> int:
     """Return the revision of the last change before the last step that changed something, in the store or outside."""
-    acted = {step.number for step in steps if _changes_something(step)}
+    acted = {step.number for step in steps if changes_something(step)}
     found = before = 0
     for entry in trace.entries:
         if isinstance(entry, Committed) and not entry.by:
@@ -303,7 +304,7 @@ def _replacements(trace: Trace, steps: Sequence[Step]) -> Iterator[Fault]:
     """Yield a crash after each write of a process that is upgraded later, so that only the new program recovers."""
     upgraded = dict(trace.upgrades)
     for step in steps:
-        if _changes_something(step) and step.number <= upgraded.get(step.by.process, 0):
+        if changes_something(step) and step.number <= upgraded.get(step.by.process, 0):
             yield faults.Replaced(step.number)
 
 
@@ -320,7 +321,7 @@ def _new_runs(trace: Trace, kinds: set[tuple[str, str]], left_out: LeftOut) -> I
 def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:
     users = [each.revision for each in trace.commits if each.kind in kinds and not each.by and not each.term]
     acted = [step.revision for step in steps if step.revision]
-    if not acted and any(map(_changes_something, steps)):
+    if not acted and any(map(changes_something, steps)):
         # What it has done outside is compared with a run that restores the store when all work is done.
         left_out["the program changes only the world outside"] += [faults.Restore(0, revision) for revision in users]
     # When all work is done, a process may remember work that the restored store has lost.

@@ -1,0 +1,106 @@
+"""Plans of two faults: a crash, and then a call of another controller that fails or is slow."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import headway
+from headway.testing import simulation
+from headway.testing.simulation import faults
+from headway.testing.simulation.plans import after_a_crash, changes_of_several
+from tests.helpers.corpus.staff import Account, Team
+
+_TRIED = ("crash_after", "not_done", "answer_late", "hurried", "done_again")
+OTHERS = [each.name for each in faults.FAULTS if each.name not in _TRIED]
+"""Every fault but those of such plans. The last two names are never tried by themselves."""
+
+GRACE = 0.002
+"""The seconds after which an account should exist. The first attempt after a failure is later."""
+
+
+class Desks:
+    """The world outside: who has a desk."""
+
+    def __init__(self) -> None:
+        self.desks: set[str] = set()
+
+    async def reserve(self, name: str) -> None:
+        self.desks.add(name)
+
+    async def release(self, name: str) -> None:
+        self.desks.discard(name)
+
+    async def listed(self) -> list[str]:
+        return sorted(self.desks)
+
+
+def clears_what_is_left(process: simulation.Process) -> headway.App:
+    """After a start, a desk without an account counts as left over. The account may only be late."""
+    app = headway.App("staff")
+    team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+    desks, reserved = process.outside, set[str]()
+
+    @app.controller(manages=team)
+    async def reserves(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        name = request.id.name
+        if rt.resource(request) is not None and name not in reserved:
+            if name not in await desks.listed():
+                await desks.reserve(name)
+            reserved.add(name)
+
+    @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
+    async def enters(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        if (found := rt.resource(request)) is not None:
+            await rt.apply(account.new(found.name, Account(login=found.name), owner=found))
+
+    @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
+    async def clears(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        if all(each.what != "started" for each in request.reasons):
+            return
+        listed = await desks.listed()
+        await trio.sleep(GRACE)
+        if request.id.name in listed and rt.cache.get(account, request.id.name) is None:
+            await desks.release(request.id.name)
+
+    return app
+
+
+async def one_team(world: simulation.World) -> None:
+    await world.wait_idle()
+    await world.client.apply(world.type("Team").new("core", Team()))
+    await world.wait_idle()
+
+
+def test_what_a_crash_leaves_half_done_meets_a_failed_call_of_another_controller() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(clears_what_is_left, one_team, outside=Desks, without=OTHERS)
+    assert [each.name for each in caught.value.plan] == ["crash_after", "not_done"]
+    alone = [*OTHERS, "crash_after"]
+    assert simulation.explore(clears_what_is_left, one_team, outside=Desks, without=alone).complete
+    for step in (1, 2, 3):
+        found = simulation.explore(clears_what_is_left, one_team, outside=Desks, plan=f"crash_after({step})")
+        assert found.complete
+
+
+def test_controllers_that_share_nothing_have_no_such_plans() -> None:
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team)
+        async def reserves(_: headway.Runtime, request: headway.Request[Team]) -> None:
+            await process.outside.reserve(request.id.name)
+
+        @app.controller(manages=team)
+        async def enters(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            await rt.client.apply(account.new(request.id.name, Account()))
+
+        return app
+
+    setting = simulation.Setting(app=make, scenario=one_team, outside=Desks)
+    changes = changes_of_several(simulation.run(setting, simulation.Plan()).trace)
+    assert [each.by.controller for each in changes] == ["reserves", "enters"]
+    for each in changes:
+        crashed = simulation.run(setting, simulation.Plan(faults.CrashAfter(each.number)))
+        assert after_a_crash(each, crashed.trace, ()) == []
