@@ -178,6 +178,18 @@ def test_calls_of_another_sort_come_first_then_the_last_ones() -> None:
     assert [plan[0].step for plan in in_fair_turns(crashes, trace, trace)] == [1, 5, 4, 2, 3]
 
 
+def test_many_calls_of_one_sort_come_after_all_sorts_of_another_kind() -> None:
+    trace = Trace()
+    for number in range(1, 101):
+        by = Reconcile(0.0, "p1", f"controller {max(number, 50)}", TEAM, CORE, "started", 1, {})
+        trace.add(Step(0.0, number, by, "write", ACCOUNT, ADA, True, "done", number))
+    few = [simulation.Plan(faults.CrashBefore(number)) for number in range(1, 51)]
+    many = [simulation.Plan(faults.NotDone(number)) for number in range(50, 101)]
+    found = in_fair_turns([*few, *many], trace, trace)
+    assert set(many) < set(found[:53])
+    assert [plan[0].step for plan in found if plan in few][:2] == [1, 50]
+
+
 def test_plans_of_several_faults_keep_their_order() -> None:
     trace = _trace((True, 2), (True, 3), (True, 4))
     found = [simulation.Plan(faults.HandOver(one), faults.HandOver(2)) for one in (3, 1, 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from headway.testing.simulation import faults
@@ -43,10 +44,14 @@ def in_fair_turns(plans: Iterable[Plan], first: Trace, settled: Trace) -> list[P
     for plan in plans:
         kinds.setdefault(_kind(plan), []).append(plan)
     places = _Places(first, settled)
+    found = [(kind, *places.unlike_first(mine)) for kind, mine in kinds.items()]
+    # In a wide scenario, each kind strikes one call of each sort before it strikes those that are like it.
+    later = max((len(of_each_sort) for _, of_each_sort, _ in found), default=0)
     ordered: list[tuple[float, int, Plan]] = []
-    for at, (kind, mine) in enumerate(kinds.items()):
-        share = _SHARE_AT_A_PACE if isinstance(mine[0][0], _PACES) else _SHARES.get(kind, 1)
-        ordered += [((number + 1) / share, at, plan) for number, plan in enumerate(places.unlike_first(mine))]
+    for at, (kind, of_each_sort, rest) in enumerate(found):
+        share = _SHARE_AT_A_PACE if isinstance(kinds[kind][0][0], _PACES) else _SHARES.get(kind, 1)
+        turns = [*enumerate(of_each_sort, 1), *enumerate(rest, later + 1)]
+        ordered += [(turn / share, at, plan) for turn, plan in turns]
     return [plan for _, _, plan in sorted(ordered, key=lambda each: each[:2])]
 
 
@@ -65,19 +70,19 @@ class _Places:
         self._settled = {each.number: each for each in settled.steps}
         self._commits = {each.revision: each for each in first.commits}
 
-    def unlike_first(self, plans: Sequence[Plan]) -> list[Plan]:
-        """Return plans of one kind: for each sort of call or change the first one, then each last one, then the rest.
+    def unlike_first(self, plans: Sequence[Plan]) -> tuple[list[Plan], list[Plan]]:
+        """Return plans of one kind: for each sort of call or change the first one, then each last one; and the rest.
 
         Nothing comes after the last one that could hide what it has done.
         """
         sorts: dict[object, list[Plan]] = {}
         for plan in plans:
-            sorts.setdefault(self._sort(plan), []).append(plan)
-        ranks: dict[int, tuple[int, int]] = {}
-        for number, (sort, mine) in enumerate(sorts.items()):
-            first_and_last = mine if sort is None else [*mine[:1], *mine[:0:-1][:1], *mine[1:-1]]
-            ranks |= {id(plan): (rank, number) for rank, plan in enumerate(first_and_last)}
-        return sorted(plans, key=lambda plan: ranks[id(plan)])
+            sort = self._sort(plan)
+            sorts.setdefault(id(plan) if sort is None else sort, []).append(plan)
+        first = [mine[0] for mine in sorts.values()]
+        last = [mine[-1] for mine in sorts.values() if len(mine) > 1]
+        rest = [[*mine[1:-1]] for mine in sorts.values()]
+        return [*first, *last], [plan for turn in zip_longest(*rest) for plan in turn if plan is not None]
 
     def _sort(self, plan: Plan) -> object:
         fault: Any = plan[0] if len(plan) == 1 else None
