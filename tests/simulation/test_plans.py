@@ -35,8 +35,21 @@ def test_plan_reads_as_the_line_that_makes_it(found: list[faults.Fault], seed: i
 
 
 @pytest.mark.parametrize(
+    ("listed", "line"),
+    [
+        ("crash_after 3", "crash_after(3)"),
+        ("answer_late 1/45.0; crash_at p1/8", "answer_late(1, 45.0); crash_at('p1', 8)"),
+        ("hide staff.Team/11/12", "hide('staff.Team', 11, 12)"),
+    ],
+)
+def test_entry_of_a_report_can_be_pasted(listed: str, line: str) -> None:
+    assert simulation.Plan.parse(listed) == simulation.Plan.parse(line)
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
+        ("crash_after 1-3", "step must be a whole number >= 0, such as step=1, not '1-3'"),
         ("crash_aftr(3)", "did you mean 'crash_after'"),
         ("crash_after(3, 4)", "crash_after(step)"),
         ("crash_after", "a fault with its arguments"),

@@ -16,6 +16,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from headway.base import check_number, check_whole
@@ -401,7 +402,17 @@ def _fault(part: str, name: str, arguments: list[Any]) -> Fault:
     return fault
 
 
+def _listed(text: str) -> int | float | str:
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    return text
+
+
 def _called(part: str) -> tuple[str, list[Any]]:
+    # As a report lists it: `stall staff.Team/12`.
+    if listed := re.fullmatch(r"(\w+) +([^\s(]+)", part):
+        return listed[1], [_listed(each) for each in listed[2].split("/")]
     try:
         call = ast.parse(part, mode="eval").body
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords:
