@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from grpclib.const import Status
 
+from headway._gen.headway.store import v1 as store_pb
 from headway.protobuf import encode
-from headway.resource import ResourceType, pb
+from headway.resource import Position, ResourceType, pb
+from headway.service import POSITION
+from headway.service._position import current_position
 from headway.storage import MemoryBackend, open_watch, owned_parts
 from tests.helpers.calls import Calls, at, refused
 from tests.helpers.declared import (
@@ -26,6 +30,7 @@ from tests.helpers.declared import (
     id_of,
     uid_of,
 )
+from tests.helpers.restorable import RestorableBackend
 from tests.service.conftest import reached
 
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
@@ -250,3 +255,33 @@ async def test_position_of_a_list_is_that_of_what_it_shows(calls: Calls, monkeyp
     assert at(reply.position) == began
     began = calls.backend.position
     assert at((await calls.list_by_owner(an_id("early", uid=ULID))).position) == began
+
+
+async def test_known_position_is_compared_with_the_history_that_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is put back while a call reads it answers from the present history, which lacks the position."""
+    backend = RestorableBackend()
+    async with reached("memory", backend) as calls:
+        await calls.write(a_note("kept"))
+
+        def put_back_before(read: Any) -> Any:
+            async def reading(*given: Any) -> Any:
+                backend.restore(backup, new_id=False)
+                for name in ("one", "two"):
+                    await calls.write(a_note(name))
+                return await read(*given)
+
+            return reading
+
+        nobody = an_id("nobody", uid="none")
+        monkeypatch.setattr("headway.service._list.owned_parts", put_back_before(owned_parts))
+        monkeypatch.setattr("headway.service._position.current_position", put_back_before(current_position))
+        for call in (partial(calls.list_by_owner, nobody), partial(position_of, calls)):
+            backup = backend.back_up()
+            await calls.write(a_note(f"lost-{backup.revision}"))
+            known = backend.position
+            await refused(call(known), Status.DATA_LOSS, f"position {known.revision}")
+
+
+async def position_of(calls: Calls, known: Position) -> store_pb.PositionResponse:
+    request = store_pb.PositionRequest(type=a_type(), known=known.message())
+    return await calls.channel.unary(POSITION, request, store_pb.PositionResponse)
