@@ -168,6 +168,24 @@ def test_call_has_a_line_where_it_is_made_and_one_where_it_takes_effect() -> Non
     assert "p1 step 2: call outside.put('a'): done" in lines[done + 1]
 
 
+async def makes_two(_: object, request: headway.Request[Team], __: object, process: simulation.Process) -> None:
+    async with trio.open_nursery() as nursery:
+        for text in ("one", "two"):
+            nursery.start_soon(process.outside.later, f"{request.id.name} {text}")
+
+
+class SlowDisks(Cloud):
+    async def later(self, name: str) -> None:
+        await trio.sleep(3.0)
+        await self.put(name)
+
+
+def test_calls_that_take_effect_together_have_a_line_each() -> None:
+    lines = [line.strip() for line in timeline(result_of(makes_two, outside=SlowDisks).trace)]
+    done = [line.partition("outside.")[2] for line in lines if line.startswith("3.000") and "step" in line]
+    assert sorted(done) == ["later('core one'): done", "later('core two'): done"]
+
+
 async def fails_at_first(_rt: object, _: object, __: object, process: simulation.Process) -> None:
     process.outside.made += 1
     await process.outside.listed()

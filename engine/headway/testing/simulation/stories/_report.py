@@ -238,10 +238,11 @@ def timeline(trace: Trace, findings: Sequence[Finding] = ()) -> list[str]:
     """
     excerpt = Excerpt(trace, findings[:_FINDINGS], _LINES)
     lines: list[str] = []
-    # The effects of calls that are under way, by their positions in the trace.
-    effects: dict[int, str] = {}
+    # The effects of calls that are under way, with their positions in the trace.
+    effects: list[tuple[int, str]] = []
     for at, hidden, repeats in zip(excerpt.shown, excerpt.hidden, excerpt.repeats, strict=False):
-        lines += [effects.pop(each) for each in sorted(effects) if each <= at]
+        lines += [text for after, text in sorted(effects) if after <= at]
+        effects = [each for each in effects if each[0] > at]
         if hidden:
             lines.append(f"           ({_hidden(hidden, repeats)}{' before' if not lines else ''})")
         entry = trace.entries[at]
@@ -249,10 +250,10 @@ def timeline(trace: Trace, findings: Sequence[Finding] = ()) -> list[str]:
         line = _line(entry) + (f"  <-- {', '.join(named)}" if named else "")
         if isinstance(entry, Step) and entry.effect[0] > entry.at:
             done_at, after = entry.effect
-            effects[after] = f"{done_at:9.3f}  {line}"
+            effects.append((after, f"{done_at:9.3f}  {line}"))
             line = f"{_OF_CALLS}{entry.call}"
         lines.append(f"{entry.at:9.3f}  {line}")
-    lines += [effects[each] for each in sorted(effects)]
+    lines += [text for _, text in sorted(effects)]
     if excerpt.hidden[-1]:
         lines.append(f"           ({_hidden(excerpt.hidden[-1], excerpt.repeats[-1])} after)")
     return lines
