@@ -164,6 +164,10 @@ def test_what_the_recorder_stores_is_accepted() -> None:
         (made(_no_word), "one word"),
         (made(_too_long), "at most 1000"),
         (_of_a_newer_program(), "data must have at most 196608 bytes, not 36"),
+        (
+            made(metadata={"finalizers": "mine"}),
+            "finalizers must be empty, not 'mine': events go away with Team blue/core",
+        ),
         (made(metadata={"noted": "x" * 5000}), "metadata must have at most 4096 characters, not 5005"),
     ],
 )

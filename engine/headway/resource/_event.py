@@ -15,7 +15,7 @@ from headway._gen.headway.event.v1 import Entry, Event
 from headway.base import repr_text
 from headway.protobuf import copy_message, encode
 from headway.resource._hooks import Hooks
-from headway.resource._ids import DEFAULT_TENANCY, ResourceId, Scope
+from headway.resource._ids import DEFAULT_TENANCY, ResourceId, Scope, quoted
 from headway.resource._resource import Resource
 from headway.resource._types import ResourceType
 
@@ -100,7 +100,10 @@ def _check(event: Resource[Event]) -> None:
             f"the events of {owner} must be stored as {wanted}, not {event.id.without_uid()}: "
             "rt.event and headway.client.record_events use the right id"
         )
-    # No quota counts events, so nothing about them may be large: not what a newer program would understand either.
+    # No quota counts events. So nothing may keep them when their resource is gone,
+    if names := sorted(event.finalizers):
+        raise ValueError(f"metadata.finalizers must be empty, not {quoted(names[0])}: events go away with {owner}")
+    # and nothing about them may be large: not what a newer program would understand either.
     if (size := len(encode(event.data))) > MAX_SIZE:
         raise ValueError(f"data must have at most {MAX_SIZE} bytes, not {size}")
     if (length := sum(len(key) + len(value) for key, value in event.metadata.items())) > MAX_METADATA:
