@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from headway.access import Access, Authorizer, Limit, Policy, TokenSet, new_token
-from tests.http.kit import ALL_TEAMS, CORE, bearing, serving
+from tests.http.kit import ALL_TEAMS, CORE, TEAMS, bearing, serving
 
 BODIES = {"invalid": b"{", "unknown field": b'{"data": {"x": 1}}', "not text": b"\xff"}
 
@@ -30,3 +30,16 @@ async def test_request_with_an_invalid_body_counts(
             answer = await api.http.request(method, where, content=BODIES[body], headers=bearing(text))
             codes.append(answer.status_code)
         assert codes == [400, 429, 400]
+
+
+@pytest.mark.parametrize("path", [CORE, TEAMS, f"{TEAMS}?page_size=1"])
+async def test_read_beyond_a_limit_is_429_with_the_time_after_which_to_repeat_it(path: str) -> None:
+    """A list is refused with 400 only if it is too large, because the same request would be refused again."""
+    text, token = new_token(["some"])
+    limit = Limit(name="few", categories=["read"], per=["caller"], per_second=0.001, burst=1)
+    access = Authorizer(Access([Policy("some", [ALL_TEAMS])], TokenSet([token]), limits=[limit]))
+    async with serving(access) as api:
+        await api.http.get(CORE, headers=bearing(text))
+        refused = await api.http.get(path, headers=bearing(text))
+        assert (refused.status_code, refused.json().get("reason")) == (429, "LIMITED")
+        assert 900 <= int(refused.headers["retry-after"]) <= 1000

@@ -20,7 +20,7 @@ from headway.http._refusal import HttpRefusal
 from headway.http._watch import Watched, WatchResponse
 from headway.protobuf import decode
 from headway.resource import ResourceType, pb, position
-from headway.rpc import Encoded
+from headway.rpc import Encoded, Limited
 from headway.service import MAX_PAGE, POSITION, RESOURCE_SERVICE, PositionRequest
 
 _SCOPE = ("partition", "namespace", "ns", "name_prefix", "filter")
@@ -61,7 +61,7 @@ async def _list(exchange: Exchange, type: ResourceType[Any], query: Query) -> Re
     try:
         reply: Encoded = await exchange.call(f"/{RESOURCE_SERVICE}/List", requested)
     except GRPCError as error:
-        if error.status is Status.RESOURCE_EXHAUSTED:
+        if error.status is Status.RESOURCE_EXHAUSTED and not isinstance(error, Limited):
             # Not 429: the same request would be refused again.
             raise HttpRefusal(400, error.status.name, error.message or "the list is too large: ask for pages") from None
         raise
