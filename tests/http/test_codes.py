@@ -228,6 +228,19 @@ async def test_put_keeps_finalizers_that_it_does_not_name() -> None:
         assert "metadata" not in (await api.http.patch(CORE, json={"metadata": {"finalizers": None}})).json()
 
 
+@pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "If-Unmodified-Since"])
+async def test_condition_of_http_is_refused_for_a_change(header: str) -> None:
+    """Otherwise a client that sends one would replace what another one has written, and believe that it had not."""
+    async with serving() as api:
+        await api.http.put(CORE, json=ADA)
+        before, headers = (await api.http.get(CORE)).json(), {header: "*"}
+        for method, path in (("PUT", CORE), ("PATCH", CORE), ("DELETE", CORE), ("PUT", f"{CORE}/status/mine")):
+            refused = await api.http.request(method, path, content=b"{}", headers=headers)
+            assert refused.status_code == 400
+            assert f"the header {header.lower()} is not supported" in refused.json()["message"]
+        assert (await api.http.get(CORE, headers=headers)).json() == before
+
+
 async def test_pages_have_every_resource_once() -> None:
     async with serving() as api:
         for number in range(5):

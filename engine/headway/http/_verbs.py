@@ -36,6 +36,7 @@ from headway.service import RESOURCE_SERVICE, Reason, reason_of
 
 _TENANCY = ("partition", "namespace", "ns")
 _GUARDED = (*_TENANCY, "version", "uid")
+_CONDITIONS = ("if-match", "if-none-match", "if-unmodified-since")
 # The number of times that a write of what was read is attempted while others change the resource, and the longest wait
 # before the second one in seconds. Each further wait may be twice as long.
 _ATTEMPTS = 8
@@ -55,7 +56,7 @@ async def get(exchange: Exchange) -> Response:
 
 async def put(exchange: Exchange, shown: Shown = resource_steps) -> Response:
     """Write a resource, and answer with it as ``shown`` makes it."""
-    target, query = await _target(exchange, _GUARDED)
+    target, query = await _change(exchange)
 
     async def requested() -> pb.WriteRequest:
         async with exchange.body() as body:
@@ -69,7 +70,7 @@ async def put(exchange: Exchange, shown: Shown = resource_steps) -> Response:
 
 async def patch(exchange: Exchange, shown: Shown = resource_steps) -> Response:
     """Merge the body into a resource (RFC 7396), and answer with it as ``shown`` makes it."""
-    target, query = await _target(exchange, _GUARDED)
+    target, query = await _change(exchange)
     kind = exchange.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in _MERGES:
         raise HttpRefusal(
@@ -87,7 +88,7 @@ async def patch(exchange: Exchange, shown: Shown = resource_steps) -> Response:
 
 async def delete(exchange: Exchange) -> Response:
     """Delete a resource, or mark it for deletion. Both are answered without content, as by Consul."""
-    target, query = await _target(exchange, _GUARDED)
+    target, query = await _change(exchange)
 
     async def requested() -> pb.DeleteRequest:
         return pb.DeleteRequest(id=target.message(query.condition("uid")), version=query.condition("version"))
@@ -98,7 +99,7 @@ async def delete(exchange: Exchange) -> Response:
 
 async def put_status(exchange: Exchange) -> Response:
     """Write a status of a resource, and answer with the resource."""
-    target, query = await _target(exchange, _GUARDED)
+    target, query = await _change(exchange)
     uid, version = query.condition("uid"), query.condition("version")
     status: pb.Status | None = None
 
@@ -140,6 +141,17 @@ async def _target(exchange: Exchange, known: tuple[str, ...]) -> tuple[Target, Q
     default_partition, default_namespace = type.default_units
     id = ResourceId(type.name, exchange.part("name"), partition or default_partition, namespace or default_namespace)
     return Target(type, id), query
+
+
+async def _change(exchange: Exchange) -> tuple[Target, Query]:
+    """Return the resource that a request changes, and its query.
+
+    A condition of HTTP is refused: the resource has no entity tag, and the change would be made without the condition.
+    """
+    for name in _CONDITIONS:
+        if name in exchange.request.headers:
+            raise invalid(f"the header {name} is not supported: name a version in the query, such as version=12")
+    return await _target(exchange, _GUARDED)
 
 
 async def _read(exchange: Exchange, target: Target, uid: str = "") -> pb.Resource:
