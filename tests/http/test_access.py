@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from tests.http.kit import (
     TEAM,
     TEAMS,
     Answer,
+    Api,
     allowing,
     asked,
     bearing,
@@ -244,28 +246,40 @@ async def test_watch_ends_when_its_token_is_revoked() -> None:
             assert (await api.http.get(f"{TEAMS}?watch", headers=headers)).status_code == 401
 
 
+async def open_watches(stack: AsyncExitStack, api: Api, texts: Mapping[str, str], *names: str) -> list[Answer]:
+    """Open a watch for each of these callers, one after the other."""
+    return [
+        await stack.enter_async_context(asked(api.address, f"{TEAMS}?watch", bearing(texts[name]))) for name in names
+    ]
+
+
 async def test_watches_of_one_caller_are_limited() -> None:
-    """Another caller still gets one, up to the limit of all. A place is free again when a watch has ended."""
+    """Another caller still gets one, up to the limit of all."""
     access, texts, _ = allowing(first=[rule("view")], second=[rule("view")], third=[rule("view")])
-    limits = RequestLimits(caller_watches=2, watches=3)
-    async with serving(access, limits) as api:
-        with trio.fail_after(30):
+    async with AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(30))
+        api = await stack.enter_async_context(serving(access, RequestLimits(caller_watches=2, watches=4)))
+        answers = await open_watches(stack, api, texts, "first", "first", "first", "second", "second", "third")
+        assert [each.code for each in answers] == [200, 200, 429, 200, 200, 200]
+        assert "you have 2 watches open" in await answers[2].text()
+        (last,) = await open_watches(stack, api, texts, "third")
+        assert last.code == 429
+        assert "this server has 4 watches open: try again" in await last.text()
 
-            def ask(name: str) -> AbstractAsyncContextManager[Answer]:
-                return asked(api.address, f"{TEAMS}?watch", bearing(texts[name]))
 
-            async with ask("first") as one:
-                assert one.code == 200
-                async with ask("first") as two, ask("first") as three:
-                    assert (two.code, three.code) == (200, 429)
-                    assert "you have 2 watches open" in await three.text()
-                    async with ask("second") as other, ask("third") as last:
-                        assert (other.code, last.code) == (200, 429)
-                        assert "this server has 3 watches" in await last.text()
-                while True:
-                    async with ask("first") as again:
-                        if again.code == 200:
-                            break
+async def test_caller_with_most_watches_gives_way_to_one_with_fewer() -> None:
+    access, texts, _ = allowing(first=[rule("view")], second=[rule("view")], third=[rule("view")])
+    async with AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(30))
+        api = await stack.enter_async_context(serving(access, RequestLimits(caller_watches=3, watches=3)))
+        answers = await open_watches(stack, api, texts, "first", "first", "first", "second")
+        assert [each.code for each in answers] == [200] * 4
+        assert "this server has 3 watches open, most of them by you" in await answers[2].text()
+        refused = await open_watches(stack, api, texts, "first", "second")
+        assert [each.code for each in refused] == [429, 429]
+        (third,) = await open_watches(stack, api, texts, "third")
+        assert third.code == 200
+        assert "most of them by you" in await answers[1].text()
 
 
 async def test_watch_without_rights_takes_no_place() -> None:

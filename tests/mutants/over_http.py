@@ -98,7 +98,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a caller may hold any number of watches",
         "http/_bounds.py",
-        "if self._watches[caller] >= limits.caller_watches:",
+        "if mine >= limits.caller_watches:",
         "if False:",
         _ACCESS,
         "watches_of_one_caller",
@@ -106,7 +106,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a watch that ended keeps its place",
         "http/_bounds.py",
-        "            self._watches[caller] -= 1\n",
+        "            held.pop(key, None)\n",
         "            pass\n",
         _WATCH,
         "gives_its_watch_back",

@@ -133,7 +133,7 @@ class Shares:
         self.turns = KeyTurns()
         self._limits = limits
         self._bodies: Counter[str] = Counter()
-        self._watches: Counter[str] = Counter()
+        self._watches: dict[str, dict[object, End]] = {}
         self._ends: dict[object, End] = {}
         self._stopping = False
 
@@ -158,7 +158,7 @@ class Shares:
     @property
     def watches(self) -> int:
         """The number of open watches."""
-        return self._watches.total()
+        return sum(map(len, self._watches.values()))
 
     @property
     def bodies(self) -> int:
@@ -193,19 +193,29 @@ class Shares:
                 del self._bodies[caller]
 
     @contextmanager
-    def watch(self, caller: str) -> Iterator[None]:
-        """Count a watch of a caller. Raises HttpRefusal (429) if the caller, or all together, have too many."""
-        limits = self._limits
-        if self._watches[caller] >= limits.caller_watches:
+    def watch(self, caller: str, end: End) -> Iterator[None]:
+        """Count a watch of a caller. Raises HttpRefusal (429) if the caller, or all together, have too many.
+
+        If all together have, it takes the place of a watch of the caller that has most, as long as that one still has
+        more than this one then. So a few callers cannot keep the others out.
+        """
+        limits, mine = self._limits, len(self._watches.get(caller, ()))
+        if mine >= limits.caller_watches:
             why = f"you have {limits.caller_watches} watches open: end one first"
             raise HttpRefusal(429, Status.RESOURCE_EXHAUSTED.name, why)
         if self.watches >= limits.watches:
-            why = f"this server has {limits.watches} watches open: try again"
-            raise HttpRefusal(429, Status.RESOURCE_EXHAUSTED.name, why)
-        self._watches[caller] += 1
+            why = f"this server has {limits.watches} watches open"
+            most = max(self._watches.values(), key=len, default={})
+            if len(most) < mine + 2:
+                raise HttpRefusal(429, Status.RESOURCE_EXHAUSTED.name, f"{why}: try again")
+            _, end_newest = most.popitem()
+            end_newest(0, GRPCError(Status.RESOURCE_EXHAUSTED, f"{why}, most of them by you: try again"))
+        key = object()
+        self._watches.setdefault(caller, {})[key] = end
         try:
             yield
         finally:
-            self._watches[caller] -= 1
-            if not self._watches[caller]:
-                del self._watches[caller]
+            held = self._watches.get(caller, {})
+            held.pop(key, None)
+            if not held:
+                self._watches.pop(caller, None)

@@ -102,7 +102,7 @@ class WatchResponse(Response):
 
             async def requested() -> pb.WatchListRequest:
                 # Only now is the caller known.
-                held.enter_context(exchange.shares.watch(exchange.account))
+                held.enter_context(exchange.shares.watch(exchange.account, call.end_after))
                 return self._watched.request(resume)
 
             call = Call(exchange.caller, requested, sent, exchange.reply.hold)

@@ -66,7 +66,7 @@ class EventsResponse(Response):
         exchange = self._exchange
         try:
             with contextlib.ExitStack() as held:
-                held.enter_context(exchange.shares.watch(exchange.account))
+                held.enter_context(exchange.shares.watch(exchange.account, self._end_after))
                 held.enter_context(exchange.shares.ending(self._end_after))
                 if self._session is not None:
                     self._session.ends.add(self._end_after)
