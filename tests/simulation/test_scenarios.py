@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import headway
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, HistoryCompacted
 from headway.testing import simulation, stored
 from headway.testing.simulation import Setting, _run, run
 from tests.helpers.corpus.staff import Account, Team
@@ -49,6 +49,51 @@ async def in_haste(world: simulation.World) -> None:
 def test_scenario_that_waits_for_nothing_is_still_explored() -> None:
     with pytest.raises(simulation.Refuted):
         simulation.explore(twice, in_haste, outside=Cloud)
+
+
+def marks(_: simulation.Process) -> headway.App:
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+
+    @app.controller(manages=team)
+    async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None:
+            async with rt.conditions(found) as conditions:
+                conditions.set("Ready", True)
+
+    return app
+
+
+async def waits_for_readiness(world: simulation.World) -> None:
+    await in_haste(world)
+    await headway.until_condition(world.client, world.type("Team"), "core", "Ready")
+
+
+def test_waits_of_users_outlast_a_restart_of_the_server() -> None:
+    """Users meet no faults. The server restarts while they wait for what the controller is about to write."""
+    explored = simulation.explore(marks, waits_for_readiness, plan="server_restart(1)")
+    assert explored.complete
+
+
+def test_watch_of_users_says_that_the_server_has_restarted() -> None:
+    async def watches(world: simulation.World) -> None:
+        async with world.client.watch(world.type("Team")) as events:
+            async for event in events:
+                if isinstance(event, headway.SnapshotEnd):
+                    await world.restart_server()
+
+    with pytest.raises(HistoryCompacted, match="the simulated server has restarted: open the watch again"):
+        simulation.explore(marks, watches, plan="none")
+
+
+def test_watch_of_users_that_is_not_opened_says_how() -> None:
+    async def reads(world: simulation.World) -> None:
+        async for _ in world.client.watch(world.type("Team")):
+            pass
+
+    with pytest.raises(headway.errors.HeadwayError, match=r"inside `async with client.watch"):
+        simulation.explore(marks, reads, plan="none")
 
 
 def test_scenario_that_waits_for_what_never_comes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

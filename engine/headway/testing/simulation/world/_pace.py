@@ -9,11 +9,14 @@ import inspect
 import math
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
 from typing import Any
 
 import trio
 
+from headway.base import AsyncBlock
 from headway.client import Client
+from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import Resource, resource_id
 from headway.testing.simulation import faults
 from headway.testing.simulation._trace import named
@@ -237,6 +240,9 @@ class PacedClient:
         self._idle = idle
         self._before = before
 
+    def watch(self, *arguments: Any, **named: Any) -> Any:
+        return _UsersWatch(self._up, lambda: self._current().watch(*arguments, **named))
+
     def __getattr__(self, name: str) -> Any:
         if not inspect.iscoroutinefunction(getattr(Client, name, None)):
             return getattr(self._current(), name)
@@ -258,6 +264,42 @@ class PacedClient:
         # Python names it if it is never awaited.
         made.__qualname__ = f"Client.{name}"
         return made
+
+
+class _UsersWatch(AsyncBlock):
+    """A watch of users, who meet no faults: a restart of the server is only a reason to open another one, as a history
+    that is too short is. `headway.until` does so by itself.
+    """
+
+    _usage = "world.client.watch(TEAM) as events"
+
+    def __init__(self, up: Wait, make: Callable[[], Any]) -> None:
+        super().__init__()
+        self._up = up
+        self._make = make
+        self._events: Any = None
+
+    async def __aenter__(self) -> _UsersWatch:
+        self._entered = True
+        await self._up()
+        self._events = await self._make().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._events.__aexit__(kind, error, traceback)
+
+    def __aiter__(self) -> _UsersWatch:
+        return self
+
+    async def __anext__(self) -> Any:
+        self._entered = True  # One error is enough.
+        try:
+            return await (self._events or self._make()).__anext__()
+        except (Unavailable, StopAsyncIteration):
+            text = "the simulated server has restarted: open the watch again, without resume_after"
+            raise HistoryCompacted(text) from None
 
 
 def _text(method: str, arguments: tuple[Any, ...]) -> str:
