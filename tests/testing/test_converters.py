@@ -179,6 +179,21 @@ def test_payloads_refused_by_hooks_or_left_out_by_values_are_not_tried() -> None
         check_converters(between(refusing, down), examples=30, values={Older: older})
 
 
+def test_hook_that_refuses_what_the_schema_makes_asks_for_strategies() -> None:
+    def validate(resource: Resource[Any]) -> None:
+        if resource.data.color != "a color that no one guesses":
+            raise ValueError("wrong color")
+
+    made = between(up, down, validate)
+    right = (
+        r"refuse nearly all payloads of tests\.v1\.Thing .* pass Hypothesis strategies .* values=\{Older: a_strategy\}"
+    )
+    with pytest.raises(DeclarationError, match=right):
+        check_converters(made, examples=5)
+    color = st.just("a color that no one guesses")
+    check_converters(made, examples=5, values={each: st.builds(each, color=color) for each in (Older, Newer)})
+
+
 def sorting(old: Older) -> Newer:
     old.names.sort()
     return Newer(names=old.names, color=old.color, size=old.size)

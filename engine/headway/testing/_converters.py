@@ -42,7 +42,8 @@ def check_converters(
 
     Raises:
         AssertionError: if a rule is broken; names the rule, the converter and the smallest payload that breaks it.
-        DeclarationError: if the app has no converters, or an argument is of the wrong type.
+        DeclarationError: if the app has no converters, an argument is of the wrong type, or nearly all payloads that
+            are made are refused by the validate hook of their type.
     """
     registry = _registry(app)
     _check_examples(examples)
@@ -59,11 +60,11 @@ def check_converters(
     for chain in registry.chains:
         made = {type: payloads(type, ALL_VALUES, values=known) for type in chain.types}
         for older, newer in pairwise(chain.types):
-            _hold(partial(_loses_nothing, chain, older, newer), examples, made[older])
-            _hold(partial(_is_steady, chain, newer, older), examples, made[newer])
+            _hold(partial(_loses_nothing, chain, older, newer), examples, made, older)
+            _hold(partial(_is_steady, chain, newer, older), examples, made, newer)
         newest = chain.types[-1]
         for older in chain.types[:-1]:
-            _hold(partial(_merges, chain, older, newest), examples, made[newest], made[older])
+            _hold(partial(_merges, chain, older, newest), examples, made, newest, older)
 
 
 def _check_examples(given: object) -> None:
@@ -94,9 +95,12 @@ def _strategies(values: object) -> dict[type[Any], SearchStrategy[Any]]:
     return dict(values)
 
 
-def _hold(rule: Callable[..., object], examples: int, *strategies: SearchStrategy[Any]) -> None:
+def _hold(
+    rule: Callable[..., object], examples: int, made: Mapping[Type, SearchStrategy[Any]], *drawn_from: Type
+) -> None:
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
+    from hypothesis.errors import Unsatisfiable
 
     @settings(
         max_examples=examples,
@@ -107,11 +111,19 @@ def _hold(rule: Callable[..., object], examples: int, *strategies: SearchStrateg
         phases=[Phase.explicit, Phase.generate, Phase.shrink],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
-    @given(st.tuples(*strategies))
+    @given(st.tuples(*(made[each] for each in drawn_from)))
     def hold(drawn: tuple[Any, ...]) -> None:
         rule(*drawn)
 
-    hold()
+    try:
+        hold()
+    except Unsatisfiable:
+        types = " and ".join(str(each.name) for each in drawn_from)
+        classes = ", ".join(f"{each.payload.__name__}: a_strategy" for each in drawn_from)
+        raise DeclarationError(
+            f"the validate hooks refuse nearly all payloads of {types} that are made from the schema, so there is "
+            f"nothing to check: pass Hypothesis strategies for valid ones, as in values={{{classes}}}"
+        ) from None
 
 
 def _converted(chain: VersionChain, payload: Any, version: Type, wanted: Type) -> Any:
