@@ -274,3 +274,37 @@ def test_objects_with_an_eq_are_compared_by_it_and_shown_without_an_address() ->
     one, other = (outside_state(SimpleNamespace(disk=Equal(size))) for size in (1, 2))
     assert one == other
     assert shown(one) == "{'disk': Equal(size=1)}"
+
+
+class Bank:
+    """It carries out each key once."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.charges: list[str] = []
+
+    def state(self) -> object:
+        return sorted(self.charges)
+
+    async def charge(self, key: str, login: str) -> None:
+        if key not in self.keys:
+            self.keys.add(key)
+            self.charges.append(login)
+
+
+async def one_after_the_other(world: simulation.World) -> None:
+    await one_disk(world)
+    await world.client.apply(world.type("Disk").new("b", Disk(login="bob")))
+    await world.wait_idle()
+
+
+@pytest.mark.parametrize("key", ["uid", "name"])
+def test_report_says_what_is_not_compared_after_a_restore(key: str) -> None:
+    """A disk that users must make again has another uid, and so is charged again."""
+
+    async def charge(process: simulation.Process, disk: Any) -> None:
+        await process.outside.charge(getattr(disk, key), disk.data.login)
+
+    report = str(simulation.explore(program(charge), one_after_the_other, outside=Bank, plan="restore(5, 3)"))
+    line = "not compared: outside under restore(5, 3), because a restore when all work is done changes that as well"
+    assert (line in report) == (key == "uid")

@@ -74,6 +74,8 @@ class Measure:
         self.not_asked: list[str] = []
         # The plans under which a change by users is lost, because a finalizer has kept what they had deleted.
         self._deleted: list[str] = []
+        # What was not compared under restores, because one when all work is done changes it as well, with the plans.
+        self._lost: dict[str, list[str]] = {}
         plans = [Plan(seed=seed) for seed in range(_SEEDS)]
         self.setting, self.first = long_enough(setting, plans[0])
         setting, self.settled = self.setting, self.first
@@ -311,12 +313,12 @@ class Measure:
     def _is_excused(self, plan: Plan, result: Result, *, counts: bool) -> bool:
         """Return True if no right program can end otherwise under this plan."""
         rights, allowed = [*self.references, self.twin], self._allowed
+        lost = frozenset[str]()
         for each in plan:
             if isinstance(each, faults.Restore):
                 late = twins.restored_at_last(self.setting, each.revision)
-                lost = frozenset[str]()
                 if late is not None:
-                    lost = twins.lost_for_good(differences(late, rights, allowed, slow=self._late.slow))
+                    lost |= twins.lost_for_good(differences(late, rights, allowed, slow=self._late.slow))
                 if any(each.startswith(oracles.OUTSIDE) for each in lost) and self._repeats_without_need(
                     result, rights
                 ):
@@ -328,8 +330,12 @@ class Measure:
         if result.findings:
             return False
         if plan.jumps:
-            return self._agrees_after_a_jump(plan, result, rights, allowed)
-        return not self._compared_late(result, rights, counts=counts, allowed=allowed)
+            excused = self._agrees_after_a_jump(plan, result, rights, allowed)
+        else:
+            excused = not self._compared_late(result, rights, counts=counts, allowed=allowed)
+        if excused and lost and str(plan) not in (plans := self._lost.setdefault(", ".join(sorted(lost)), [])):
+            plans.append(str(plan))
+        return excused
 
     def _agrees_after_a_jump(self, plan: Plan, result: Result, rights: list[Result], allowed: Allowed) -> bool:
         """Return True if a run whose clock has jumped ends as a run does where that time passes or has not come yet.
@@ -409,6 +415,10 @@ class Measure:
     def differing(self) -> tuple[str, ...]:
         """Return sentences about what is not compared: what differs without faults, and the ends under some plans."""
         lost = [f"{each}, because users change a resource that is being deleted" for each in self._deleted]
+        lost += [
+            f"{what} under {', '.join(plans)}, because a restore when all work is done changes that as well"
+            for what, plans in self._lost.items()
+        ]
         return (*oracles.differing([*self.references, *([self._twin] if self._twin else [])], self._allowed), *lost)
 
 
