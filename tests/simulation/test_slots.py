@@ -85,6 +85,50 @@ def test_mail_that_is_sent_twice_for_one_time_is_found_after_a_jump() -> None:
         simulation.explore(mailing(once=False), a_while, outside=Mailer, quiet=None, plan="wall_jump(2, 3600.0)")
 
 
+@headway.message
+class Worker:
+    seen: datetime.datetime | None = field(1)
+
+
+@headway.message
+class Seat:
+    worker: str = field(1)
+
+
+seating = headway.App("jobs")
+WORKER = seating.type("jobs", "v1", "Worker", Worker)
+SEAT = seating.type("jobs", "v1", "Seat", Seat)
+
+
+@seating.controller(manages=WORKER, watches=[headway.watch(SEAT, headway.mappers.owner())])
+async def seats(rt: headway.Runtime, request: headway.Request[Worker]) -> headway.RequeueAfter | None:
+    """Keep a seat for as long as a worker was seen within the last thirty seconds."""
+    worker = rt.resource(request)
+    if worker is None or worker.data.seen is None:
+        return None
+    left = (worker.data.seen + datetime.timedelta(seconds=30) - datetime.datetime.now(datetime.UTC)).total_seconds()
+    async with rt.outputs(SEAT, owner=worker) as wanted:
+        if left > 0:
+            await wanted.apply(worker.name, Seat(worker=worker.name))
+    return headway.requeue_after(left) if left > 0 else None
+
+
+async def a_worker_falls_silent(world: simulation.World) -> None:
+    await world.client.apply(WORKER.new("a", Worker(seen=datetime.datetime.now(datetime.UTC))))
+    await world.wait_idle()
+    await world.sleep(45)
+    await world.wait_idle()
+
+
+def test_what_time_has_ended_may_be_created_again_when_the_clock_jumps_back() -> None:
+    result = simulation.run(
+        simulation.Setting(app=seating, scenario=a_worker_falls_silent), simulation.Plan.parse("wall_jump(4, -600.0)")
+    )
+    made = [each for each in result.trace.commits if each.kind == ("jobs", "Seat") and each.old is None]
+    assert len(made) == 2
+    assert simulation.explore(seating, a_worker_falls_silent, plan="wall_jump(4, -600.0)").complete
+
+
 def _result(outside: Any) -> simulation.Result:
     return dataclasses.replace(simulation.Result(simulation.Trace(), {}, {}, None, ()), outside=outside, wall=SPAN)
 

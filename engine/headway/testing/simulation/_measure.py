@@ -348,7 +348,8 @@ class Measure:
         for more in ([], self._late.jumped(plan, result)):
             rights += more
             for judged in ((result, rights), without_slots(result, rights, twice=twice)):
-                if not compared(*judged, counts=True, allowed=allowed, slow=self._late.slow):
+                # What time has ended may be created again in the same time.
+                if not compared(*judged, counts=not twice, allowed=allowed, slow=self._late.slow):
                     return True
         return False
 
