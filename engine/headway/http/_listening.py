@@ -24,7 +24,8 @@ async def open_http(
 ) -> AsyncIterator[str]:
     """Serve resources at ``HOST:PORT`` while the block runs. Yield the address, with the actual port.
 
-    At the end of the block, watches end with UNAVAILABLE, and other requests get five seconds to finish.
+    At the end of the block, also when it is canceled, watches end with UNAVAILABLE, and other requests get five seconds
+    to finish.
 
     Args:
         address: the address. Without ``offered.access``, it must be a loopback address.
@@ -45,17 +46,30 @@ async def open_http(
     ending = trio.Event()
     ended = trio.Event()
 
+    def end() -> None:
+        app.shares.stop()
+        ending.set()
+
     async def serve() -> None:
         try:
-            await HttpServer(app, bounds, tls).serve(accepting, ending, _GRACE)
+            # SIGTERM cancels the block, which must not cut off the answers to what has been written. `end` ends this.
+            with trio.CancelScope(shield=True):
+                await HttpServer(app, bounds, tls).serve(accepting, ending, _GRACE)
         finally:
             ended.set()
 
+    async def end_when_canceled() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            # At once, and not only when what the block holds has ended: a gRPC server takes as long again.
+            end()
+
     async with block_nursery() as nursery:
         nursery.start_soon(serve, name=f"HTTP at {address}")
+        nursery.start_soon(end_when_canceled, name=f"the end of HTTP at {address}")
         try:
             yield listening_at(bound)
         finally:
-            app.shares.stop()
-            ending.set()
+            end()
             await ended.wait()
