@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 import trio
 import trio.testing
 
-from headway.http import Offered, RequestLimits, open_http
+from headway.http import Bounds, Offered, RequestLimits, _listening, open_http
 from headway.rpc import Services
 from headway.service import ResourceService, StoreService, TypesService
 from headway.storage import MemoryBackend
-from tests.http.kit import BOUNDS, CORE, NO_CERTIFICATES, TEAMS, asked, registry
+from tests.http.kit import BOUNDS, CORE, NO_CERTIFICATES, TEAMS, asked, registry, serving
+from tests.rpc.raw_kit import tcp
 
 Around = Callable[[str, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
@@ -90,3 +92,22 @@ async def test_canceled_server_ends_its_watches_before_what_its_block_holds() ->
         finally:
             ended.set()
     assert (last["type"], last["status"], last["code"]) == ("failed", 503, "UNAVAILABLE")
+
+
+async def test_server_closes_the_connection_of_a_watch_that_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So its end does not take the whole grace period because a client keeps its connection open."""
+    monkeypatch.setattr(_listening, "_GRACE", 20.0)
+    got, stopped = b"", 0.0
+    with trio.fail_after(30):
+        async with AsyncExitStack() as stack:
+            async with serving(bounds=Bounds(64, 64, patience=1000.0, stall=1000.0)) as api:
+                client = await stack.enter_async_context(tcp(api.address))
+                await client.send_all(f"GET {TEAMS}?watch HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+                while b"endOfSnapshot" not in got:
+                    got += await client.receive_some()
+                stopped = trio.current_time()
+            assert trio.current_time() - stopped < 20
+            while piece := await client.receive_some():
+                got += piece
+    assert got.endswith(b"\r\n0\r\n\r\n")
+    assert b'"UNAVAILABLE"' in got

@@ -69,15 +69,20 @@ class WatchResponse(Response):
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sent = _Sent(self._watched, send, self._exchange.reply)
+        refusal: HttpRefusal | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(until_disconnected, receive, nursery.cancel_scope)
             nursery.start_soon(_while_connected, sent.keep_alive, self._exchange.offered.limits.heartbeat)
             with contextlib.suppress(_Gone):
                 try:
                     await self._run(sent)
-                except HttpRefusal as refusal:
-                    await self._end(refusal, sent, scope, receive, send)
+                except HttpRefusal as raised:
+                    refusal = raised
             nursery.cancel_scope.cancel()
+        if refusal is not None:
+            # Not inside: Hypercorn reports a disconnection at the end of an answer, before it closes the connection.
+            with contextlib.suppress(_Gone):
+                await self._end(refusal, sent, scope, receive, send)
 
     async def _run(self, sent: _Sent) -> None:
         try:

@@ -50,16 +50,18 @@ class EventsResponse(Response):
         async def emit(event: Event) -> None:
             await self._send(send, b"event: %s\ndata: %s\n\n" % (event.name.encode(), event.data))
 
+        refusal: HttpRefusal | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(until_disconnected, receive, nursery.cancel_scope)
             nursery.start_soon(self._keep_alive, send)
             refusal = await self._refusal(emit)
-            if refusal is not None and not self._begun:
-                await refused(refusal)(scope, receive, send)
-            elif refusal is not None:
-                await emit(Event("failed", json_bytes({"status": refusal.code, **refusal.body()})))
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
             nursery.cancel_scope.cancel()
+        # Not inside: Hypercorn reports a disconnection at the end of an answer, before it closes the connection.
+        if refusal is not None and not self._begun:
+            await refused(refusal)(scope, receive, send)
+        elif refusal is not None:
+            await emit(Event("failed", json_bytes({"status": refusal.code, **refusal.body()})))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _refusal(self, emit: Emit) -> HttpRefusal | None:
         """Send the events, and return the error that has ended them."""
