@@ -7,6 +7,8 @@ import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,19 @@ def test_hangup_during_the_import_of_the_app_does_not_end_the_command(
             assert process.poll() is None
         code, _, _ = interrupt(process)
     assert code == 0
+
+
+def test_first_process_of_a_container_ends_at_a_signal_during_the_import_of_the_app(tmp_path: Path) -> None:
+    """The kernel ignores the signal if it has no handler. Here the process has another number, and only believes so."""
+    imported = tmp_path / "imported"
+    os.mkfifo(imported)
+    (tmp_path / "slow_app.py").write_text(f"import time\nopen({str(imported)!r}, 'w').close()\ntime.sleep(60)")
+    serve = ["serve", "slow_app:app", "--listen", "127.0.0.1:0"]
+    lines = f"import os, headway.cli\nos.getpid = lambda: 1\nheadway.cli.main({serve})"
+    with subprocess.Popen([sys.executable, "-c", lines], cwd=tmp_path) as process:
+        imported.read_text()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
 
 
 def test_json_log_has_every_line_of_a_server_with_an_expired_certificate(start: Started, tmp_path: Path) -> None:

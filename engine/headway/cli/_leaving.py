@@ -1,4 +1,8 @@
-"""The end of a server's process after the end of its function: Python waits for threads that are not daemons."""
+"""The end of a process that nothing else would end.
+
+After the function of a server, Python waits for threads that are not daemons. And the kernel ignores a signal to the
+first process of a container until it has a handler.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,12 @@ from headway.base import say
 
 HARD_EXIT = 70
 """The exit code of a server that received a signal to stop, but that something blocked."""
+
+
+def end_at_signals() -> None:
+    """Let SIGTERM end the first process of a container, such as during the import of an app, as it ends any other."""
+    if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def leave_within(seconds: float, bound: float) -> None:
