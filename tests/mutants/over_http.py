@@ -273,7 +273,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a stopping server closes its watches without a word",
         "http/_listening.py",
-        "            app.shares.stop()\n",
+        "        app.shares.stop()\n",
         "",
         _WATCH,
         "stopping",
