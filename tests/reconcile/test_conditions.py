@@ -13,7 +13,7 @@ import headway
 from headway import ConditionState
 from headway.cache import Cache
 from headway.reconcile import NewestStatuses
-from headway.testing import ScriptedChannel, one_shot
+from headway.testing import ScriptedChannel, one_shot, simulation
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
@@ -195,6 +195,32 @@ async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(au
     (error, *_) = [event.error for event in staff.events_of(headway.events.Reconciled) if event.error]
     assert repr(error) == "LookupError('nobody')"
     assert "could not be written" in error.__notes__[0]
+
+
+@pytest.mark.parametrize("plan", ["not_done(1)", "answer_lost(1)", "conflict(1)"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_failure_for_good_is_tried_again_until_its_conditions_are_written(plan: str, grouped: bool) -> None:
+    """Otherwise the key is dropped, and nothing says why."""
+    app = headway.App("staff")
+    type = app.type("staff", "v1", "Team", Team)
+
+    @app.controller(manages=type)
+    async def say(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        async with rt.conditions(team, failure="Ready"):
+            if not grouped:
+                raise headway.PermanentFailure("nobody")
+            async with trio.open_nursery():
+                raise headway.PermanentFailure("nobody")
+
+    async def one_team(world: simulation.World) -> None:
+        await world.client.apply(type.new("core", Team()))
+        await world.wait_idle()
+        stored = await world.client.read(type, "core")
+        assert [each.state for each in stored.status["say"].conditions] == [FALSE]
+
+    assert simulation.explore(app, one_team, plan=plan).complete
 
 
 @pytest.mark.filterwarnings("ignore:an async block was never entered")

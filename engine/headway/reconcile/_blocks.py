@@ -6,10 +6,10 @@ from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from headway.base import AsyncBlock, bounded, leaves, messages, repr_text
+from headway.base import AsyncBlock, all_are, bounded, leaves, messages, repr_text
 from headway.cache import Cache, state_of
 from headway.client import Client, holds_output
-from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound
+from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound, PermanentFailure
 from headway.protobuf import Payload, equal
 from headway.reconcile._block import Block
 from headway.reconcile._request import RECONCILING
@@ -407,6 +407,9 @@ class Conditions(Block, Generic[T]):
             try:
                 await self._write()
             except HeadwayError as unwritten:
+                if all_are(error, PermanentFailure):
+                    # Otherwise the key would be dropped, and nobody would ever see why.
+                    raise unwritten from error
                 # The block's own exception takes precedence.
                 error.add_note(f"its conditions could not be written: {unwritten}")
 
