@@ -151,9 +151,32 @@ def test_restart_can_be_shown_the_state_before_an_undone_change() -> None:
 
 
 def test_omitted_restores_are_reported() -> None:
-    planned, left_out = single_faults(_trace(*((True, revision) for revision in range(2, 12))), {TEAM, ACCOUNT})
-    assert [each.step for each in planned if isinstance(each, faults.Restore)] == list(range(9))
-    assert left_out["enough restores are tried"] == [faults.Restore(9, 1), faults.Restore(10, 1)]
+    planned, left_out = single_faults(_trace(*((True, revision) for revision in range(2, 15))), {TEAM, ACCOUNT})
+    restores = [each for each in planned if isinstance(each, faults.Restore)]
+    older = faults.Restore(13, 0)
+    later = [faults.Restore(at, 1) for at in range(2, 12)]
+    assert restores == [faults.Restore(0, 1), faults.Restore(1, 1), older, *later]
+    assert left_out["enough restores are tried"] == [faults.Restore(12, 1), faults.Restore(13, 1)]
+
+
+def test_backup_may_be_older_than_the_change_that_an_effect_outside_is_for() -> None:
+    trace = _trace((True, 2))
+    by = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "started", 1, {})
+    change = Committed(0.0, 7, TEAM, ADA, None, headway.resource.pb.Resource(), "", 0)
+    step = Step(0.0, 2, by, "call outside.put('a')", ("", ""), ("", "", ""), True, "done")
+    at = next(at for at, each in enumerate(trace.entries) if isinstance(each, Happened))
+    trace.entries[at:at] = [change, step]
+    trace.commits.append(change)
+    trace.steps.insert(1, step)
+    planned, _ = single_faults(trace, {TEAM})
+    assert faults.Restore(2, 6) in planned
+
+
+def test_change_that_users_make_much_later_is_not_merged_with_the_one_before() -> None:
+    trace = Trace()
+    for at, revision in ((0.0, 1), (50.0, 2), (450.0, 3), (460.0, 4)):
+        trace.add(Committed(at, revision, TEAM, CORE, None, headway.resource.pb.Resource(), "", 0))
+    assert merges(trace, {TEAM}) == [faults.Merged("staff.Team", 1), faults.Merged("staff.Team", 3)]
 
 
 def test_restores_of_a_program_that_changes_only_the_world_outside_are_left_out_by_name() -> None:

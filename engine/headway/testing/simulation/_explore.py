@@ -11,7 +11,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any, TypedDict
 
 from typing_extensions import Unpack
@@ -337,7 +337,7 @@ def _plans(
     paced = [
         each
         for pace, result in measure.paces
-        for each in at_another_pace(pace, result.trace, first.trace, kinds, processes)
+        for each in at_another_pace(pace, result.trace, first.trace, kinds, processes, _pauses(result))
         if all(fault.name not in without for fault in each)
     ]
     by_the_clock: list[Plan] = []
@@ -360,6 +360,11 @@ def _plans(
     return [*plans, *pairs_of(singles, pairs)], {**pruned, **skipped}
 
 
+def _pauses(result: Result) -> list[float]:
+    """Return the seconds between the changes of users."""
+    return [following - at for (at, _), (following, _) in pairwise(result.asked_at)]
+
+
 def _spread(setting: Setting) -> Setting:
     """Return the setting with names of processes that give each of them keys of sharded controllers."""
     if setting.processes > 1:
@@ -377,7 +382,7 @@ def _changes_during(measure: Measure, kinds: set[Kind], left_out: LeftOut, witho
         during = calls_before_a_change(measure.settled)
         found = [each for pair in zip_longest(merges(measure.first.trace, kinds), during) for each in pair if each]
     found = [each for each in found if each.name not in without]
-    why = measure.hurried() if found else ""
+    why = measure.hurried() if found and Hurried.name not in without else ""
     if why:
         left_out[why] += found
     return [] if why else found
@@ -389,7 +394,7 @@ def _left_out(without: Iterable[str]) -> tuple[str, ...]:
     Raises:
         DeclarationError: if there is no such fault.
     """
-    known = [each.name for each in FAULTS if each not in (Hurried, DoneAgain)]
+    known = [each.name for each in FAULTS if each is not DoneAgain]
     names = tuple(dict.fromkeys(several("without", without, "['restore']")))
     for name in names:
         if name not in known:

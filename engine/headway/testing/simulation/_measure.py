@@ -33,6 +33,8 @@ from headway.testing.simulation.world import DELETED, Setting
 
 _SEEDS = 3
 """The number of runs without faults in which users are as fast as the scenario, each with another order of tasks."""
+_BEFORE_A_RESTART = 0.5
+"""A number of seconds less than a killed process takes to begin again."""
 _SAID = 4
 """The number of differences that a refutation lists."""
 _ONLY_TIMING = (*faults.SCHEDULES, faults.ChangeInTick, faults.TickDuring)
@@ -150,6 +152,7 @@ class Measure:
         # If users change no resource twice, a program cannot have acted on a state in between.
         twice = len({" ".join(what.split(" ")[1:3]) for _, what in result.asked}) < len(result.asked)
         if twice and self.timing(plan, result):
+            # A fault that delays the program lets users be as fast.
             return "the end is another one if users don't wait at all"
         self._try_hurried_and_spaced()
         return ""
@@ -167,15 +170,18 @@ class Measure:
         )
 
     def _try_hurried_and_spaced(self) -> None:
-        """Try the pace of users who pause, but don't wait until work is done, for the runs with faults."""
-        pace = (faults.Hurried(), faults.Spaced())
-        try:
-            result = run(self.setting, Plan(*pace))
-        except Exception:  # noqa: BLE001  # a scenario may rely on the result of its wait
-            return
-        same = [what for _, what in result.asked] == [what for _, what in self.first.asked]
-        if same and not result.findings and not self.timing(Plan(*pace), result):
-            self.paces.append((pace, result))
+        """Try the paces of users who pause, but don't wait until work is done, for the runs with faults.
+
+        The shorter pause ends before a process that was killed is back.
+        """
+        for pace in ((faults.Hurried(), faults.Spaced()), (faults.Hurried(), faults.Spaced(_BEFORE_A_RESTART))):
+            try:
+                result = run(self.setting, Plan(*pace))
+            except Exception:  # noqa: BLE001  # a scenario may rely on the result of its wait
+                continue
+            same = [what for _, what in result.asked] == [what for _, what in self.first.asked]
+            if same and not result.findings and not self.timing(Plan(*pace), result):
+                self.paces.append((pace, result))
 
     def _asks_otherwise(self, plan: Plan, result: Result) -> bool:
         """Return True, and note it, if users have asked for something else than in the first run."""
@@ -356,15 +362,16 @@ class Measure:
     def _is_repeated(self, plan: Plan, fault: faults.StepFault, result: Result) -> bool:
         """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""
         steps = [step for step in _struck(result, fault) if not step.kind[1]]
-        if not steps or getattr(fault, "seconds", 1.0) == 0.0 or not self._no_keys(steps[0]):
+        if not steps or getattr(fault, "seconds", 1.0) == 0.0 or not self._no_keys(steps[0], result):
             return False
         again = twins.done_again(self.setting, plan, fault)
         if again is None or again.findings:
             return True
         return bool(self._compared_late(again, [*self.references, self.twin], counts=True))
 
-    def _no_keys(self, step: Step) -> bool:
-        return self.setting.outside is not None and api.has_no_keys(self.setting.outside(), step)
+    def _no_keys(self, step: Step, result: Result) -> bool:
+        outside = self.setting.outside
+        return outside is not None and api.has_no_keys(outside(), step, result.trace.steps)
 
     def _repeats_without_need(self, result: Result, rights: Sequence[Result]) -> bool:
         """Return True if there is more outside because of a repeated call, and the API has a better call or a look."""
@@ -376,9 +383,7 @@ class Measure:
             most |= twins.calls_outside(each)
         repeated = twins.calls_outside(result) - most
         calls = {step.method: step for step in result.trace.steps if step.method in repeated}
-        return any(
-            not api.has_no_keys(outside(), step) or api.can_be_looked_at(outside(), step) for step in calls.values()
-        )
+        return any(not self._no_keys(step, result) or api.can_be_looked_at(outside(), step) for step in calls.values())
 
     def compared(self, result: Result, *, counts: bool) -> list[Finding]:
         """Return what has ended differently than in every run without faults, apart from what may differ."""

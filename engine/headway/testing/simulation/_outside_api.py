@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,20 +19,41 @@ _AT_MOST = 3600.0
 """The virtual seconds that a call of the world outside may take."""
 
 
-def has_no_keys(outside: Any, step: Step) -> bool:
-    """Return True if the API has no call that takes more than this one, such as a key."""
+def has_no_keys(outside: Any, step: Step, steps: Sequence[Step]) -> bool:
+    """Return True if the API has no call that takes more than this one, such as a key.
+
+    Args:
+        steps: the calls of the run. An order that two of them have for one thing orders nothing.
+    """
     name, call = _called(step.method)
     method = getattr(outside, name, None)
     if method is None:
         return True
     parameters = inspect.signature(method).parameters
-    if call is not None and any(_is_left_out(each, at, call) for at, each in enumerate(parameters.values())):
-        return False
+    if call is not None:
+        given = _given(parameters, call)
+        if any(each.name not in given or given[each.name] == repr(each.default) for each in parameters.values()):
+            # The default tells the API no more than nothing does.
+            return False
+        orders = {name for name, each in parameters.items() if each.default is None and given[name][:1] == "("}
+        others = (_called(each.method) for each in steps if not each.kind[1] and each.method != step.method)
+        for other, theirs in others:
+            if orders and theirs is not None and (its := getattr(outside, other, None)) is not None:
+                also = _given(inspect.signature(its).parameters, theirs)
+                same_thing = list(also.values())[:1] == list(given.values())[:1]
+                if same_thing and any(also.get(each) == given[each] for each in orders):
+                    return False
     return not any(
         set(inspect.signature(each).parameters) > set(parameters)
         for other, each in _methods(outside)
         if other.startswith(f"{name}_")
     )
+
+
+def _given(parameters: Mapping[str, inspect.Parameter], call: ast.Call) -> dict[str, str]:
+    """Return the arguments of a call by name, as texts, the first one first."""
+    named = {each.arg: ast.unparse(each.value) for each in call.keywords if each.arg}
+    return {**dict(zip(parameters, map(ast.unparse, call.args), strict=False)), **named}
 
 
 def can_be_looked_at(outside: Any, step: Step) -> bool:
@@ -81,10 +102,3 @@ def _called(text: str) -> tuple[str, ast.Call | None]:
     except SyntaxError:
         parsed = None
     return call.partition("(")[0], parsed if isinstance(parsed, ast.Call) else None
-
-
-def _is_left_out(parameter: inspect.Parameter, at: int, call: ast.Call) -> bool:
-    """Return True if a call does not pass a parameter, or passes its default, which tells the API no more."""
-    named = {each.arg: each.value for each in call.keywords}
-    passed = call.args[at] if at < len(call.args) else named.get(parameter.name)
-    return passed is None or ast.unparse(passed) == repr(parameter.default)

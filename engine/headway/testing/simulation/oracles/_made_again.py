@@ -20,14 +20,21 @@ Thing = tuple[str, Hashable]
 
 
 def things_in(state: Any) -> frozenset[Thing]:
-    """Return the contents of the parts of a state: the keys of mappings, and the values of lists and sets."""
-    if not isinstance(state, Mapping):
-        return frozenset()
+    """Return the contents of the parts of a state: the keys of mappings, and the values of lists and sets.
+
+    A state without such parts is one itself.
+    """
+    if not isinstance(state, Mapping) or not any(map(_is_many, state.values())):
+        state = {"": state}
     found: set[Thing] = set()
     for part, value in state.items():
-        if isinstance(value, Mapping | list | tuple | set | frozenset):
+        if _is_many(value):
             found |= {(str(part), each if isinstance(each, str | int) else shown(each)) for each in value}
     return frozenset(found)
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple | set | frozenset)
 
 
 def made_again(result: Result, rights: Sequence[Result], allowed: Allowed) -> list[Finding]:
@@ -43,7 +50,8 @@ def made_again(result: Result, rights: Sequence[Result], allowed: Allowed) -> li
         if count > most[part] and not allowed.outside(part) and not allowed.order_outside(part):
             what = ", ".join(sorted({str(thing) for of, thing in mine if of == part}))
             cases = f" ({_said(count)})" if most[part] else ""
-            text = f"{OUTSIDE}.{part}: {what} was removed and made again{cases}; without faults: {_said(most[part])}"
+            where = f"{OUTSIDE}.{part}" if part else OUTSIDE
+            text = f"{where}: {what} was removed and made again{cases}; without faults: {_said(most[part])}"
             findings.append(Finding("outside", text))
     return findings
 

@@ -179,6 +179,9 @@ def reads_rolled_back(trace: Trace) -> list[Finding]:
             seen, rolled_back = {}, len(trace.entries)
         who = f"{began.controller} in {began.process}"
         before, how_before = seen.get((who, kind, key), (0, ""))
+        if how == "written" and version < before:
+            # The reply came late: another reconcile has seen a newer state since.
+            continue
         gone = 0 if version else history.gone(kind, key, before, when, within)
         if version and how == "read" and history.excludes(kind, key, version, within):
             text = f"{who} reads {named(kind, key)} at {version}, which is outside the scope of its cache"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,12 +15,16 @@ from headway.testing.simulation.faults import Fault, Plan
 _BEHINDS_A_STEP = 3
 LeftOut = defaultdict[str, list[Fault]]
 
-_RESTORES = 8
+_RESTORES = 12
 _IDLE_RESTORES = 3
 _NEW_RUNS = 6
 _LATE = 45.0
 """A number of seconds longer than most callers of the world outside wait for an answer."""
 _AT_A_PACE = 8
+_RESTART = 1.0
+"""The seconds until a killed process begins again. At a faster pace, users change something before that."""
+_PAUSE = 5.0
+"""The seconds from which on the time between two changes of users counts as a pause of theirs."""
 """The number of plans with a fault for each pace of the users."""
 _KINDS_AT_A_PACE = (
     faults.CommitLate,
@@ -33,6 +38,8 @@ _KINDS_AT_A_PACE = (
 _HANDOVERS = 12
 _INTERIMS = 6
 _MERGES = 8
+_LONGEST_DELAY = 60.0
+"""The seconds for which a fault delays a change. Users who pause for longer rely on what happens meanwhile."""
 _CHECKPOINTS = 16
 _LOOKS = 8
 """The number of looks at the wall clock before which it jumps."""
@@ -80,10 +87,11 @@ def pairs(found: Sequence[Fault], count: int, seed: int = 0) -> Iterator[Plan]:
 
 
 def merges(trace: Trace, kinds: set[tuple[str, str]]) -> Sequence[Fault]:
-    """Return the changes of users to deliver together with their next one."""
+    """Return the changes of users to deliver together with their next one, unless that one comes much later."""
     # Headway's own controllers write in a term.
     mine = [each for each in trace.commits if each.kind in kinds and not each.by and not each.term]
-    return [faults.Merged(".".join(each.kind), each.revision) for each in mine[:-1]][:_MERGES]
+    near = [each for each, following in itertools.pairwise(mine) if following.at - each.at <= _LONGEST_DELAY]
+    return [faults.Merged(".".join(each.kind), each.revision) for each in near][:_MERGES]
 
 
 def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
@@ -109,7 +117,12 @@ def interims(changes: int) -> list[Plan]:
 
 
 def at_another_pace(
-    pace: Sequence[Fault], trace: Trace, first: Trace, kinds: set[tuple[str, str]], processes: int
+    pace: Sequence[Fault],
+    trace: Trace,
+    first: Trace,
+    kinds: set[tuple[str, str]],
+    processes: int,
+    pauses: Sequence[float] = (),
 ) -> list[Plan]:
     """Return plans of a pace of the users with a fault.
 
@@ -124,9 +137,15 @@ def at_another_pace(
         if step.number <= last or _situation(trace, step) not in known
     }
     found, _ = single_faults(trace, kinds, processes)
-    by_kind: dict[type[Fault], list[Fault]] = {kind: [] for kind in _KINDS_AT_A_PACE}
+    # Users who don't wait still pause, perhaps for what happens meanwhile.
+    longest = min((each for each in pauses if each > _PAUSE), default=math.inf) if last else math.inf
+    within_a_restart = any(isinstance(each, faults.Spaced) and each.seconds < _RESTART for each in pace)
+    by_kind: dict[type[Fault], list[Fault]] = {
+        kind: [] for kind in ((faults.CrashAfter,) if within_a_restart else _KINDS_AT_A_PACE)
+    }
     for fault in found:
-        if isinstance(fault, faults.StepFault) and fault.step in new and type(fault) in by_kind:
+        strikes = isinstance(fault, faults.StepFault) and fault.step in new and type(fault) in by_kind
+        if strikes and getattr(fault, "seconds", 0.0) <= longest:
             by_kind[type(fault)].append(fault)
     # The longest first, because it outlasts most.
     for each in by_kind.values():
@@ -324,14 +343,23 @@ def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], 
     if not acted and any(map(changes_something, steps)):
         # What it has done outside is compared with a run that restores the store when all work is done.
         left_out["the program changes only the world outside"] += [faults.Restore(0, revision) for revision in users]
+        return
     # When all work is done, a process may remember work that the restored store has lost.
     done = [revision for revision in users if any(each > revision for each in acted)]
     yield from (faults.Restore(0, done[at - 1]) for at in _evenly(range(1, len(done) + 1), _IDLE_RESTORES))
     found: list[Fault] = []
-    for step in steps:
-        if step.revision:
-            before = [revision for revision in users if revision < step.revision]
-            found += [faults.Restore(step.number, revision) for revision in before[-1:]]
+    undone: dict[object, Fault] = {}
+    numbers, last = {step.number for step in steps}, 0
+    for entry in trace.entries:
+        if isinstance(entry, Committed) and entry.revision in users:
+            last = entry.revision
+        elif isinstance(entry, Step) and last and entry.number in numbers and changes_something(entry):
+            if entry.revision:
+                found.append(faults.Restore(entry.number, last))
+            # The backup is older than the change that the call is for. Users make it again, with another uid.
+            sort = (entry.by.controller, entry.method.partition("(")[0], entry.kind)
+            undone[sort] = faults.Restore(entry.number, last - 1)
+    found = [each for turn in itertools.zip_longest(found, undone.values()) for each in turn if each is not None]
     yield from found[:_RESTORES]
     left_out["enough restores are tried"] += found[_RESTORES:]
 

@@ -131,7 +131,7 @@ class Link(Wire):
         step = Step(trio.current_time(), number, reconcile, what, kind, key, write, place=calling_line())
         self._injector.begin_step(step)
         try:
-            return await self._make(step, call)
+            reply = await self._make(step, call)
         except trio.Cancelled:
             step.outcome = "killed" if self.dead else "canceled"
             raise
@@ -140,6 +140,10 @@ class Link(Wire):
             if step.outcome == "under way":
                 step.outcome = _failure(error)
             raise
+        if step.revision:
+            # Only now does the program know of its write, and its other reconciles may not read an older state.
+            step.by.saw(step.kind, step.key, step.revision, "written")
+        return reply
 
     async def _make(self, step: Step, call: Call) -> Any:
         """Make a step's call under its fault."""
@@ -222,8 +226,6 @@ class Link(Wire):
         step.effect = (trio.current_time(), len(self._injector.trace.entries))
         if not step.write or not step.kind[1]:
             step.answer = _answer(reply, outside=not step.kind[1])
-        if step.revision:
-            step.by.saw(step.kind, step.key, step.revision, "written")
         return reply
 
     async def _fail(self, step: Step, outcome: str, error: WireBroken | None = None) -> NoReturn:
