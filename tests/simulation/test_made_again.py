@@ -54,4 +54,14 @@ def test_what_may_differ_is_not_compared() -> None:
 
 
 def test_state_without_parts_contains_nothing() -> None:
-    assert things_in(None) == things_in(["a"]) == things_in({"total": 5}) == frozenset()
+    assert things_in(None) == things_in(["a"]) == things_in({}) == frozenset()
+
+
+def test_state_that_is_itself_the_mapping_of_things_is_looked_into() -> None:
+    assert things_in({"core": "text"}) == {("", "core")}
+    assert things_in({"disks": {"core": ""}, "made": 3}) == {("disks", "core")}
+    trace = simulation.Trace()
+    trace.outside = [things_in(each) for each in ({}, {"core": "a"}, {}, {"core": "a"})]
+    result = dataclasses.replace(simulation.Result(trace, {}, {}, None, ()))
+    (found,) = made_again(result, [], Allowed())
+    assert found.text == "outside: core was removed and made again; without faults: never"

@@ -22,9 +22,11 @@ Thing = tuple[str, Hashable]
 def things_in(state: Any) -> frozenset[Thing]:
     """Return the contents of the parts of a state: the keys of mappings, and the values of lists and sets.
 
-    A state without such parts is one itself.
+    A mapping without such parts is one itself.
     """
-    if not isinstance(state, Mapping) or not any(map(_is_many, state.values())):
+    if not isinstance(state, Mapping):
+        return frozenset()
+    if not any(map(_is_many, state.values())):
         state = {"": state}
     found: set[Thing] = set()
     for part, value in state.items():
