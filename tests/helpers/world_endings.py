@@ -109,12 +109,13 @@ def _lost(it: World) -> None:
 
 
 def _clean_up_fails(it: World) -> None:
-    """The clean-up of a team fails, whichever calls come first."""
+    """The clean-up of a team fails outside, for a second."""
     it.write("a", ["ada"])
     it.settle()
-    it.world.injector.next_call(*[faults.NotDone] * 4)
+    it.world.outside.refuses = True
     it.delete("a")
     it.sleep(1.0)
+    it.world.outside.refuses = False
 
 
 def _runs_end(it: World) -> None:

@@ -74,9 +74,13 @@ class Outside:
 
     An abandoned call may arrive after its team was deleted and the disk removed. No reconcile follows that could undo
     it. So each call carries the uid of its team, and a removed disk is not put again.
+
+    Attributes:
+        refuses: True while no disk can be removed.
     """
 
     def __init__(self) -> None:
+        self.refuses = False
         self._by_uid: dict[str, str] = {}
         self._removed: set[str] = set()
         self._counted: dict[str, tuple[int, int]] = {}
@@ -91,6 +95,8 @@ class Outside:
             self._by_uid[uid] = name
 
     async def remove(self, uid: str) -> None:
+        if self.refuses:
+            raise ConnectionError("no disk can be removed now")
         self._removed.add(uid)
         self._by_uid.pop(uid, None)
 
