@@ -99,7 +99,10 @@ class Explored:
         return f"{text}: raise seconds=, or shorten the scenario"
 
     def __str__(self) -> str:
-        lines = [f"NOT COMPLETE: {self.shortfall}"] if self.shortfall else []
+        missing = [self.shortfall] if self.shortfall else []
+        if self.spoilt:
+            missing.append(f"the scenario itself fails under plans that are listed as spoilt ({len(self.spoilt):,})")
+        lines = [f"NOT COMPLETE: {', and '.join(missing)}"] if missing else []
         lines += [f"{len(self.runs)} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
         width, tried = max((len(name) for name in self.planned), default=0), self.tried
         at = {name: " ".join(found) for name, found in _places(self.struck).items()}
