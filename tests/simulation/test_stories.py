@@ -202,6 +202,24 @@ def test_attempts_that_fail_alike_are_shown_once() -> None:
     assert len(result.trace.reconciles) > 8
 
 
+async def gives_up(_rt: object, _: object, __: object, process: simulation.Process) -> None:
+    """Twenty calls in each attempt. The second one fails for good, so that the third one follows a restart."""
+    process.outside.made += 1
+    attempt = process.outside.made
+    for number in range(20):
+        await process.outside.put(f"{'abc'[attempt % 3]}{number}")
+    if attempt < 3:
+        raise (RuntimeError if attempt == 1 else headway.PermanentFailure)("not so")
+
+
+def test_failure_for_good_is_not_left_out() -> None:
+    result = result_of(gives_up)
+    finding = Finding("outside", "is wrong", entries=(result.trace.steps[0], result.trace.steps[-1]))
+    lines = timeline(result.trace, [finding])
+    assert [line for line in lines if "ends Team core: PermanentFailure: not so" in line]
+    assert len(lines) < 45
+
+
 def never_two_disks(stored: simulation.Stored) -> None:
     assert len(stored.outside.disks) < 2, f"there are {sorted(stored.outside.disks)}"
 

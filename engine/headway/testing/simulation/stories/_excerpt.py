@@ -6,7 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from headway.testing.simulation._trace import Committed, Delivered, Entry, Happened, OutsideChanged, Reconcile, Trace
+from headway.testing.simulation._trace import (
+    Committed,
+    Delivered,
+    Entry,
+    Happened,
+    OutsideChanged,
+    Reconcile,
+    Reconciled,
+    Step,
+    Trace,
+)
 from headway.testing.simulation.oracles import Finding
 from headway.testing.simulation.stories._causes import callers, causes, is_planned_fault
 
@@ -15,6 +25,9 @@ _BEFORE = 12
 _AT_THE_END = 12
 """The number of lines at the end that are shown for a finding that is about no entry."""
 _AROUND = (2, 5)
+_DECIDING = 6
+"""The number of calls of the world outside, and of reconciles that failed for good, that are rather shown than others.
+"""
 _LONGEST_ROW = 16
 """The number of lines in the longest row that is recognized when it repeats itself."""
 _NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -51,7 +64,10 @@ class Excerpt:
         last = range(max(begin, len(telling) - _AT_THE_END), len(telling)) if unlocated else ()
         again = _repeated([_NUMBER.sub("#", str(trace.entries[at])) for at in telling]).difference(anchors, last)
         near = [at + away for around in _AROUND for at in anchors for away in range(-around, around + 1)]
-        wanted = [*anchors, *calls, *last, *near, *range(begin, len(telling))]
+        given_up = [line_of[at] for at in telling if _gives_up(trace.entries[at])]
+        outside = [line_of[at] for at in telling if at < over and _is_outside(trace.entries[at])]
+        deciding = [*given_up[-_DECIDING:], *outside[-_DECIDING:]]
+        wanted = [*anchors, *calls, *last, *deciding, *near, *range(begin, len(telling))]
         # Faults are many when a fault repeats itself. No cause is left out.
         most = max(most, len(found))
         chosen = dict.fromkeys(line for line in wanted if begin <= line < len(telling) and line not in again)
@@ -88,6 +104,14 @@ def _tells(entry: Entry) -> bool:
     if isinstance(entry, Delivered):
         return entry.what != "a bookmark"
     return not isinstance(entry, OutsideChanged)
+
+
+def _gives_up(entry: Entry) -> bool:
+    return isinstance(entry, Reconciled) and entry.result.startswith("PermanentFailure")
+
+
+def _is_outside(entry: Entry) -> bool:
+    return isinstance(entry, Step) and not entry.kind[1] and entry.outcome == "done"
 
 
 def _is_the_end(entry: Entry) -> bool:
