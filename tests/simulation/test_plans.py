@@ -170,6 +170,10 @@ def test_backup_may_be_older_than_the_change_that_an_effect_outside_is_for() -> 
     trace.steps.insert(1, step)
     planned, _ = single_faults(trace, {TEAM})
     assert faults.Restore(2, 6) in planned
+    # Users who change it again may not wait for the program.
+    trace.commits.append(dataclasses.replace(change, revision=9))
+    planned, _ = single_faults(trace, {TEAM})
+    assert faults.Restore(2, 6) not in planned
 
 
 def test_change_that_users_make_much_later_is_not_merged_with_the_one_before() -> None:

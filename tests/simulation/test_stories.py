@@ -206,8 +206,8 @@ async def gives_up(_rt: object, _: object, __: object, process: simulation.Proce
     """Twenty calls in each attempt. The second one fails for good, so that the third one follows a restart."""
     process.outside.made += 1
     attempt = process.outside.made
-    for number in range(20):
-        await process.outside.put(f"{'abc'[attempt % 3]}{number}")
+    for letter in "abcdefghijklmnopqrst":
+        await process.outside.put(letter * attempt)
     if attempt < 3:
         raise (RuntimeError if attempt == 1 else headway.PermanentFailure)("not so")
 
