@@ -325,6 +325,14 @@ def test_changes_that_an_earlier_run_left_are_handed_out_first() -> None:
     assert len(queue) == 0
 
 
+def test_changes_that_an_earlier_run_left_are_left_again_if_nothing_else_waits() -> None:
+    """A run may end after its beginning and before its first mapping. Then the run after it has to map them (C6)."""
+    queue = MapQueue()
+    queue.push_owed([(TEAM.name, change(9, "a")), (ACCOUNT.name, change(7, "b"))])
+    assert [(type, applied.revision) for type, applied in queue.drain()] == [(TEAM.name, 9), (ACCOUNT.name, 7)]
+    assert list(queue.drain()) == []
+
+
 def test_left_changes_that_fail_together_are_retried_in_their_order() -> None:
     """A later change of another resource comes after them, also if all are due at the same time."""
     queue = MapQueue()

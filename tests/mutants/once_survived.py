@@ -315,4 +315,38 @@ ONCE_SURVIVED = (
         "            pass\n",
         "rpc/test_stopping.py",
     ),
+    Mutant(
+        "changes that a run has not begun to map are not left to the next one",
+        "mapper/_map_queue.py",
+        "while self._waiting or self._backlog or self._owed:",
+        "while self._waiting or self._backlog:",
+        "mapper/test_map_queue.py",
+        "left_again",
+    ),
+    Mutant(
+        "a reconcile that fails permanently takes the change that followed with it",
+        "queue/_waiting.py",
+        "    dropped = succeeded\n",
+        "    def dropped(self, key: K, now: float | None = None) -> None:\n"
+        "        self._machine._entries.pop(key)\n"
+        "        self._reported_back()\n",
+        "run/test_failing_functions.py",
+        "fails_permanently",
+    ),
+    Mutant(
+        "a standby forgets the keys that its last run left",
+        "run/_supervisor.py",
+        "        self._owed = self._owed._replace(subscriptions=())\n",
+        "        self._owed = self._owed._replace(subscriptions=(), keys=())\n",
+        "run/test_singleton.py",
+        "after_a_standby",
+    ),
+    Mutant(
+        "a standby forgets the changes that its last run left",
+        "run/_supervisor.py",
+        "        self._owed = self._owed._replace(subscriptions=())\n",
+        "        self._owed = self._owed._replace(subscriptions=(), changes=())\n",
+        "run/test_supervisor.py",
+        "survive_a_standby",
+    ),
 )

@@ -217,3 +217,19 @@ async def test_requeued_key_is_dequeued_after_its_delay(
         await let_pass(autojump_clock, 60)
         assert workers.dequeued == [("a", 31.0)]
         queue.close()
+
+
+async def test_key_that_changed_while_in_hand_is_dequeued_after_it_was_dropped(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """A worker that was asleep takes it at the moment of the report."""
+    queue.add("a", "change")
+    await dequeue_key(queue)
+    queue.add("a", "mend")
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await let_pass(autojump_clock, 1)
+        queue.dropped("a")
+        await wait_all_tasks_blocked()
+        assert workers.dequeued == [("a", 1.0)]
+        queue.close()

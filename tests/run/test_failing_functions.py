@@ -113,6 +113,28 @@ async def test_permanent_failure_is_not_retried_until_a_change(autojump_clock: M
     assert [event.outcome for event in rig.witness.events_of(events.Reconciled)] == ["permanent", "permanent"]
 
 
+async def test_c6_change_during_a_reconcile_that_fails_permanently_is_reconciled(autojump_clock: MockClock) -> None:
+    """Dropping the key drops only what the reconcile has seen: the change came after that."""
+    rig, seen = Rig(autojump_clock), list[str]()
+
+    async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
+        pool = rt.cache.get(rig.pools.pool, request.id)
+        assert pool is not None
+        seen.append(pool.data.note)
+        await trio.sleep(3)
+        raise headway.PermanentFailure("never")
+
+    rig.pools.replace(reconcile)
+    async with rig.open():
+        await rig.write_pool("a", "first")
+        await trio.sleep(1)
+        await rig.write_pool("a", "second")
+        await trio.sleep(100)
+
+    assert seen == ["first", "second"]
+    assert [event.outcome for event in rig.witness.events_of(events.Reconciled)] == ["permanent", "permanent"]
+
+
 Mapped = Callable[[Rig], object]
 
 

@@ -152,6 +152,31 @@ async def test_feeds_of_a_previous_run_end_when_another_process_leads(autojump_c
         assert supervisor._owed.subscriptions == ()
 
 
+async def test_c6_keys_that_a_run_left_are_reconciled_after_a_standby(autojump_clock: MockClock) -> None:
+    """The leader in between cannot know of a requeue whose resource does not exist."""
+    cluster = Cluster(autojump_clock, "singleton")
+
+    async def poll(member: str, _: headway.Runtime, __: headway.Request) -> headway.RequeueAfter | None:
+        return headway.requeue_after(10_000) if member == first.name else None
+
+    async with cluster.open("web-1", "web-2"):
+        first, second = await led(cluster)
+        cluster.around = poll
+        await cluster.write("a", "1")
+        await cluster.until(lambda: cluster.copied(a="1"), 10)
+        await cluster.client.delete(cluster.job.id("a"))
+        await cluster.until(cluster.copied, 10)
+        first.wire.cut()
+        await cluster.until(lambda: second.status().phase == "running", TTL + 2)
+        first.wire.mend()
+        await cluster.until(lambda: first.status().phase == "standby", TTL * 2)
+        began = trio.current_time()
+        await second.stop()
+        await cluster.until(lambda: first.status().phase == "running", 10)
+        await first.engine.wait_idle()
+        assert [(member, name) for when, member, name, _ in cluster.reconciled if when >= began] == [(first.name, "a")]
+
+
 async def test_without_a_lease_every_process_reconciles_under_its_own_fence(autojump_clock: MockClock) -> None:
     """Both processes reconcile, and neither holds a lease."""
     cluster = Cluster(autojump_clock, "every_process")

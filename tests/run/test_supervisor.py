@@ -11,6 +11,7 @@ from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
+from headway.cache import Applied
 from headway.client import LeaseClient
 from headway.errors import LeaseLost, NotHeadway
 from headway.events import LeaseAwaited, LeaseTaken, RunEnded
@@ -19,6 +20,7 @@ from headway.run import ControllerStatus, Leading, Owed, Run, Supervisor, restar
 from headway.service import LeaseService
 from headway.storage import MemoryBackend
 from tests.helpers.pools import SourceFailed
+from tests.helpers.resources import TEAM, key, stored
 from tests.helpers.rig import Rig
 
 
@@ -180,6 +182,46 @@ async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
     proxy.astray = True
     with pytest.raises(NotHeadway):
         await supervisor().supervise()
+
+
+async def test_c6_keys_and_changes_that_a_run_left_survive_a_standby(
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+) -> None:
+    """The next run gets them, although another process has led in between. Only the subscriptions end."""
+    leases = LeaseClient(InProcessChannel(LeaseService(MemoryBackend())))
+    left = Owed([key("ada")], [(TEAM.name, Applied(key("grace"), None, stored("grace", 7), 7))])
+    given: list[Owed] = []
+    heard: list[type] = []
+
+    class LosesItsLease(_EndsAtOnce):
+        async def run(self) -> None:
+            (lease,) = await leases.list()
+            await leases.release(lease.name, lease.holder, lease.term)
+            await leases.acquire("staff/pools", "web-2", 15.0)
+            await super().run()
+
+        async def owed(self) -> Owed:
+            return left
+
+    def make(owed: Owed, _: object) -> Any:
+        given.append(owed)
+        if len(given) == 2:
+            scope.cancel()
+        return LosesItsLease(LeaseLost("to web-2"))
+
+    leading = Leading(
+        leases,
+        "staff/pools",
+        "web-1",
+        15.0,
+        lambda event: heard.append(type(event)),
+        check=lambda: None,
+        warm=lambda: None,
+    )
+    with trio.move_on_after(60) as scope:
+        await Supervisor("pools", make, lambda _: None, leading=leading).supervise()
+    assert LeaseAwaited in heard
+    assert given == [Owed(), left]
 
 
 async def test_c10_status_summarizes_the_errors_of_many_tasks(
