@@ -349,4 +349,20 @@ ONCE_SURVIVED = (
         "run/test_supervisor.py",
         "survive_a_standby",
     ),
+    Mutant(
+        "a status that another writer has set first counts as an own write",
+        "run/_own_writes.py",
+        "        if write.unchanged:\n            return\n",
+        "",
+        "run/test_watching.py",
+        "set_first",
+    ),
+    Mutant(
+        "the revision of an earlier commit counts as an own write with a server that does not tell",
+        "run/_own_writes.py",
+        "if revision in self.latest or revision != write.position.revision:",
+        "if revision in self.latest:",
+        "run/test_own_writes.py",
+        "changed_nothing",
+    ),
 )

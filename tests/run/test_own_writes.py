@@ -182,3 +182,19 @@ def test_status_is_an_own_write_only_if_nothing_else_changed_at_its_revision() -
     assert not is_own(None, said)
     assert not is_own(said, None)
     assert not is_own(stored("ada", 6), said)
+
+
+def test_status_that_changed_nothing_is_no_own_write() -> None:
+    """Another writer's commit has its revision. The reply says so, or has a later position."""
+    said = stored("ada", 7, status={"ours": pb.Status(observed_generation="1")})
+    silent = stored("ada", 6)
+    silent.generation = said.generation
+    for reply in (
+        Acknowledged(ACCOUNT, key("ada"), said, at(7), "ours", unchanged=True),
+        # The reply of a server that does not say so.
+        Acknowledged(ACCOUNT, key("ada"), said, at(8), "ours"),
+    ):
+        own = OwnWrites()
+        own.note(reply)
+        assert not own.is_own(ACCOUNT.name, Applied(key("ada"), silent, said, 7))
+        assert own.find(ACCOUNT.name, key("ada"), 7) is None

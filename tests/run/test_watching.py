@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -178,6 +179,40 @@ async def test_unneeded_status_write_does_not_hide_the_change_of_another_writer(
         await staff.write_team("core", "bob")
         await staff.wait_idle()
         assert seen == ["ada", "bob", "bob"]
+
+
+@pytest.mark.parametrize("another", [True, False])
+async def test_c6_status_that_another_writer_has_set_first_still_counts(
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+    another: bool,
+) -> None:
+    """The run sets the same status before it has received that commit, which may be the store's last or not."""
+    staff, seen = Staff(), list[str]()
+    said = [headway.Condition("Said", headway.ConditionState.TRUE)]
+
+    @staff.app.controller(
+        manages=staff.team,
+        watches=[
+            headway.watch(staff.account, lambda *_: [staff.team.id("core")], when=headway.predicates.not_own_writes())
+        ],
+    )
+    async def say(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        seen.append(request.id.name)
+        account = rt.cache.get(staff.account, "ada")
+        if request.id.name == "first" and account is not None:
+            # As another shard of the controller does.
+            await engine.client.write_status(account, "say", said)
+            if another:
+                await engine.client.write(staff.team.new("other"))
+            await rt.client.write_status(account, "say", said)
+
+    async with staff.open() as engine:
+        await engine.client.write(staff.account.new("ada"))
+        await staff.wait_idle()
+        seen.clear()
+        await staff.write_team("first")
+        await staff.wait_idle()
+        assert sorted(set(seen)) == (["core", "first", "other"] if another else ["core", "first"])
 
 
 async def test_mapper_of_old_and_new_state_is_called_once_per_change(autojump_clock: MockClock) -> None:  # noqa: ARG001

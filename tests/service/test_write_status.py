@@ -187,8 +187,10 @@ async def test_unchanged_status_makes_no_commit_and_no_event(calls: Calls) -> No
         await take(items, 2)
         again = await calls.write_status(id_of(stored), a_status(stored.generation))
         assert again.resource == first.resource
+        assert (first.unchanged, again.unchanged) == (False, True)
         assert at(again.position) == at(first.position) == calls.backend.position
         other = await calls.write_status(id_of(stored), a_status(stored.generation, state=pb.ConditionState.FALSE))
+        assert not other.unchanged
         (heard,) = await take(items, 1)
         assert [change.resource for change in heard.changes] == [other.resource]  # type: ignore[union-attr]  # a Changes
     newer = await calls.stored(a_note())

@@ -363,7 +363,8 @@ class Client(Subscribing):
             )
             raise self._unknown(OutcomeUnknown(text))
         if self._writes is not None and (at := position(reply.position)) is not None:
-            self._writes.acknowledged(Acknowledged(type, key, reply.resource, at, status_key, deleted))
+            unchanged = bool(status_key) and reply.unchanged
+            self._writes.acknowledged(Acknowledged(type, key, reply.resource, at, status_key, deleted, unchanged))
             await self._writes.wait_cached(type, at.revision)
 
     def _unknown(self, error: OutcomeUnknown) -> OutcomeUnknown:

@@ -19,6 +19,7 @@ class Acknowledged(NamedTuple):
         position: the store's position in the reply.
         status_key: the key of the status, if it was a WriteStatus.
         deleted: True if it was a Delete.
+        unchanged: True if it was a WriteStatus that had nothing to change. Servers before this field do not tell.
     """
 
     type: ResourceType[Any]
@@ -27,6 +28,7 @@ class Acknowledged(NamedTuple):
     position: Position
     status_key: str = ""
     deleted: bool = False
+    unchanged: bool = False
 
 
 class WaitsForTurn(Protocol):

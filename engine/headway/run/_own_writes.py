@@ -62,6 +62,8 @@ class OwnWrites:
 
     def note(self, write: Acknowledged) -> None:
         """Record an acknowledged write, unless it certainly changed nothing and so was not committed."""
+        if write.unchanged:
+            return
         revision = write.position.revision if write.stored is None else int(write.stored.version)
         if revision in self.latest or revision != write.position.revision:
             # A commit has a new revision, and the reply to it has no other. This is an earlier write's.
@@ -81,8 +83,8 @@ class OwnWrites:
     def find(self, type: TypeName | None, key: Key | None, revision: int) -> OwnWrite | None:
         """Return this run's write that was acknowledged with this revision of this resource, or None.
 
-        Deleting what is already deleted, or setting a status to its stored value, returns a revision that may come from
-        another writer.
+        Deleting what is already deleted returns a revision that may come from another writer. With a server that does
+        not tell, so does setting a status to its stored value.
         """
         write = self.latest.get(revision)
         return write if write is not None and write.type == type and write.key == key else None

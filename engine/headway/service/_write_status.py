@@ -77,7 +77,7 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
         if known is not None and _same(known, status):
             await trio.lowlevel.checkpoint()
             await check_fence(backend, fence)
-            return pb.WriteStatusResponse(resource=seen, position=position.message())
+            return pb.WriteStatusResponse(resource=seen, position=position.message(), unchanged=True)
         updated = _with_status(stored, request.key, status)
         position = await backend.commit((Put(type.kind, key, updated, stored.version),), fence)
         if context.journal is not None:

@@ -626,6 +626,12 @@ class WriteStatusResponse(betterproto2.Message):
 
     position: "Position | None" = betterproto2.field(100, betterproto2.TYPE_MESSAGE, optional=True)
 
+    unchanged: "bool" = betterproto2.field(101, betterproto2.TYPE_BOOL)
+    """
+    The stored status was equal, so nothing was committed: the version of the
+    resource is an earlier commit's, perhaps another writer's.
+    """
+
 
 default_message_pool.register_message("headway.resource.v1", "WriteStatusResponse", WriteStatusResponse)
 
