@@ -365,4 +365,12 @@ ONCE_SURVIVED = (
         "run/test_own_writes.py",
         "changed_nothing",
     ),
+    Mutant(
+        "a delayed key is reconciled only when something else looks at the queue",
+        "queue/_waiting.py",
+        "elif due is not None and not self._woken:",
+        "elif due is not None and self._woken:",
+        "run/test_requeues.py",
+        "when_it_is_due",
+    ),
 )

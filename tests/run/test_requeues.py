@@ -38,6 +38,27 @@ async def test_c6_reconcile_replaces_the_requeue_of_the_one_before(
     assert called == times
 
 
+async def test_c6_delayed_key_is_reconciled_when_it_is_due(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The worker that has waited for the first key is then busy with it, so another one has to wait for the second."""
+    staff = Staff()
+    called: list[tuple[str, float]] = []
+
+    @staff.app.controller(manages=staff.team, concurrency=2)
+    async def look(_: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
+        called.append((request.id.name, trio.current_time()))
+        if len(called) <= 2:
+            return headway.requeue_after(31.0 if request.id.name == "first" else 32.5)
+        await trio.sleep(60)
+        return None
+
+    async with staff.open():
+        await staff.write_team("first")
+        await staff.write_team("second")
+        await trio.sleep(100)
+    # The recording of a checkpoint looks at the queue as well, every 5 s.
+    assert [(name, round(time - called[0][1], 3)) for name, time in called[2:]] == [("first", 31.0), ("second", 32.5)]
+
+
 async def test_c6_next_run_reconciles_a_key_that_had_a_requeue(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """Even if the key is of no resource. It does not wait for the requested time."""
     staff = Staff()
