@@ -105,10 +105,11 @@ def list_before_deletion(staff: Staff, right: bool) -> None:
             return
         said = team.status.get(rt.controller)
         before = said.conditions[0].message.split() if said is not None and said.conditions else []
+        # Before they exist: the next attempt may be for other members.
+        noted = [*before, *team.data.members] if right else team.data.members
+        await _set_ready(rt, team, " ".join(dict.fromkeys(noted)))
         for login in team.data.members:
             await rt.apply(staff.account.new(login, Account(login=login), owner=team))
-        if not right:
-            await _set_ready(rt, team, " ".join(team.data.members))
         for login in before:
             found = rt.cache.get(staff.account, login)
             if login not in team.data.members and found is not None:
