@@ -349,9 +349,8 @@ class Client(Subscribing):
 
     def _stored(self, reply: pb.WriteResponse | pb.WriteStatusResponse) -> pb.Resource:
         if reply.resource is None or reply.resource.id is None:
-            raise self._unknown(
-                OutcomeUnknown("the call may have taken effect, but the reply to a write has no resource")
-            )
+            text = "the call may have taken effect, but the reply to a write has no resource"
+            raise self._unknown(OutcomeUnknown(text))
         return reply.resource
 
     async def _acknowledge(
