@@ -6,12 +6,18 @@ Each of them follows whatever the rules of the example have done, and ends with 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import repeat
 
 from hypothesis import strategies as st
 
+from headway import Condition
+from headway.client import pause_controller, resume_controller
+from headway.errors import HeadwayError, PermanentFailure
 from headway.testing import Fault
 from tests.helpers.adding_watches import AddingWatches
 from tests.helpers.crossings import Crossings
+from tests.helpers.pools import Summary
 from tests.helpers.putting_back import PuttingBack
 from tests.helpers.restarting import Restarting
 from tests.helpers.stream_beginnings import Begins, Unreachable
@@ -51,12 +57,15 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
 
     def _begins_on_a_lost_history(self) -> None:
         """The run ends before its streams show that the store was put back. Its next fence is the first call."""
+        self._lose_much(ends=True)
+
+    def _lose_much(self, **how: bool) -> None:
         self._change([("pool", "a", "")])
         self._pass(2.0)
         self.back_up()
         self._change([("pool", "b", "")] * 12)
         self._pass(2.0)
-        self.restore(new_id=False, changes=[], away=7, ends=True, writes=False)
+        self.restore(new_id=False, changes=[], away=7, writes=False, **how)
 
     def _records_a_lost_history(self) -> None:
         """The run goes on and has a checkpoint still to record, which is above a deletion of the new store."""
@@ -74,6 +83,128 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         if self.pools.watching:
             self.restart(crashes=False, gone="", down=[], begin=([], [], []), meanwhile=[], seconds=2.0)
         self.watch_notes(held=held, leave=True, begin=[], seconds=6.0)
+
+    def _held_or_failed(self) -> None:
+        self._unknown_for_long()
+        self._fails_for_good_during_a_change()
+
+    def _ends_while_work_waits(self) -> None:
+        self._ends_while_keys_wait()
+        self._ends_before_it_is_primed()
+
+    def _without_a_commit(self) -> None:
+        self._one_commit_below_the_history()
+        self._summary_is_replaced()
+
+    def _fails_for_good_during_a_change(self) -> None:
+        """A pool changes while its reconcile goes on, which raises a `PermanentFailure` afterwards."""
+        self.pools.failures["a"], self.pools.pauses["a"] = iter([PermanentFailure("never")]), 10.0
+        self.pools.enqueue("a")
+        self._pass(0.0)
+        self._change([("pool", "a", "")])
+        self._pass(0.3)
+        self.pools.enqueue("a")
+        self._pass(10.0)
+        self.pools.failures, self.pools.pauses = {}, {}
+
+    def _ends_while_keys_wait(self) -> None:
+        """The run ends while a key backs off and one is scheduled. Nothing stored leads the next run to them."""
+        self.pools.failures["d"], self.pools.requeues["e"] = repeat(ValueError("not now")), 5.0
+        for name in ("d", "e"):
+            self.pools.enqueue(name)
+        self._pass(2.0)
+        self.pools.failures, self.pools.requeues, before = {}, {}, len(self.witness.reconciles)
+        self.pools.fail_source()
+        self._pass(60.0)
+        forgotten = {"d", "e"} - {seen.name for seen in self.witness.reconciles[before:]}
+        assert not forgotten, f"C6: {sorted(forgotten)} were pending when the run ended, and were forgotten"
+
+    def _ends_before_it_is_primed(self) -> None:
+        """A member leaves a missing pool between two runs, and the next run fails before it has seen that."""
+        self._settle([("no pool", "c", ""), ("member", "c", "m3")])
+        self._pass(6.0)
+        self.channel.raises(Fault.FAILED)
+        self.pools.fail_source()
+        self.run_until_blocked()
+        self._change([("member", "a", "m3")])
+        self._pass(6.0)
+
+    def _crashes_after_a_false_bookmark(self) -> None:
+        """A false bookmark hides a deletion, no stream can be opened to correct that, and the process crashes."""
+        self._change([("pool", "c", ""), *[("member", "a", each) for each in ("m1", "m2", "m3")]])
+        self._open_streams_again()
+        self.channel.begin(self.pools.pool, *[Unreachable()] * 9)
+        self._streams(0).false_bookmarks += 1
+        self._change([("no pool", "c", "")])
+        self._pass(12.0)
+        self.restart(crashes=True, gone="", down=[], begin=([], [], []), meanwhile=[], seconds=2.0)
+
+    def _one_commit_below_the_history(self) -> None:
+        """A stream breaks, and the store has dropped exactly one commit that it has not delivered."""
+        self._change([("pool", "a", ""), ("member", "a", "m1")])
+        self._open_streams_again()
+        self._streams(1).hold()
+        self.pools.pause = 1.0
+        self._change([("no member", "", "m1"), ("pool", "a", "")])
+        self.compact()
+        self._streams(1).drop()
+        self._look(0.5)
+        self.pools.pause = 0.0
+        self._look(6.0)
+
+    def _unknown_for_long(self) -> None:
+        """The fence cannot be raised for a moment. A second write is lost, and a user pauses and resumes."""
+        self._settle([("pool", "a", ""), ("pool", "b", "")])
+        self.channel.statuses(Fault.LOST, Fault.LOST)
+        self.channel.raises(*[Fault.FAILED] * 4)
+        for _ in range(2):
+            self.nursery.start_soon(self._write_a_status)
+            self._pass(0.01)
+        for change in (pause_controller, resume_controller):
+            self.call(change, self.users, "test/pools")
+            self.run_until_blocked()
+        self.pools.enqueue("b")
+        self._look(1.5)
+
+    async def _write_a_status(self) -> None:
+        runtime = self.pools.runtime
+        pool = None if runtime is None else runtime.cache.get(self.pools.pool, "a")
+        if runtime is not None and pool is not None:
+            with suppress(HeadwayError):
+                await runtime.client.write_status(pool, "told", [Condition(type="Told", message=str(self.written))])
+
+    def _lost_history_is_compacted(self) -> None:
+        """The store passes what it has lost, and the first stream that can be opened begins with a snapshot."""
+        self._lose_much(ends=False, compacted=True)
+
+    def _meets_the_lost_history(self) -> None:
+        """The next fence is raised at the last revision that the store has lost."""
+        self._lose_much(ends=True, meets=True)
+
+    def _summary_is_replaced(self) -> None:
+        """The controller deletes a summary, in place of which a user has written another one."""
+        self._settle([("pool", "a", ""), ("member", "a", "m1")])
+        self._streams(2).hold()
+        self.call(self._replace_summary)
+        self._change([("no pool", "a", "")])
+        self.run_until_blocked()
+        self.pools.enqueue("a")
+        self._pass(0.5)
+        self._streams(2).release()
+        self._look(2.0)
+        # If the controller did not have the first one yet, nothing leads it to this one, which has no owner.
+        self._change([("no summary", "a", "")])
+
+    async def _replace_summary(self) -> None:
+        metadata = {"shown": "yes"} if self.pools.scoped else {}
+        await self.users.delete(self.pools.summary.id("a"))
+        await self.users.apply(self.pools.summary.new("a", Summary(members=["by a user"]), metadata=metadata))
+
+    def _open_streams_again(self) -> None:
+        """Break all streams, because one may hang, and wait for the next ones to catch up."""
+        for type in self.kinds():
+            self.channel.streams(type).drop()
+        self._pass(6.0)
 
 
 ENDINGS: dict[str, Callable[[Endings], None]] = {
@@ -93,5 +224,11 @@ ENDINGS: dict[str, Callable[[Endings], None]] = {
     "a snapshot has what a reply has deleted": lambda it: it.answer_before_a_snapshot("a", "m1", "gone", "is slow"),
     "two writes lose their outcomes": lambda it: it.lose_two(1, Fault.LOST),
     "a bookmark is false": lambda it: it.lie(0, "a", "m1", 1.0),
+    "a run ends while work waits": lambda it: it._ends_while_work_waits(),
+    "the process crashes after a false bookmark": lambda it: it._crashes_after_a_false_bookmark(),
+    "keys wait for the outcome of a write or fail for good": lambda it: it._held_or_failed(),
+    "a stream does not have a commit": lambda it: it._without_a_commit(),
+    "a lost history is compacted": lambda it: it._lost_history_is_compacted(),
+    "a fence is raised at a lost revision": lambda it: it._meets_the_lost_history(),
 }
-endings = st.permutations(sorted(ENDINGS)).map(lambda order: order[:5])
+endings = st.permutations(sorted(ENDINGS)).map(lambda order: order[:6])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -12,6 +12,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 from typing_extensions import override
 
+from headway._gen.headway.lease import v1 as lease_pb
 from headway._gen.headway.store import v1 as store_pb
 from headway.resource import ANY_VERSIONS, Kind, ResourceType, pb
 from headway.rpc import Metadata
@@ -41,6 +42,8 @@ class FaultyChannel(ScriptedChannel):
         self._kinds: dict[Kind, KindStreams] = {}
         # The faults of the next writes of statuses, before those of all writes.
         self._status_faults: deque[Fault] = deque()
+        # What happens just before the store raises the next fence of the app's controller.
+        self.before_raise: Callable[[], Awaitable[None]] | None = None
 
     def statuses(self, *faults: Fault) -> None:
         """Apply these faults to the next writes of statuses, one each."""
@@ -118,6 +121,10 @@ class FaultyChannel(ScriptedChannel):
             # An endpoint that serves a stream can be reached. It may otherwise never be left (seed 729194).
             if coming and isinstance(coming[0], Unreachable) and not streams.open:
                 raise GRPCError(Status.UNAVAILABLE, "the endpoint refuses the connection")
+        before = self.before_raise
+        if before is not None and isinstance(request, lease_pb.RaiseRequest) and request.controller.startswith("test/"):
+            self.before_raise = None
+            await before()
         if self._status_faults and path.endswith("/WriteStatus"):
             self._faults["write"].appendleft(self._status_faults.popleft())
         return await super().unary(path, request, reply_type, metadata=metadata)

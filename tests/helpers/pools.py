@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
@@ -57,6 +57,8 @@ class PoolsApp:
         pause: seconds that each reconcile sleeps before it reads anything.
         pauses: the same for single pools, by name, in place of ``pause``.
         final_pause: seconds that each reconcile sleeps after its last write.
+        failures: by pool, the exceptions that its next reconciles raise before they read anything.
+        requeues: by pool, the seconds after which each of its reconciles asks for another one.
         told: the number that each reconcile writes into two statuses of its pool at once; 0 for none.
         at_start: the pools that the source enqueues when it begins.
         linger: seconds that each reconcile takes to end when it is canceled.
@@ -95,6 +97,8 @@ class PoolsApp:
         self.on_mapping: Callable[[headway.Resource[Any], CacheReader], None] = _ignore_mapping
         self.pause = self.final_pause = self.linger = 0.0
         self.pauses: dict[str, float] = {}
+        self.failures: dict[str, Iterator[Exception]] = {}
+        self.requeues: dict[str, float] = {}
         self.told = 0
         self.blind = False
         self.runtime: headway.Runtime | None = None
@@ -165,11 +169,14 @@ class PoolsApp:
         self._failing = trio.Event()
         raise SourceFailed
 
-    async def _reconcile(self, rt: headway.Runtime, request: headway.Request) -> None:
+    async def _reconcile(self, rt: headway.Runtime, request: headway.Request) -> headway.RequeueAfter | None:
+        name = request.id.name
         with self.around(rt, request):
             try:
-                if pause := self.pauses.get(request.id.name, self.pause):
+                if pause := self.pauses.get(name, self.pause):
                     await trio.sleep(pause)
+                if (failure := next(self.failures.get(name, iter(())), None)) is not None:
+                    raise failure
                 await self.prepare(rt)
                 self._scribble(rt.cache)
                 await self._converge(rt, request.id)
@@ -180,6 +187,7 @@ class PoolsApp:
                 with trio.CancelScope(shield=True):
                     await trio.sleep(self.linger)
                 raise
+        return headway.requeue_after(self.requeues[name]) if name in self.requeues else None
 
     def _scribble(self, cache: CacheReader) -> None:
         """Change everything that reads of the cache return. Nobody else may see that (C9)."""

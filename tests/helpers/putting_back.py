@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from tests.helpers.machine_parts import MachineParts, Wanted, changes
-from tests.helpers.stream_beginnings import Unreachable
+from tests.helpers.pool_changes import make_change
+from tests.helpers.stream_beginnings import Compacted, Unreachable
 
 
 class PuttingBack(MachineParts):
@@ -41,12 +42,15 @@ class PuttingBack(MachineParts):
         converges: bool = False,
         writes: bool = True,
         heals: bool = False,
+        compacted: bool = False,
+        meets: bool = False,
     ) -> None:
         """Put the store back to a backup. Without a new id, no run begins until an operator accepts it.
 
         Until the streams find out, the run goes on with what it has cached. They are unreachable ``away`` times before
         that. The run may end in the meantime. If it ``writes`` before, the reply shows that its history is lost. All
-        other faults end with the restoration if it ``heals``.
+        other faults end with the restoration if it ``heals``. If the history is ``compacted``, the streams begin with
+        snapshots. If the run that follows ``meets`` the lost history, its fence takes the last revision of that.
         """
         # Every call ends, and every open watch waits for the next commit.
         self.channel.end_calls()
@@ -56,7 +60,7 @@ class PuttingBack(MachineParts):
             return
         backup, self.backup, lost = self.backup, None, self._delivered()
         for type in self.kinds():
-            self.channel.begin(type, *[Unreachable()] * away)
+            self.channel.begin(type, *[Unreachable()] * away, *[Compacted()] * compacted)
 
         def put_back() -> None:
             # A reconcile may write at this very moment. What the witness knows of the store is what it loses.
@@ -71,6 +75,13 @@ class PuttingBack(MachineParts):
         if heals:
             self.channel.heal()
         self._change(changes)
+
+        async def pass_the_others() -> None:
+            while self.store.position.revision < lost - 1:
+                self.written += 1
+                await make_change(self.users, self.pools, self.written, "pool", "a", "")
+
+        self.channel.before_raise = pass_the_others if meets else None
         if away and self._is_running():
             if writes:
                 self._reconcile_all()

@@ -22,6 +22,20 @@ RUN_MUTANTS = (
         "            _ = replaced and subscription.fail(error)\n",
         MACHINE,
     ),
+    Mutant(
+        "a fence at the last revision that the store has lost is taken for a new one",
+        "run/_priming.py",
+        "known.revision >= position.revision",
+        "known.revision > position.revision",
+        MACHINE,
+    ),
+    Mutant(
+        "a stream that begins with a snapshot does not say what the cache has known",
+        "cache/_follower.py",
+        "watch_request(self._type, resume_after, interval, store.known)",
+        "watch_request(self._type, resume_after, interval, None)",
+        MACHINE,
+    ),
     # --- the start of a run ---
     Mutant(
         "a run begins at the first end of a snapshot, even below its start",
@@ -92,6 +106,20 @@ RUN_MUTANTS = (
         "",
         MACHINE,
         "records_no_checkpoint",
+    ),
+    Mutant(
+        "the changes of the streams are forgotten by a run that ends before it is primed",
+        "run/_run.py",
+        "            return self._owed\n",
+        "            return Owed(self._owed.keys, self._owed.changes)\n",
+        MACHINE,
+    ),
+    Mutant(
+        "the next run forgets the keys that are scheduled",
+        "run/_run.py",
+        "[*self._ownership.queue.owed(), *self._ownership.queue.scheduled()]",
+        "list(self._ownership.queue.owed())",
+        MACHINE,
     ),
     # --- the cache ---
     Mutant(
@@ -173,6 +201,13 @@ RUN_MUTANTS = (
         "if False:",
         MACHINE,
     ),
+    Mutant(
+        "a stream is resumed although the store has dropped the next commit",
+        "storage/_log.py",
+        "if after < self.floor:",
+        "if after < self.floor - 1:",
+        MACHINE,
+    ),
     # --- the first reconciles ---
     Mutant(
         "the first reconciles see the types at different cuts",
@@ -211,7 +246,21 @@ RUN_MUTANTS = (
         "checkpoint = run.mapped()",
         MACHINE,
     ),
+    Mutant(
+        "a checkpoint is recorded although a cache may have missed a deletion",
+        "run/_ownership.py",
+        " or self.queue.held or self.caches.distrusted:",
+        " or self.queue.held:",
+        MACHINE,
+    ),
     # --- replies to writes ---
+    Mutant(
+        "the reply to a deletion does not have the resource that is there instead",
+        "service/_delete.py",
+        "resource=stored if seen is None else seen)",
+        "resource=stored if seen is None else None)",
+        MACHINE,
+    ),
     Mutant(
         "the reply to a write is not shown by the cache",
         "run/_fence.py",
@@ -269,6 +318,22 @@ RUN_MUTANTS = (
         "",
         MACHINE,
     ),
+    Mutant(
+        "a write that is lost while the fence is raised is never resolved",
+        "run/_fence.py",
+        "            self._unresolved = trio.Event()\n            resolving = self.unknown_writes\n"
+        "            raised = await self._raise()\n",
+        "            resolving = self.unknown_writes\n            raised = await self._raise()\n"
+        "            self._unresolved = trio.Event()\n",
+        MACHINE,
+    ),
+    Mutant(
+        "the end of a pause hands out keys while the outcome of a write is unknown",
+        "queue/_waiting.py",
+        "        self._blocked = self._held\n",
+        "        self._blocked = False\n",
+        MACHINE,
+    ),
     # --- changes and keys ---
     Mutant(
         "the state before an update is not mapped",
@@ -289,6 +354,22 @@ RUN_MUTANTS = (
         "queue/_queries.py",
         'owed = [key for key, entry in self._entries.items() if entry.state != "scheduled"]',
         'owed = [key for key, entry in self._entries.items() if entry.state not in ("scheduled", "in hand")]',
+        MACHINE,
+    ),
+    Mutant(
+        "the next run forgets the keys that back off",
+        "queue/_queries.py",
+        'if entry.state != "scheduled"]',
+        'if entry.state in ("ready", "in hand")]',
+        MACHINE,
+    ),
+    Mutant(
+        "a key that has failed for good is dropped with the changes since then",
+        "queue/_waiting.py",
+        "    dropped = succeeded\n",
+        "    def dropped(self, key: K, now: float | None = None) -> None:\n"
+        "        del self._machine._entries[key]\n"
+        "        self._reported_back()\n",
         MACHINE,
     ),
     # --- what readers are handed ---
