@@ -72,10 +72,9 @@ def test_json_log_has_one_object_a_line_with_the_key_and_the_attempt(start: Star
     rest, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
     assert [each["event"] for each in failed] == ["ReconcileFailed"] * 2
-    assert [(each["controller"], each["key"], each["attempt"]) for each in failed] == [
-        ("things", "default/default/one", 1),
-        ("things", "default/default/one", 2),
-    ]
+    assert [(each["controller"], each["key"]) for each in failed] == [("fail/things", "default/default/one")] * 2
+    # A repeated error is logged after more and more attempts.
+    assert [each["attempt"] for each in failed] == [1, 10]
     assert failed[0]["error"] == "LookupError: nothing is found here"
     assert failed[0]["timestamp"].endswith("Z")
     assert all(isinstance(json.loads(line), dict) for line in rest.splitlines())
