@@ -13,7 +13,7 @@ from tests.helpers.corpus.staff import Account, Team
 
 _TRIED = ("crash_after", "not_done", "answer_late", "hurried", "done_again")
 OTHERS = [each.name for each in faults.FAULTS if each.name not in _TRIED]
-"""Every fault but those of such plans. The last two names are never tried by themselves."""
+"""Every fault but those of such plans. The last two strike nothing."""
 
 GRACE = 0.002
 """The seconds after which an account should exist. The first attempt after a failure is later."""

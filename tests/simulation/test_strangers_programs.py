@@ -185,3 +185,13 @@ def test_no_fault_outlasts_a_pause_of_users_who_do_not_wait() -> None:
     explored = simulation.explore(program(puts), pauses, outside=Doors, without=without)
     at_a_pace = [each for each in explored.plans if isinstance(each[0], faults.Hurried)]
     assert not [each for each in at_a_pace if isinstance(each[-1], faults.Outage) and each[-1].seconds > 20]
+
+
+def test_schedule_can_be_left_out_by_its_name() -> None:
+    async def puts(_: object, team: Any, __: object, doors: Doors) -> None:
+        await doors.put(team.name, team.data.note)
+
+    without = without_all_but("slow", "change_during", "spaced")
+    explored = simulation.explore(program(puts), two_notes, outside=Doors, without=without)
+    assert explored.plans
+    assert not [fault for plan in explored.plans for fault in plan if isinstance(fault, faults.Hurried)]

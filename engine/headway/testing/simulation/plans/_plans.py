@@ -21,11 +21,11 @@ _NEW_RUNS = 6
 _LATE = 45.0
 """A number of seconds longer than most callers of the world outside wait for an answer."""
 _AT_A_PACE = 8
+"""The number of plans with a fault for each pace of the users."""
 _RESTART = 1.0
 """The seconds until a killed process begins again. At a faster pace, users change something before that."""
 _PAUSE = 5.0
 """The seconds from which on the time between two changes of users counts as a pause of theirs."""
-"""The number of plans with a fault for each pace of the users."""
 _KINDS_AT_A_PACE = (
     faults.CommitLate,
     faults.CrashAfter,

@@ -26,8 +26,7 @@ _AT_THE_END = 12
 """The number of lines at the end that are shown for a finding that is about no entry."""
 _AROUND = (2, 5)
 _DECIDING = 6
-"""The number of calls of the world outside, and of reconciles that failed for good, that are rather shown than others.
-"""
+"""How many of the last calls of the world outside, and of the last failures for good, come before other lines."""
 _LONGEST_ROW = 16
 """The number of lines in the longest row that is recognized when it repeats itself."""
 _NUMBER = re.compile(r"\d+(\.\d+)?")
