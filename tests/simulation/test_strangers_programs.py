@@ -195,3 +195,47 @@ def test_schedule_can_be_left_out_by_its_name() -> None:
     explored = simulation.explore(program(puts), two_notes, outside=Doors, without=without)
     assert explored.plans
     assert not [fault for plan in explored.plans for fault in plan if isinstance(fault, faults.Hurried)]
+
+
+# --- an end that depends on whether users wait ---
+
+
+class Announced(Doors):
+    """The world outside: doors, and the states that were announced, of which hurried users leave some out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.announced: list[str] = []
+
+    def state(self) -> dict[str, Any]:
+        return {"notes": dict(self.notes), "announced": list(self.announced)}
+
+    async def announce(self, text: str) -> None:
+        if text not in self.announced:
+            self.announced.append(text)
+
+
+@pytest.mark.parametrize("reads_again", [False, True])
+def test_only_what_hurried_users_change_is_left_out_at_their_pace(reads_again: bool) -> None:
+    """The list is shorter if users don't wait. The doors must still be right."""
+
+    async def announces(rt: headway.Runtime, team: Any, _: object, outside: Announced) -> None:
+        said = team.status.get(rt.controller)
+        if said is not None and said.observed_generation == team.generation:
+            return
+        await outside.put(team.name, team.data.note, (rt.term, int(team.version)))
+        await outside.announce(team.data.note)
+        # The mistake: it says of the newest state what it has done with an older one.
+        done = rt.cache.get(team.type, team.name) if reads_again else team
+        if done is not None:
+            async with rt.conditions(done) as conditions:
+                conditions.set("Done", True)
+
+    settings: dict[str, Any] = {"outside": Announced, "without": without_all_but("hurried", "change_during")}
+    if reads_again:
+        with pytest.raises(simulation.Refuted, match="the outside world differs with timing alone"):
+            simulation.explore(program(announces), two_notes, **settings)
+        return
+    explored = simulation.explore(program(announces), two_notes, **settings)
+    assert any(isinstance(fault, faults.ChangeDuring) for plan in explored.runs for fault in plan)
+    assert "not compared: outside.announced if users don't wait" in str(explored)

@@ -39,6 +39,8 @@ _SAID = 4
 """The number of differences that a refutation lists."""
 _ONLY_TIMING = (*faults.SCHEDULES, faults.ChangeInTick, faults.TickDuring)
 """The faults under which every call is done once and answered, and no process dies."""
+_DO_NOT_WAIT = (faults.ChangeDuring, faults.Merged, faults.Hurried)
+"""The schedules and faults under which users change something before the work on their last change is done."""
 _AT_ANY_PACE = frozenset(("again", "orphans", "deletion", "self-trigger", "fight"))
 """The oracles that hold however fast users are, even if the end depends on that."""
 
@@ -78,6 +80,8 @@ class Measure:
         self._deleted: list[str] = []
         # What was not compared under restores, because one when all work is done changes it as well, with the plans.
         self._lost: dict[str, list[str]] = {}
+        # What depends on whether users wait: it is not compared if they don't.
+        self._by_pace = frozenset[str]()
         plans = [Plan(seed=seed) for seed in range(_SEEDS)]
         self.setting, self.first = long_enough(setting, plans[0])
         setting, self.settled = self.setting, self.first
@@ -151,11 +155,29 @@ class Measure:
             return f"the scenario must wait: otherwise {result.findings[0].oracle} does not hold"
         # If users change no resource twice, a program cannot have acted on a state in between.
         twice = len({" ".join(what.split(" ")[1:3]) for _, what in result.asked}) < len(result.asked)
-        if twice and self.timing(plan, result):
+        if twice and not self._find_what_depends_on_the_pace(plan, result):
             # A fault that delays the program lets users be as fast.
             return "the end is another one if users don't wait at all"
         self._try_hurried_and_spaced()
         return ""
+
+    def _find_what_depends_on_the_pace(self, plan: Plan, result: Result) -> bool:
+        """Note what ends differently if users don't wait. Return False if that is everything outside."""
+        # A difference can hide others until it is allowed.
+        while found := {each.declared for each in self._differences(plan, result, self.references)}:
+            if oracles.OUTSIDE in found or found <= self._by_pace:
+                return False
+            self._by_pace |= found
+        return True
+
+    def _allowed_under(self, plan: Plan) -> Allowed:
+        """Return what may differ under a plan: more than otherwise if its users don't wait."""
+        if not self._depends_on_the_pace(plan):
+            return self._allowed
+        return dataclasses.replace(self._allowed, declared=self._allowed.declared | self._by_pace)
+
+    def _depends_on_the_pace(self, plan: Plan) -> bool:
+        return bool(self._by_pace) and any(isinstance(each, _DO_NOT_WAIT) for each in plan)
 
     def _is_wrong_at_any_pace(self, finding: Finding) -> bool:
         """Return True if a finding is the program's fault, however fast users are.
@@ -223,15 +245,18 @@ class Measure:
     def timing(self, plan: Plan, result: Result, rights: Sequence[Result] = ()) -> list[Finding]:
         """Return what has ended differently in a run without faults, with the lines that declare it."""
         self._seen |= {(each.kind, each.key) for each in result.trace.commits}
-        rights = list(rights or self.references)
-        if not differences(result, rights, self._allowed):
+        found = self._differences(plan, result, rights or self.references)
+        return [_timing_finding(each, plan) for each in found[:_SAID]]
+
+    def _differences(self, plan: Plan, result: Result, rights: Sequence[Result]) -> list[Difference]:
+        if not differences(result, rights, self._allowed_under(plan)):
             return []
         # Only now, because most programs have nothing random.
-        rights.append(self.twin)
-        found = differences(result, rights, self._allowed)
-        if found:
-            found = differences(result, rights, self._allowed, self._late.later(result), self._late.slow)
-        return [_timing_finding(each, plan) for each in found[:_SAID]]
+        rights = [*rights, self.twin]
+        allowed = self._allowed_under(plan)
+        if not differences(result, rights, allowed):
+            return []
+        return differences(result, rights, allowed, self._late.later(result), self._late.slow)
 
     def _find_random(self) -> None:
         """Let a second run show what is random, if that is not known yet."""
@@ -253,7 +278,9 @@ class Measure:
         if len(plan) and self._changes_what_is_deleted(result):
             self._deleted.append(str(plan))
             return list(result.findings)
-        found = [*self._overwritten(plan, result), *self._judged(plan, result), *self._momentary(plan, result)]
+        found = [*self._overwritten(plan, result), *self._judged(plan, result)]
+        if not self._depends_on_the_pace(plan):
+            found += self._momentary(plan, result)
         return found or self._disagreements(plan, result)
 
     def _disagreements(self, plan: Plan, result: Result) -> list[Finding]:
@@ -298,27 +325,28 @@ class Measure:
             return [*result.findings, *self.timing(plan, result)]
         if len(plan) and all(isinstance(each, faults.NewRun) for each in plan):
             return [*result.findings, *self._punctual(result)]
-        counts = not any(isinstance(each, faults.Restore) for each in plan)
+        counts = not any(isinstance(each, faults.Restore) for each in plan) and not self._depends_on_the_pace(plan)
+        allowed = self._allowed_under(plan)
         raced = [step for each in plan for step in _struck(result, each) if isinstance(each, faults.LostRace)]
         judged = twins.without_entry(result) if raced else result
-        findings = self._compared(judged, self.references, counts=counts)
+        findings = self._compared(judged, self.references, counts=counts, allowed=allowed)
         # A second fault, such as a restore, may have undone the other writer's change.
         lost = [step for step in raced if len(plan) == 1 and twins.has_lost_entry(result, step)]
         if not findings and not lost and not result.findings:
             return []
-        rights = [*self.references, self.twin]
+        rights, allowed = [*self.references, self.twin], self._allowed_under(plan)
         for step in raced:
             early = twins.written_early(self.setting, result, step)
             rights += [early, twins.without_entry(early)] if early is not None else []
             if step in lost and (destroyed := twins.overwritten(step, result, early)):
                 return [*result.findings, *destroyed]
         compare = self._compared if result.findings else self._compared_late
-        found = [*result.findings, *compare(judged, rights, counts=counts)]
+        found = [*result.findings, *compare(judged, rights, counts=counts, allowed=allowed)]
         return [] if found and self._is_excused(plan, result, counts=counts) else found
 
     def _is_excused(self, plan: Plan, result: Result, *, counts: bool) -> bool:
         """Return True if no right program can end otherwise under this plan."""
-        rights, allowed = [*self.references, self.twin], self._allowed
+        rights, allowed = [*self.references, self.twin], self._allowed_under(plan)
         lost = frozenset[str]()
         for each in plan:
             if isinstance(each, faults.Restore):
@@ -421,6 +449,8 @@ class Measure:
     def differing(self) -> tuple[str, ...]:
         """Return sentences about what is not compared: what differs without faults, and the ends under some plans."""
         lost = [f"{each}, because users change a resource that is being deleted" for each in self._deleted]
+        if self._by_pace:
+            lost.append(f"{', '.join(sorted(self._by_pace))} if users don't wait, because that differs without faults")
         lost += [
             f"{what} under {', '.join(plans)}, because a restore when all work is done changes that as well"
             for what, plans in self._lost.items()
@@ -438,7 +468,7 @@ def _struck(result: Result, fault: faults.Fault) -> list[Step]:
 def _timing_finding(each: Difference, plan: Plan) -> Finding:
     oracle = "outside" if each.declared.startswith("outside") else "end state"
     said = (
-        f"{each.what} differs with timing alone: {each.got} with {plan}; {each.right} with none\n"
+        f"{each.what.removesuffix(' is')} differs with timing alone: {each.got} with {plan}; {each.right} with none\n"
         f'    if either is right: may_differ=["{each.declared}"]'
     )
     return Finding(oracle, said, each.place)
