@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import trio
 
@@ -104,3 +106,47 @@ def test_controllers_that_share_nothing_have_no_such_plans() -> None:
     for each in changes:
         crashed = simulation.run(setting, simulation.Plan(faults.CrashAfter(each.number)))
         assert after_a_crash(each, crashed.trace, ()) == []
+
+
+class Seats:
+    """The world outside: numbered seats, which a program may look at when it starts."""
+
+    def __init__(self) -> None:
+        self.seats: dict[str, str] = {}
+
+    async def taken(self) -> dict[str, str]:
+        return dict(self.seats)
+
+    async def assign(self, number: str, name: str) -> None:
+        self.seats.setdefault(number, name)
+
+
+@pytest.mark.parametrize("swallowed", [(), (ConnectionError,)])
+def test_crash_meets_a_failed_call_of_the_next_start(swallowed: tuple[type[Exception], ...]) -> None:
+    """A process that begins without its memory gives every team a second seat."""
+
+    def seats(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, outside, known = app.type("staff", "v1", "Team", Team), process.outside, dict[str, str]()
+
+        async def load(_: headway.Runtime) -> None:
+            with suppress(*swallowed):
+                known.update(await outside.taken())
+
+        @app.controller(manages=team, initialiser=load)
+        async def assigns(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            if rt.resource(request) is not None and request.id.name not in known.values():
+                seats = await outside.taken()
+                number = str(len(seats))
+                await outside.assign(number, request.id.name)
+                known[number] = request.id.name
+
+        return app
+
+    without = [*OTHERS, "answer_late"]
+    if not swallowed:
+        assert simulation.explore(seats, one_team, outside=Seats, without=without).complete
+        return
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(seats, one_team, outside=Seats, without=without)
+    assert [each.name for each in caught.value.plan] == ["crash_after", "not_done"]

@@ -1,6 +1,7 @@
-"""The choice of pairs: a crash, and then a call of another controller that fails or is slow. Pure.
+"""The choice of pairs: a crash, and then a call of another controller or of a start that fails or is slow. Pure.
 
-The other controller acts upon what the crash has left half done, at another moment than after the crash alone.
+The other controller acts upon what the crash has left half done, at another moment than after the crash alone. What a
+start reads is the memory of the new process. In the first start of all, there was nothing to read yet.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from headway.testing.simulation.faults import Plan
 from headway.testing.simulation.plans._plans import changes_something, steps_of_the_scenario
 
 _CRASHES = 6
+_SECOND = 3
+_STARTS = ("the initialiser", "on_start")
 
 
 def changes_of_several(trace: Trace) -> list[Step]:
-    """Return a few changes, each of another sort, or none if only one controller calls anything."""
+    """Return a few changes, each of another sort, or none if only one controller calls anything and no start does."""
     steps = steps_of_the_scenario(trace)
     sorts: dict[object, Step] = {}
     for step in filter(changes_something, steps):
         sorts.setdefault((step.by.controller, step.method.partition("(")[0], step.kind), step)
-    return list(sorts.values())[:_CRASHES] if len({step.by.controller for step in steps}) > 1 else []
+    several = len({step.by.controller for step in steps}) > 1 or any(map(_starts, steps))
+    return list(sorts.values())[:_CRASHES] if several else []
 
 
 def after_a_crash(crashed: Step, trace: Trace, without: Collection[str]) -> list[Plan]:
-    """Return the plans with a second fault, for what a controller does after a crash. Another one uses the same data.
+    """Return the plans with a second fault, for what another controller with the same data, or a start, does after it.
 
     Args:
         crashed: the call after which the process has crashed.
@@ -34,13 +38,16 @@ def after_a_crash(crashed: Step, trace: Trace, without: Collection[str]) -> list
     mine, steps = crashed.by.controller, steps_of_the_scenario(trace)
     users = {each.by.controller for each in steps if each.kind == crashed.kind}
     users |= {each.controller for each in trace.reconciles if any(seen.kind == crashed.kind for seen in each.seen)}
-    if users <= {mine}:
-        return []
-    others = [each for each in steps if each.number > crashed.number and each.by.controller != mine]
-    first = [*others[:1], *[each for each in others if changes_something(each)][:1]]
+    after = [each for each in steps if each.number > crashed.number]
+    others = [each for each in after if each.by.controller != mine and not users <= {mine}]
+    first = [*others[:1], *[each for each in others if changes_something(each)][:1], *filter(_starts, after)][:_SECOND]
     return [
         Plan(faults.CrashAfter(crashed.number), fault(number))
         for number in dict.fromkeys(each.number for each in first)
         for fault in (faults.NotDone, faults.AnswerLate)
         if fault.name not in without
     ]
+
+
+def _starts(step: Step) -> bool:
+    return step.by.function in _STARTS
