@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import pairwise
 
 import pytest
@@ -10,6 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
+from headway.base import chance
 from headway.errors import DeclarationError, InvalidArgument, InvalidResult, NotPrimed
 from headway.notify._fetches import retry_delay
 from tests.helpers.fetched import Source, opened, received
@@ -226,7 +226,7 @@ async def test_handle_that_wants_a_newer_value_does_not_wait_for_the_jitter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The jitter spreads the later calls. The other handle is not yielded, and its next call counts from this one."""
-    monkeypatch.setattr(random, "random", lambda: 0.99)
+    monkeypatch.setattr(chance, "random", lambda: 0.99)
     async with opened() as (source, _, updates):
         first = updates.poll(source.poll, max_age=3600)
         assert await received(updates) == [first]

@@ -15,6 +15,7 @@ from headway.base._async_blocks import async_block as async_block
 from headway.base._async_blocks import plain_block as plain_block
 from headway.base._backing_off import retry_delay as retry_delay
 from headway.base._buckets import Buckets as Buckets
+from headway.base._chance import chance as chance
 from headway.base._clock import WALL as WALL
 from headway.base._clock import utc_now as utc_now
 from headway.base._clock import wall_time as wall_time

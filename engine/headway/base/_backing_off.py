@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+from headway.base._chance import chance
 
 _FIRST_WAIT = 0.05
 
@@ -13,4 +13,4 @@ def retry_delay(failures: int, longest: float = 5.0) -> float:
     Up to half of it is random, so that the many clients of a server that is back do not reach it at the same moment.
     """
     ceiling = min(_FIRST_WAIT * 2.0 ** min(failures, 16), longest)
-    return random.uniform(ceiling / 2, ceiling)
+    return chance.uniform(ceiling / 2, ceiling)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-import random
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 
 import trio
 
-from headway.base import async_block, check_trio, repr_text, safe_report
+from headway.base import async_block, chance, check_trio, repr_text, safe_report
 from headway.client._arguments import TTL, check_seconds
 from headway.client._lease import LeaseClient
 from headway.errors import HeadwayError, InvalidArgument, LeaseLost, RemoteError
@@ -161,7 +160,7 @@ class HeldLease:
         ttl = self._term.ttl
         with scope:
             # With jitter, so that a process's many leases are not all renewed at once.
-            delay = ttl / 3 * random.uniform(0.7, 1)
+            delay = ttl / 3 * chance.uniform(0.7, 1)
             while self.held:
                 await trio.sleep(delay)
                 # If the process was stopped for too long, the lease is lost. A renewal would only block other holders.
@@ -175,12 +174,12 @@ class HeldLease:
                     self._why = error
                     self._block.cancel()
                 except HeadwayError as error:
-                    delay = ttl / 15 * random.uniform(0.5, 1)
+                    delay = ttl / 15 * chance.uniform(0.5, 1)
                     report(LeaseDelayed(self.name, error, delay))
                 else:
                     self._term.renewed(sent_at, trio.current_time(), self._pauses.longest)
                     self._block.deadline = self._term.until
-                    delay = ttl / 3 * random.uniform(0.7, 1)
+                    delay = ttl / 3 * chance.uniform(0.7, 1)
 
     async def _release(self) -> None:
         # If the release fails, the lease expires. Releasing it saves other holders that wait.
@@ -303,7 +302,7 @@ class _Acquisition:
                 # The lease may have been granted. The next request repeats this attempt and begins a higher term. If
                 # this request arrives late, when that term is in use, the server rejects it.
                 self.may_hold = True
-                delay = retry * random.uniform(0.5, 1)
+                delay = retry * chance.uniform(0.5, 1)
                 self.report(LeaseDelayed(name, error, delay))
                 await trio.sleep(delay)
                 retry, late = min(retry * 2, _LONGEST_RETRY), False
@@ -328,7 +327,7 @@ class _Acquisition:
                 if answer.holder != reported:
                     reported = answer.holder
                     self.report(LeaseAwaited(name, reported, answer.term))
-                await trio.sleep(random.uniform(0, _FIRST_RETRY))
+                await trio.sleep(chance.uniform(0, _FIRST_RETRY))
 
     async def _renew_lasting(self, term: int) -> bool:
         """Renew a lasting lease. After this first renewal it doesn't expire.

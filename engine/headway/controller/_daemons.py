@@ -11,14 +11,13 @@ Both are implemented as controllers.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import trio
 
-from headway.base import leaving, ordinary, repr_text
+from headway.base import chance, leaving, ordinary, repr_text
 from headway.cache import READING, Projected
 from headway.controller._definition import Enqueue
 from headway.errors import InvalidResult
@@ -213,6 +212,6 @@ class Timers:
             _check_result(rt, await _untyped(self._timer)(rt, resource), "`every=` says when a timer is called again")
         if scope.cancelled_caught:
             return None
-        left = self._every * random.uniform(1 - self._jitter, 1 + self._jitter)
+        left = self._every * chance.uniform(1 - self._jitter, 1 + self._jitter)
         due[key] = (resource.uid, trio.current_time() + left)
         return RequeueAfter(left)

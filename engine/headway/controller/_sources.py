@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Protocol, TypeVar
 
 import trio
 
-from headway.base import BoundedReport, check_keywords, ordinary, plain_problem
+from headway.base import BoundedReport, chance, check_keywords, ordinary, plain_problem
 from headway.controller._definition import Enqueue, Source
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed
@@ -126,7 +125,7 @@ def every(
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
         bounded = BoundedReport(rt.report)
         while True:
-            await trio.sleep(seconds * random.uniform(1 - jitter, 1 + jitter))
+            await trio.sleep(seconds * chance.uniform(1 - jitter, 1 + jitter))
             _enqueue_affected(rt, enqueue, "every", rt, affected, bounded)
 
     return _Source(f"every({seconds})", run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -13,7 +12,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 from starlette.responses import Response
 
-from headway.base import Steps, in_slices
+from headway.base import Steps, chance, in_slices
 from headway.documents import Mapping, merged
 from headway.errors import InvalidArgument, PayloadError
 from headway.http._answer import answer, long_answer
@@ -197,7 +196,7 @@ async def _repeated(
     """
     for attempt in range(_ATTEMPTS):
         if attempt:
-            await trio.sleep(random.random() * _WAIT * 2**attempt)
+            await trio.sleep(chance.random() * _WAIT * 2**attempt)
         try:
             return await write()
         except GRPCError as error:

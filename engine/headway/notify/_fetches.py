@@ -10,14 +10,13 @@ Rules:
 
 from __future__ import annotations
 
-import random
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, TypeVar
 
 import trio
 
-from headway.base import of_controller, only_error, repr_text
+from headway.base import chance, of_controller, only_error, repr_text
 from headway.errors import InvalidResult
 from headway.notify._handle import Answer, Handle
 from headway.notify._sources import BlockingQuery, Poll
@@ -46,7 +45,7 @@ def retry_delay(failures: int) -> float:
     if failures <= _IMMEDIATE:
         return 0.0
     delay = min(2.0 ** min(failures - _IMMEDIATE, 16), _LONGEST)
-    return delay * (1 + random.random())
+    return delay * (1 + chance.random())
 
 
 class Fetch(Answer[T]):
@@ -155,7 +154,7 @@ class PollFetch(Fetch[T]):
     async def _wait(self) -> None:
         # Otherwise a function without a checkpoint, whose value is too old at once, would let no other task run.
         await trio.lowlevel.checkpoint()
-        jitter = 1 + random.random() * _JITTER
+        jitter = 1 + chance.random() * _JITTER
         # The jitter spreads repeated calls. A handle without an answer does not wait for it.
         while all(handle.answered for handle in self.handles):
             max_age = min((each.max_age for each in self.handles if each.max_age is not None), default=_LONGEST)

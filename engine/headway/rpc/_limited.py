@@ -9,13 +9,13 @@ call leaves no time for another attempt.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping
 from typing import Any
 
 import trio
 from grpclib.const import Status
 
+from headway.base import chance
 from headway.rpc._channel import NOT_BEGUN, NotBegun
 
 PUSHBACK = "grpc-retry-pushback-ms"
@@ -104,4 +104,4 @@ def spread(seconds: float, repeats: int, left: float = math.inf, own: float = ma
         return None
     further = max(seconds, _SPREAD) * 2.0 ** min(repeats, _MOST_DOUBLINGS)
     within = min(left, own) if own > seconds else left
-    return seconds + random.uniform(0, min(further, max(seconds, _LONGEST_SPREAD), (within - seconds) / 2))
+    return seconds + chance.uniform(0, min(further, max(seconds, _LONGEST_SPREAD), (within - seconds) / 2))

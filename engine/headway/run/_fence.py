@@ -8,13 +8,12 @@ stored after the read.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import trio
 
-from headway.base import story
+from headway.base import chance, story
 from headway.client import Acknowledged, LeaseClient, RunFence
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteResolved, WriteUnknown
@@ -193,7 +192,7 @@ class RunWrites:
                 raised = await self._commit_fence(fence.controller, fence.member, fence.term, number)
             except Unavailable as error:
                 # This raise may have been stored, so the next one needs a higher number.
-                delay = wait * random.uniform(0.5, 1)
+                delay = wait * chance.uniform(0.5, 1)
                 self._report(CallDelayed(self._controller, "Raise", error, delay))
                 await trio.sleep(delay)
                 wait = min(wait * 2, _LONGEST_WAIT)

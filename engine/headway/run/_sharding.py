@@ -23,14 +23,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import trio
 from typing_extensions import override
 
-from headway.base import leaves, only_error
+from headway.base import chance, leaves, only_error
 from headway.client import HeldLease, Writes, hold_lease
 from headway.controller import Definition, Reconciler, Sharded
 from headway.errors import Fenced, LeaseLost, RemoteError, StoreChanged, Unavailable
@@ -217,7 +216,7 @@ class _Shard:
 
     async def _record_often(self) -> None:
         while True:
-            await trio.sleep(RECORD_INTERVAL * random.uniform(0.7, 1))
+            await trio.sleep(RECORD_INTERVAL * chance.uniform(0.7, 1))
             await self._record(self._checkpoint())
 
     async def _record(self, checkpoint: int) -> None:
@@ -300,7 +299,7 @@ class Shards(Ownership):
             trio.open_nursery() as nursery,
         ):
             while True:
-                delay = self.ttl / 3 * random.uniform(0.7, 1)
+                delay = self.ttl / 3 * chance.uniform(0.7, 1)
                 try:
                     leases = await run.leases.list(prefix)
                 except Unavailable as error:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import NoReturn
 
 import trio
 
-from headway.base import of_controller, only_error, story
+from headway.base import chance, of_controller, only_error, story
 from headway.client import HeldLease
 from headway.controller import Definition, GrowingDefinition
 from headway.errors import Closed, ControllerPaused, LeaseLost, NotHeadway
@@ -45,7 +44,7 @@ def restart_delay(flaps: int) -> float:
     if flaps == 1:
         return _FIRST
     delay = min(_FIRST * 2.0 ** min(flaps - 1, 16), _LONGEST)
-    return delay * (1 + random.random() * _JITTER)
+    return delay * (1 + chance.random() * _JITTER)
 
 
 class Supervisor:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
 import trio
 
-from headway.base import KeyTurns
+from headway.base import KeyTurns, chance
 from headway.resource import Key, Kind
 from headway.service._refusals import STORE_ERRORS, conflict, refusal
 from headway.storage import VersionConflict, WrongUid
@@ -40,7 +39,7 @@ async def replace(once: Callable[[], Awaitable[Answer]], turns: KeyTurns, at: tu
                     # Without the store's sentence: it names a version that the caller has not sent.
                     why = f"lost {len(WAITS) + 1} races against other writers; nothing was written: try again"
                     raise conflict(why) from error
-            await trio.sleep(wait * (1 + random.random() / 2))
+            await trio.sleep(wait * (1 + chance.random() / 2))
             if not turn:
                 turn = True
                 await stack.enter_async_context(turns.at(at))

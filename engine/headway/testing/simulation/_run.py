@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from headway import events
-from headway.base import error_text, function_text, stack_text, where_of
+from headway.base import chance, error_text, function_text, stack_text, where_of
 from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import oracles
@@ -409,15 +409,18 @@ def _rarely_collected() -> Iterator[None]:
 
 @contextmanager
 def _deterministic(seed: int, draw: int = 0) -> Iterator[None]:
-    """Seed Trio's scheduler and `random` while the block runs."""
+    """Seed Trio's scheduler, the engine's delays and `random` while the block runs. A draw changes the last alone."""
     runner: Any = trio._core._run  # what Trio's own Hypothesis plugin does
-    before, state, chosen = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), runner._r.getstate()
+    before, state = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate()
+    own = [(each, each.getstate()) for each in (chance, runner._r)]
     runner._ALLOW_DETERMINISTIC_SCHEDULING = True
     random.seed(f"{seed}/{draw}" if draw else seed)
-    runner._r.seed(seed)
+    for each, _ in own:
+        each.seed(seed)
     try:
         yield
     finally:
         runner._ALLOW_DETERMINISTIC_SCHEDULING = before
         random.setstate(state)
-        runner._r.setstate(chosen)
+        for each, at in own:
+            each.setstate(at)
