@@ -9,8 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
 
-from hypothesis import strategies as st
-
 from headway import Condition
 from headway.client import pause_controller, resume_controller
 from headway.errors import HeadwayError, PermanentFailure
@@ -231,4 +229,3 @@ ENDINGS: dict[str, Callable[[Endings], None]] = {
     "a lost history is compacted": lambda it: it._lost_history_is_compacted(),
     "a fence is raised at a lost revision": lambda it: it._meets_the_lost_history(),
 }
-endings = st.permutations(sorted(ENDINGS)).map(lambda order: order[:6])

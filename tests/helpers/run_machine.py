@@ -19,8 +19,9 @@ import headway
 from headway.resource import ResourceType
 from headway.rpc import Channel
 from headway.testing import Fault
+from tests.helpers.chosen_endings import chosen, draws
 from tests.helpers.contract import Witness
-from tests.helpers.endings import Endings, endings
+from tests.helpers.endings import ENDINGS, Endings
 from tests.helpers.faulty_channel import FaultyChannel
 from tests.helpers.faulty_stream import KindStreams
 from tests.helpers.machine_parts import Wanted, changes, kinds, members, names, thens
@@ -52,10 +53,23 @@ class RunMachine(Endings, RuleBasedStateMachine):
     network: ClassVar[bool] = False
     scoped: ClassVar[bool] = False
 
-    @initialize(concurrency=st.integers(1, 3), begin=st.tuples(beginnings, beginnings, beginnings), ending=endings)
-    def open(self, concurrency: int, begin: Sequence[list[Begins]] = (), ending: Sequence[str] = ()) -> None:
-        """Start an engine on a store with two members, one of a pool that exists and one of a missing pool."""
-        self.ending = ending
+    @initialize(concurrency=st.integers(1, 3), begin=st.tuples(beginnings, beginnings, beginnings), draw=draws)
+    def open(
+        self,
+        concurrency: int,
+        begin: Sequence[list[Begins]] = (),
+        ending: Sequence[str] = (),
+        draw: int | None = None,
+    ) -> None:
+        """Start an engine on a store with two members, one of a pool that exists and one of a missing pool.
+
+        Args:
+            concurrency: the number of reconciles at a time.
+            begin: how the first streams of each type begin.
+            ending: the situations at the end, if nothing is drawn for them.
+            draw: what was drawn for the situations at the end.
+        """
+        self.ending, self.draw = ending, draw
         self.store = RestorableBackend()
         self.channel = FaultyChannel(self.store, LAG_LIMIT)
         self.pools = NotedPools(concurrency=concurrency, scoped=self.scoped)
@@ -294,6 +308,9 @@ class RunMachine(Endings, RuleBasedStateMachine):
     def _end_faults_and_converge(self) -> None:
         self.converge()
         self._leave_a_pool()
+        if self.draw is not None:
+            done = self.written, self.store.position.revision, self.clock.current_time()
+            self.ending = chosen(ENDINGS, 6, self.draw, *done)
         self.end_with(*self.ending)
         self.check_watches()
 

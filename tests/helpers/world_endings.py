@@ -159,6 +159,4 @@ ENDINGS: dict[str, Callable[[World], None]] = {
 Ending = tuple[str, tuple[int, int] | None]
 """A situation, and the process that is killed meanwhile with the number of its checkpoints before; None for none."""
 crashes = st.none() | st.tuples(st.integers(0, 1), st.sampled_from([10, 30, 100, 300]))
-endings = st.tuples(
-    st.permutations(sorted(ENDINGS)).map(lambda order: order[:4]), st.lists(crashes, min_size=4, max_size=4)
-).map(lambda drawn: list(zip(*drawn, strict=True)))
+crash_lists = st.lists(crashes, min_size=4, max_size=4)

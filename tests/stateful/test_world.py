@@ -26,7 +26,8 @@ from headway.run._shards import member_of
 from headway.testing import simulation
 from headway.testing.simulation import Finding, Reconciled, faults
 from headway.testing.simulation.oracles import reads_rolled_back, twice_at_once, two_writers
-from tests.helpers.world_endings import ENDINGS, Ending, endings
+from tests.helpers.chosen_endings import chosen, draws
+from tests.helpers.world_endings import ENDINGS, Ending, crash_lists
 from tests.helpers.world_judge import WorldJudge, judge_of
 
 SHARDS = 5
@@ -233,12 +234,25 @@ class WorldMachine(simulation.Machine):
     def __init__(self) -> None:
         super().__init__()
         self._endings: list[Ending] = []
+        self._draw: int | None = None
+        self._crashes: Sequence[tuple[int, int] | None] = ()
         self._seen = 0
 
-    @initialize(endings=endings)
-    def open_the_world(self, endings: Sequence[Ending] = ()) -> None:
-        """Open the world with some work that is half done."""
-        self._endings = list(endings)
+    @initialize(draw=draws, crashes=crash_lists)
+    def open_the_world(
+        self,
+        endings: Sequence[Ending] = (),
+        draw: int | None = None,
+        crashes: Sequence[tuple[int, int] | None] = (),
+    ) -> None:
+        """Open the world with some work that is half done.
+
+        Args:
+            endings: the situations at the end, if nothing is drawn for them.
+            draw: what was drawn for the situations at the end.
+            crashes: the processes that are killed in these situations.
+        """
+        self._endings, self._draw, self._crashes = list(endings), draw, crashes
         super().open_the_world()
         self.write("a", ["ada", "grace"])
         self.sleep(0.03)
@@ -328,6 +342,9 @@ class WorldMachine(simulation.Machine):
         self.world.injector.heal()
         self.world.release()
         self.settle()
+        if self._draw is not None:
+            names = chosen(ENDINGS, len(self._crashes), self._draw, len(self.world.trace.entries))
+            self._endings = list(zip(names, self._crashes, strict=True))
         for ending, crash in self._endings:
             if crash is not None:
                 self.world.crash(crash[0], checkpoints=crash[1])
