@@ -239,3 +239,38 @@ def test_only_what_hurried_users_change_is_left_out_at_their_pace(reads_again: b
     explored = simulation.explore(program(announces), two_notes, **settings)
     assert any(isinstance(fault, faults.ChangeDuring) for plan in explored.runs for fault in plan)
     assert "not compared: outside.announced if users don't wait" in str(explored)
+
+
+# --- a backup from before a creation, and a later change of another resource ---
+
+
+class Signs(Doors):
+    """The world outside: signs, of which only the texts are compared, because a uid is new in each run."""
+
+    async def listed(self) -> list[str]:
+        return sorted(self.notes)
+
+    def state(self) -> Any:
+        return sorted(self.notes.values())
+
+
+async def two_teams_and_a_change(world: simulation.World) -> None:
+    for name, text in (("core", "x"), ("docs", "y"), ("core", "z")):
+        await note(world, name, text)
+        await world.wait_idle()
+
+
+@pytest.mark.parametrize("by", ["name", "uid"])
+def test_thing_of_a_uid_that_a_restore_has_taken_back_is_found(by: str) -> None:
+    """The last call is for a change. The backup must also be older than a creation for which such a call was made."""
+
+    async def puts(rt: headway.Runtime, team: Any, _: object, signs: Signs) -> None:
+        async with rt.finalizer(team) as guarded:
+            await signs.put(getattr(team, by), team.data.note, (rt.term, int(guarded.resource.version)))
+
+    settings: dict[str, Any] = {"outside": Signs, "without": without_all_but("restore")}
+    if by == "name":
+        assert simulation.explore(program(puts), two_teams_and_a_change, **settings).complete
+        return
+    with pytest.raises(simulation.Refuted, match=r"\['y', 'y', 'z'\]; without faults: \['y', 'z'\]"):
+        simulation.explore(program(puts), two_teams_and_a_change, **settings)

@@ -349,17 +349,17 @@ def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], 
     yield from (faults.Restore(0, done[at - 1]) for at in _evenly(range(1, len(done) + 1), _IDLE_RESTORES))
     found: list[Fault] = []
     undone: dict[object, Fault] = {}
-    numbers, last = {step.number for step in steps}, 0
+    numbers, last, what = {step.number for step in steps}, 0, ""
     final = {(each.kind, each.key): each.revision for each in trace.commits if each.revision in users}
     for entry in trace.entries:
         if isinstance(entry, Committed) and entry.revision in users:
-            last = entry.revision
+            last, what = entry.revision, entry.what
         elif isinstance(entry, Step) and last and entry.number in numbers and changes_something(entry):
             if entry.revision:
                 found.append(faults.Restore(entry.number, last))
             # The backup is older than the change that the call is for. Users make it again, with another uid. They may
             # not delete it before the program has seen it.
-            sort = (entry.by.controller, entry.method.partition("(")[0], entry.kind)
+            sort = (entry.by.controller, entry.method.partition("(")[0], entry.kind, what)
             if last in final.values():
                 undone[sort] = faults.Restore(entry.number, last - 1)
     found = [each for turn in itertools.zip_longest(found, undone.values()) for each in turn if each is not None]
