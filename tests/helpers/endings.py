@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
 
+import headway
 from headway import Condition
 from headway.client import pause_controller, resume_controller
 from headway.errors import HeadwayError, PermanentFailure
@@ -18,7 +19,7 @@ from tests.helpers.crossings import Crossings
 from tests.helpers.pools import Summary
 from tests.helpers.putting_back import PuttingBack
 from tests.helpers.restarting import Restarting
-from tests.helpers.stream_beginnings import Begins, Unreachable
+from tests.helpers.stream_beginnings import Begins, Behind, Unreachable
 
 
 class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
@@ -84,7 +85,9 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
 
     def _held_or_failed(self) -> None:
         self._unknown_for_long()
+        self._unknown_while_paused()
         self._fails_for_good_during_a_change()
+        self._changes_before_it_is_due()
 
     def _ends_while_work_waits(self) -> None:
         self._ends_while_keys_wait()
@@ -104,6 +107,58 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         self.pools.enqueue("a")
         self._pass(10.0)
         self.pools.failures, self.pools.pauses = {}, {}
+
+    def _changes_before_it_is_due(self) -> None:
+        """A pool changes while its reconcile goes on, which asks for another one in ten minutes."""
+        self.pools.requeues["a"], self.pools.pauses["a"] = 600.0, 2.0
+        self.pools.enqueue("a")
+        self._pass(0.5)
+        self._change([("pool", "a", "")])
+        self._see_last_changes()
+        self.pools.requeues, self.pools.pauses = {}, {}
+
+    def _see_last_changes(self) -> None:
+        """Check that the keys of the last changes have been reconciled after some time, if the controller runs.
+
+        A stream may hang or lag before that.
+        """
+        self._look(60.0)
+        if self._is_running():
+            self.witness.last_changes_were_seen()
+
+    def _begins_with_a_lost_write(self) -> None:
+        """A run's first function loses the answer to its write. The replicas are just below the fence after that."""
+        self._end_process()
+        self.pools.replace(self.pools.reconcile, self._write_first)
+        self.channel.statuses(Fault.LOST)
+        self.call(self._open)
+        self._look(0.5)
+        self._end_process()
+        self.pools.replace(self.pools.reconcile)
+        self.call(self._open)
+
+    async def _write_first(self, rt: headway.Runtime) -> None:
+        pools = await rt.client.list(self.pools.pool)
+        for pool in pools[:1]:
+            with suppress(HeadwayError):
+                await rt.client.write_status(pool, "told", [Condition(type="Told", message=str(self.written))])
+        for type in self.pools.at_first:
+            self.channel.begin(type, Behind(self.store.position.revision, "is slow"))
+
+    def _mapper_fails(self) -> None:
+        """The mapper fails for two changes of a member, which leaves two missing pools, and returns strays."""
+        self._settle([("no pool", "c", ""), ("no pool", "b", ""), ("member", "a", "m3")])
+        self._pass(6.0)
+        self.pools.mapping_failures = repeat(ValueError("not now"))
+        for pool in ("c", "b", "a"):
+            self._change([("member", pool, "m3")])
+            self._pass(0.3)
+        self.pools.mapping_failures = iter(())
+        self._see_last_changes()
+        self.pools.stray = [7]
+        self._change([("pool", "a", ""), ("member", "b", "m3")])
+        self._see_last_changes()
+        self.pools.stray = []
 
     def _ends_while_keys_wait(self) -> None:
         """The run ends while a key backs off and one is scheduled. Nothing stored leads the next run to them."""
@@ -163,6 +218,22 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
             self.run_until_blocked()
         self.pools.enqueue("b")
         self._look(1.5)
+
+    def _unknown_while_paused(self) -> None:
+        """The outcome of a write becomes known while the controller is paused, and keys wait."""
+        self._settle([("pool", "a", ""), ("pool", "b", "")])
+        self.channel.statuses(Fault.LOST)
+        self.channel.raises(*[Fault.FAILED] * 2)
+        self.nursery.start_soon(self._write_a_status)
+        self._pass(0.01)
+        self.call(pause_controller, self.users, "test/pools")
+        self._pass(0.01)
+        before = len(self.witness.reconciles)
+        for name in ("a", "b"):
+            self.pools.enqueue(name)
+        self._pass(6.0)
+        assert len(self.witness.reconciles) == before, "a paused controller has reconciled"
+        self.call(resume_controller, self.users, "test/pools")
 
     async def _write_a_status(self) -> None:
         runtime = self.pools.runtime
@@ -227,5 +298,7 @@ ENDINGS: dict[str, Callable[[Endings], None]] = {
     "keys wait for the outcome of a write or fail for good": lambda it: it._held_or_failed(),
     "a stream does not have a commit": lambda it: it._without_a_commit(),
     "a lost history is compacted": lambda it: it._lost_history_is_compacted(),
+    "a run begins with a lost write": lambda it: it._begins_with_a_lost_write(),
+    "a mapper fails": lambda it: it._mapper_fails(),
     "a fence is raised at a lost revision": lambda it: it._meets_the_lost_history(),
 }

@@ -58,6 +58,8 @@ class PoolsApp:
         pauses: the same for single pools, by name, in place of ``pause``.
         final_pause: seconds that each reconcile sleeps after its last write.
         failures: by pool, the exceptions that its next reconciles raise before they read anything.
+        mapping_failures: the exceptions that the next calls of the mapper of members raise.
+        stray: what the mapper of members returns in addition.
         requeues: by pool, the seconds after which each of its reconciles asks for another one.
         told: the number that each reconcile writes into two statuses of its pool at once; 0 for none.
         at_start: the pools that the source enqueues when it begins.
@@ -98,6 +100,8 @@ class PoolsApp:
         self.pause = self.final_pause = self.linger = 0.0
         self.pauses: dict[str, float] = {}
         self.failures: dict[str, Iterator[Exception]] = {}
+        self.mapping_failures: Iterator[Exception] = iter(())
+        self.stray: list[Any] = []
         self.requeues: dict[str, float] = {}
         self.told = 0
         self.blind = False
@@ -105,7 +109,7 @@ class PoolsApp:
         self.at_start: list[str] = []
         self._enqueue: Callable[[headway.ResourceId], None]
         self._failing = trio.Event()
-        self.replace(self._reconcile)
+        self.replace(self.reconcile)
 
     def replace(
         self, reconcile: Reconciler, initialiser: Callable[[headway.Runtime], Awaitable[None]] | None = None
@@ -146,7 +150,9 @@ class PoolsApp:
 
     def _map_member(self, member: headway.Resource[Member], cache: CacheReader) -> Concerned:
         self.on_mapping(member, cache)
-        return [self.pool.id(member.data.pool)] if member.data.pool else []
+        if (failure := next(self.mapping_failures, None)) is not None:
+            raise failure
+        return [*([self.pool.id(member.data.pool)] if member.data.pool else []), *self.stray]
 
     def _map_summary(self, summary: headway.Resource[Summary], cache: CacheReader) -> Concerned:
         self.on_mapping(summary, cache)
@@ -169,7 +175,8 @@ class PoolsApp:
         self._failing = trio.Event()
         raise SourceFailed
 
-    async def _reconcile(self, rt: headway.Runtime, request: headway.Request) -> headway.RequeueAfter | None:
+    async def reconcile(self, rt: headway.Runtime, request: headway.Request) -> headway.RequeueAfter | None:
+        """Give a pool its summary, and do what the attributes ask for."""
         name = request.id.name
         with self.around(rt, request):
             try:

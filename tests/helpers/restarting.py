@@ -55,12 +55,7 @@ class Restarting(MachineParts):
             self._pass(0.3)
         if crashes:
             self.channel.records(*[Fault.FAILED] * 3)
-        self.call(self._close)
-        self.pools.pause = 0.0
-        self.restarts += 1
-        self.pools.runtime, self.pools.watching = None, False
-        self.witness.end_process()
-        self.channel.end_process()
+        self._end_process()
         self._change(deleted if gone == "down" else down)
         for type, begins in zip(self.pools.at_first, begin, strict=True):
             self.channel.begin(type, *begins)
@@ -71,3 +66,11 @@ class Restarting(MachineParts):
         self._pass(seconds)
         if converges:
             self.converge()
+
+    def _end_process(self) -> None:
+        self.call(self._close)
+        self.pools.pause = 0.0
+        self.restarts += 1
+        self.pools.runtime, self.pools.watching = None, False
+        self.witness.end_process()
+        self.channel.end_process()

@@ -224,6 +224,7 @@ class Trace:
             the process and the server that is not a step.
         upgrades: the processes that were upgraded, by name, each with the number of steps begun before.
         outside: what the world outside contains, at the start and after each call that has changed that.
+        drifted: the indices of those that no call of the program has made.
         looks: the number of steps begun before each look of the program at the wall clock.
         events: the events that engines reported.
     """
@@ -236,6 +237,7 @@ class Trace:
         self.checkpoints: list[tuple[str, int]] = []
         self.upgrades: list[tuple[str, int]] = []
         self.outside: list[frozenset[tuple[str, Hashable]]] = []
+        self.drifted: set[int] = set()
         self.looks: list[int] = []
         self.events: list[Any] = []
 

@@ -67,15 +67,21 @@ def _by_part(things: Iterable[Thing]) -> Counter[str]:
 
 
 def _again(trace: Trace) -> list[Thing]:
-    """Return the things that came back, once for each time. Those that existed at the start are not the program's."""
+    """Return the things that came back, once for each time.
+
+    Those that existed at the start are not the program's. What others have taken away is not removed by the program.
+    """
     if not trace.outside:
         return []
     seen: set[Thing] = set()
     back: list[Thing] = []
     before = trace.outside[0]
-    for now in trace.outside[1:]:
+    for at, now in enumerate(trace.outside[1:], 1):
         new = now - before
-        back += sorted((each for each in new if each in seen), key=repr)
-        seen |= new
+        if at in trace.drifted:
+            seen -= before - now
+        else:
+            back += sorted((each for each in new if each in seen), key=repr)
+            seen |= new
         before = now
     return back

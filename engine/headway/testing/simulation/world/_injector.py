@@ -50,6 +50,8 @@ class Injector:
         self.struck: list[faults.Fault] = []
         self.gave_up = ""
         self.healed = False
+        # The number of calls of the world outside that are in progress.
+        self.calls_outside = 0
         self.scenario: tuple[trio.lowlevel.Task, int] | None = None
         self.during_change: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self.before_reconcile: Callable[[], Awaitable[None]] | None = None

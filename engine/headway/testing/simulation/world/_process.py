@@ -277,13 +277,27 @@ class Process:
             injector.note(f"{self.name} was about to resume the task {task}")
             self.kill()
 
+    def begin_outside(self) -> None:
+        """Note what others have changed in the world outside since the last call, unless one is in progress."""
+        injector = self._injector
+        if not (injector.healed or injector.calls_outside) and self._note_things():
+            injector.trace.drifted.add(len(injector.trace.outside) - 1)
+        injector.calls_outside += 1
+
+    def _note_things(self) -> bool:
+        """Record what the world outside contains. Return True if that has changed."""
+        there, noted = things_in(outside_state(self._real_outside)), self._injector.trace.outside
+        if noted and there == noted[-1]:
+            return False
+        noted.append(there)
+        return True
+
     def note_outside(self, call: str) -> None:
         """Record what the world outside contains after a call, and its state if a check of ``always`` looks at it."""
         injector = self._injector
+        injector.calls_outside = max(injector.calls_outside - 1, 0)
         if not injector.healed:
-            there = things_in(outside_state(self._real_outside))
-            if not injector.trace.outside or there != injector.trace.outside[-1]:
-                injector.trace.outside.append(there)
+            self._note_things()
         if self._watches_outside:
             injector.trace.add(OutsideChanged(trio.current_time(), call, copy.deepcopy(self._real_outside)))
 
@@ -355,6 +369,7 @@ class Outside:
             what = f"outside.{name}({text})"
 
             async def really() -> Any:
+                process.begin_outside()
                 try:
                     return await found(*arguments, **named)
                 finally:
