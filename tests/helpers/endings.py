@@ -19,7 +19,7 @@ from tests.helpers.crossings import Crossings
 from tests.helpers.pools import Summary
 from tests.helpers.putting_back import PuttingBack
 from tests.helpers.restarting import Restarting
-from tests.helpers.stream_beginnings import Begins, Behind, Unreachable
+from tests.helpers.stream_beginnings import Begins, Behind, Half, Unreachable
 
 
 class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
@@ -32,8 +32,12 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
             self.converge()
 
     def _deleted_while_primed(self, *kinds: int) -> None:
-        """A pool is deleted while these types are primed. The others are primed by then."""
-        late: list[Begins] = [Unreachable()] * 4
+        """A pool is deleted while these types are primed, when the first snapshot has broken off.
+
+        The others are primed by then.
+        """
+        self._settle([("pool", name, "") for name in ("a", "b")])
+        late: list[Begins] = [Half(3), *[Unreachable()] * 4]
         begin = tuple(late if kind in kinds else [] for kind in range(3))
         self.restart(crashes=False, gone="meanwhile", down=[], begin=begin, meanwhile=[], seconds=40.0)
 

@@ -75,7 +75,7 @@ FETCH_MUTANTS = (
     Mutant(
         "a poll has no jitter",
         "notify/_fetches.py",
-        "jitter = 1 + random.random() * _JITTER",
+        "jitter = 1 + chance.random() * _JITTER",
         "jitter = 1.0",
         _FETCHES,
     ),
@@ -110,14 +110,14 @@ FETCH_MUTANTS = (
     Mutant(
         "a failing fetch is retried without a delay",
         "notify/_fetches.py",
-        "return delay * (1 + random.random())",
+        "return delay * (1 + chance.random())",
         "return 0.0",
         _FETCHES,
     ),
     Mutant(
         "failing fetches are retried in step",
         "notify/_fetches.py",
-        "return delay * (1 + random.random())",
+        "return delay * (1 + chance.random())",
         "return delay",
         _FETCHES,
     ),

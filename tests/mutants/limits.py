@@ -134,8 +134,8 @@ LIMIT_MUTANTS = (
     Mutant(
         "refused callers come back at one moment",
         "rpc/_limited.py",
-        "return seconds + random.uniform(",
-        "return seconds + 0 * random.uniform(",
+        "return seconds + chance.uniform(",
+        "return seconds + 0 * chance.uniform(",
         "rpc/test_limited.py",
     ),
     Mutant(

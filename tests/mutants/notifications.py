@@ -282,7 +282,7 @@ NOTIFICATION_MUTANTS = (
     Mutant(
         "P-6: the delay between streams has no jitter",
         "base/_backing_off.py",
-        "return random.uniform(ceiling / 2, ceiling)",
+        "return chance.uniform(ceiling / 2, ceiling)",
         "return ceiling",
         _STREAMS,
         "test_p6",

@@ -372,6 +372,50 @@ RUN_MUTANTS = (
         "        self._reported_back()\n",
         MACHINE,
     ),
+    Mutant(
+        "a change that comes during a reconcile waits for the one that this has asked for",
+        "queue/_machine.py",
+        "            following.due = min(following.due, again.due)\n            again = following\n",
+        "            again.reasons = following.reasons\n",
+        MACHINE,
+    ),
+    Mutant(
+        "keys of a paused controller are handed out once a write is resolved",
+        "queue/_waiting.py",
+        "        self._held = False\n        self._blocked = self._paused\n",
+        "        self._held = self._blocked = False\n",
+        MACHINE,
+    ),
+    # --- a run's first function, and mappers that fail ---
+    Mutant(
+        "what a run's first function may have written is not in the cache at its first reconcile",
+        "run/_run.py",
+        "raised = again._replace(checkpoint=raised.checkpoint)",
+        "raised = raised._replace(number=again.number)",
+        MACHINE,
+    ),
+    Mutant(
+        "of two changes whose mapping fails the second is lost",
+        "mapper/_map_queue.py",
+        "            failed.add(item)\n            return failed\n",
+        "            failed.due = due\n            return failed\n",
+        MACHINE,
+    ),
+    Mutant(
+        "a stray in a mapper's answer loses the rest",
+        "run/_change_mapper.py",
+        "        for key in keys:\n            self.add(key, reason, priority)\n        if problems:\n",
+        "        for key in () if problems else keys:\n            self.add(key, reason, priority)\n"
+        "        if problems:\n",
+        MACHINE,
+    ),
+    Mutant(
+        "the first snapshot of a process continues where a broken one ended",
+        "cache/_follower.py",
+        "        store.restart()\n        try:\n",
+        "        if store.primed:\n            store.restart()\n        try:\n",
+        MACHINE,
+    ),
     # --- what readers are handed ---
     Mutant(
         "all readers share the metadata of a resource",

@@ -411,16 +411,15 @@ def _rarely_collected() -> Iterator[None]:
 def _deterministic(seed: int, draw: int = 0) -> Iterator[None]:
     """Seed Trio's scheduler, the engine's delays and `random` while the block runs. A draw changes the last alone."""
     runner: Any = trio._core._run  # what Trio's own Hypothesis plugin does
-    before, state = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate()
-    own = [(each, each.getstate()) for each in (chance, runner._r)]
+    before, state, chosen = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), runner._r.getstate()
+    source, chance.source = chance.source, random.Random(seed)
     runner._ALLOW_DETERMINISTIC_SCHEDULING = True
     random.seed(f"{seed}/{draw}" if draw else seed)
-    for each, _ in own:
-        each.seed(seed)
+    runner._r.seed(seed)
     try:
         yield
     finally:
         runner._ALLOW_DETERMINISTIC_SCHEDULING = before
         random.setstate(state)
-        for each, at in own:
-            each.setstate(at)
+        runner._r.setstate(chosen)
+        chance.source = source
