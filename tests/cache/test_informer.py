@@ -117,6 +117,14 @@ async def test_overtaken_change_is_delivered_but_not_indexed(informer: Informer)
     assert [each.revision for each in await returned_at_once(subscription)] == [13]
 
 
+async def test_overtaken_change_is_delivered_with_the_other_changes_of_its_item(informer: Informer) -> None:
+    subscription = subscribe(informer)
+    informer.reply(ADA, stored("ada", 13), at(13))
+    assert [each.revision for each in await returned_at_once(subscription)] == [13]
+    informer.feed(changes(put(stored("ada", 11, metadata={"theirs": "yes"})), put(stored("grace", 12))))
+    assert {each.revision for each in await returned_at_once(subscription)} == {11, 12}
+
+
 async def test_frontier_move_alone_wakes_a_subscriber(informer: Informer) -> None:
     """The changes of another type may have waited for the frontier."""
     subscription = subscribe(informer)
