@@ -253,6 +253,14 @@ def test_fault_affects_its_stream() -> None:
     made.teardown()
 
 
+@pytest.mark.parametrize("fault", [faults.Stall, faults.Drop, faults.Repeat, faults.HistoryLost])
+def test_stream_may_be_harmed_before_anything_is_written(fault: type[faults.ChangeFault]) -> None:
+    made = machine(right)
+    made.harm_a_stream(fault, Drawn(TEAM))
+    write(made, "ada")
+    made.teardown()
+
+
 @pytest.mark.parametrize("checkpoints", [0, 3])
 def test_process_is_killed(checkpoints: int) -> None:
     made = machine(right)

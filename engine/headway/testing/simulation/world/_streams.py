@@ -61,7 +61,7 @@ class Streams:
             script.kind_script(kind).held = True
         kinds = [type.kind for type in process.app.registry]
         if process.history_gone:
-            link.readers.lose_history(kinds, self._injector.trace.commits[-1].revision)
+            link.readers.lose_history(kinds, self._last_revision())
             for kind in kinds:
                 script.kind_script(kind).resumes_refused += 1
         behind = process.behind
@@ -126,7 +126,11 @@ class Streams:
                 if of_kind.open:
                     of_kind.resumes_refused += 1
                 of_kind.drop()
-                process.link.readers.lose_history([kind], self._injector.trace.commits[-1].revision)
+                process.link.readers.lose_history([kind], self._last_revision())
+
+    def _last_revision(self) -> int:
+        commits = self._injector.trace.commits
+        return commits[-1].revision if commits else 0
 
     def _hold(self, kind: Kind) -> None:
         self._held[kind] += 1
