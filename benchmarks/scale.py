@@ -1,4 +1,4 @@
-"""``python -m benchmarks.scale [units|check]``: the unit costs of docs/guides/how-far-it-scales.md, and its check.
+"""``python -m benchmarks.scale [units|check]``: the unit costs of docs/guides/how-fast.md, and its check.
 
 `units` measures each cost of an engine on a real etcd with one durable member: the processor time of a commit, of a
 reconcile with its status, of an event to a watcher over loopback TCP, of selecting the watchers with a scope, and of

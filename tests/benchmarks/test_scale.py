@@ -43,5 +43,5 @@ def test_processor_time_of_a_process_grows_with_its_work() -> None:
 
 def test_guide_names_every_unit() -> None:
     """A unit that is measured has a row in the guide's table, except for the memory of a cache."""
-    guide = (ROOT / "docs/guides/how-far-it-scales.md").read_text()
+    guide = (ROOT / "docs/guides/how-fast.md").read_text()
     assert [each for each in scale.Units._fields if f"| `{each}` |" not in guide] == ["cached"]
