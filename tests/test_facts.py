@@ -27,42 +27,42 @@ class Otherwise(NamedTuple):
 FACTS: dict[str, tuple[str, *tuple[Otherwise, ...]]] = {
     "H-13": (
         "the methods of resources are reads or writes of the rate limits",
-        Otherwise("limits.md", "In Consul, WatchList is a read of its rate limiter (H-13)"),
+        Otherwise("network.md", "In Consul, WatchList is a read of its rate limiter (H-13)"),
     ),
     "M-1": (
         "wrong topics are refused: unknown ones, duplicates, and everything without a wildcard",
-        Otherwise("subscribe.md", "publishing to the wildcard subject panics (M-1)"),
+        Otherwise("streams.md", "publishing to the wildcard subject panics (M-1)"),
     ),
     "M-2": (
         "without a position: a snapshot, its end, then changes",
-        Otherwise("subscribe.md", "an empty topic's snapshot is numbered 1 (M-2)"),
+        Otherwise("streams.md", "an empty topic's snapshot is numbered 1 (M-2)"),
     ),
     "M-3": (
         "a position resumes, or a new snapshot is announced",
-        Otherwise("subscribe.md", "a subscriber resumes only from the very last event (M-3)"),
+        Otherwise("streams.md", "a subscriber resumes only from the very last event (M-3)"),
     ),
     "M-4": (
         "snapshots are shared, and failed ones are not",
-        Otherwise("subscribe.md", "an old timer can evict a newer one (M-4)"),
+        Otherwise("streams.md", "an old timer can evict a newer one (M-4)"),
     ),
     "M-5": (
         "the last subscriber frees what was kept for it",
-        Otherwise("subscribe.md", "the buffer of a subject is freed with its last subscriber"),
-        Otherwise("subscribe.md", "unsubscribing twice has no effect (M-5)"),
+        Otherwise("streams.md", "the buffer of a subject is freed with its last subscriber"),
+        Otherwise("streams.md", "unsubscribing twice has no effect (M-5)"),
     ),
     "M-6": (
         "what one call publishes stays together",
-        Otherwise("subscribe.md", "events without one are dropped (M-5, M-6)"),
+        Otherwise("streams.md", "events without one are dropped (M-5, M-6)"),
     ),
     "M-7": ("shutdown, changed rights and a reset end or renew every subscription",),
     "M-8": ("every subscriber sees one order, that of the calls",),
     "M-9": (
         "what a snapshot contains does not follow it again",
-        Otherwise("subscribe.md", "compared only as far as it is buffered when the subscription begins (M-9)"),
+        Otherwise("streams.md", "compared only as far as it is buffered when the subscription begins (M-9)"),
     ),
     "N-7": (
         "requests are limited by rate",
-        Otherwise("limits.md", "2,048 streams, 50 MB and a ping in 15 seconds for each connection (N-7)"),
+        Otherwise("network.md", "2,048 streams, 50 MB and a ping in 15 seconds for each connection (N-7)"),
     ),
     "O-1": ("what cannot work is an error at once",),
     "O-2": ("the first value comes at once, then only changes",),
@@ -75,57 +75,57 @@ FACTS: dict[str, tuple[str, *tuple[Otherwise, ...]]] = {
     "P-2": ("a wait ends at its position, and a deadline leaves the newest state",),
     "P-3": (
         "caches share their streams",
-        Otherwise("notify.md", "Consul keeps an idle view for 20 minutes"),
-        Otherwise("notify.md", "Consul evicts a view whose stream has ended for good"),
+        Otherwise("streams.md", "Consul keeps an idle view for 20 minutes"),
+        Otherwise("streams.md", "Consul evicts a view whose stream has ended for good"),
     ),
     "P-4": ("each change reaches every handle, and many handles share one view",),
     "P-5": ("a new snapshot replaces the state, and a first failure is not shown",),
     "P-6": (
         "streams are retried with growing, random delays",
-        Otherwise("notify.md", "A stream is retried after 25 to 50 ms at first"),
+        Otherwise("streams.md", "A stream is retried after 25 to 50 ms at first"),
     ),
     "P-7": ("rights are checked for each event, and a token without them ends the cache",),
     "Q-1": (
         "an item is one of: a batch, the end of a snapshot, a new snapshot, progress",
-        Otherwise("subscribe.md", "end-of-snapshot and new-snapshot-to-follow, and may be false (Q-1)"),
+        Otherwise("streams.md", "end-of-snapshot and new-snapshot-to-follow, and may be false (Q-1)"),
     ),
     "Q-2": ("a subject is mandatory, and a request without a position gets a snapshot",),
     "Q-3": ("the changes of one commit come in one batch",),
     "Q-4": (
         "requests are forwarded, and events are filtered by rights",
-        Otherwise("subscribe.md", "requests for another datacenter are forwarded (Q-4)"),
+        Otherwise("streams.md", "requests for another datacenter are forwarded (Q-4)"),
     ),
     "Q-5": ("changed rights end the stream with ABORTED",),
     "R-1": (
         "responses carry an operation, and only UPSERT is accepted",
-        Otherwise("peering.md", "a subscription is for all exports, and a response is a commit"),
+        Otherwise("streams.md", "a subscription is for all exports, and a response is a commit"),
     ),
     "R-2": ("only the leader serves, and a process that loses its lease ends its streams with the next address",),
     "R-3": (
         "a stream begins with open and a valid secret, and the first use of a pending one makes it active",
-        Otherwise("peering.md", "the same, by a commit that also ends the token"),
+        Otherwise("streams.md", "makes it active, by a commit that also ends the token"),
     ),
     "R-4": (
         "a peering has one active stream, and its deletion sends terminated",
-        Otherwise("peering.md", "it replaces the first one, which ends with ABORTED"),
+        Otherwise("streams.md", "it replaces the first one, which ends with ABORTED"),
     ),
     "R-5": (
         "each response has a nonce and is answered",
-        Otherwise("peering.md", "At most 32 responses are unanswered"),
+        Otherwise("streams.md", "At most 32 responses are unanswered"),
     ),
     "R-6": ("what a snapshot or the list of exports lacks is removed",),
     "R-7": (
         "unchanged content is not sent again, and subscribing twice changes nothing",
-        Otherwise("peering.md", "Over streams, the position takes the place of the hash"),
+        Otherwise("streams.md", "Over streams, the position takes the place of the hash"),
     ),
     "R-8": ("heartbeats come every 15 seconds, and two minutes of silence end the stream",),
     "R-9": (
         "the secret of a token is exchanged once",
-        Otherwise("peering.md", "A repetition of the attempt gets another pending secret"),
+        Otherwise("streams.md", "A repetition of the attempt gets another pending secret"),
     ),
     "R-10": (
         "changed addresses are pushed",
-        Otherwise("peering.md", "the addresses, the server name and the authorities of the accepting side are pushed"),
+        Otherwise("streams.md", "the addresses, the server name and the authorities of the accepting side are pushed"),
     ),
 }
 """The facts, in short."""
@@ -137,7 +137,7 @@ WEAKNESSES: dict[str, str | Otherwise] = {
     "M: resuming works only from the last event": "test_m3_any_kept_position_can_be_resumed",
     "M: an old timer evicts a newer snapshot": "test_m4_snapshots_are_shared_until_something_is_published",
     "M: a refreshed topic keeps its buffer": "test_m7_reset_begins_another_incarnation_without_the_old_events",
-    "M: one lock for all topics": Otherwise("subscribe.md", "each topic has its own log, which numbers the calls"),
+    "M: one lock for all topics": Otherwise("streams.md", "each topic has its own log, which numbers the calls"),
     "M: buffers without a bound": "test_topic_keeps_ten_thousand_events",
     "M: indexes are assumed to rise": "test_m8_order_is_that_of_the_calls_for_every_subscriber",
     "O: an index that falls silences the watcher": "test_o_index_that_falls_is_delivered_and_marked",
@@ -151,7 +151,7 @@ WEAKNESSES: dict[str, str | Otherwise] = {
     ),
     "P: a view in the process resumes where it should begin anew": "test_m7_changed_policy_begins_the_stream_again",
     "P: the key of a view leaves out where it comes from": Otherwise(
-        "notify.md", "Streams are shared only within one connection"
+        "streams.md", "Streams are shared only within one connection"
     ),
     "Q: arms that may be false": "test_q1_items_survive_the_wire",
     "Q: resuming works only from the head": "test_m3_subscription_resumes_from_any_kept_position",

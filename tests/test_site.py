@@ -51,7 +51,7 @@ def test_the_reference_has_each_public_name_once() -> None:
 def test_search_finds_guides_before_internals() -> None:
     """A name of a package counts no more than a word of a guide, and a name of `headway` more than that."""
     guide, decision, example = map(
-        ranking.boost, ("guides/why.md", "decisions/page.md", "examples/fleet/children.py.md")
+        ranking.boost, ("guides/why.md", "decisions/engine.md", "examples/fleet/children.py.md")
     )
     own, package = map(ranking.boost, ("reference/headway.md", "reference/headway.page.md"))
     assert guide > decision > example
