@@ -186,7 +186,7 @@ async def test_block_of_a_guide_shows_the_real_output(
 
 
 async def test_events_guide_shows_the_events_of_its_program(terminal: Terminal) -> None:
-    page = (GUIDES / "events.md").read_text()
+    page = (GUIDES / "observing.md").read_text()
     program = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
     names: dict[str, Any] = {"__name__": __name__}
     exec(program.partition("async def main")[0], names)
@@ -194,7 +194,7 @@ async def test_events_guide_shows_the_events_of_its_program(terminal: Terminal) 
         for members in (["ada", "bob"], ["ada", "bob", "eve"]):
             await engine.client.apply(names["TEAM"].new("core", names["Team"](members=members)))
             await engine.wait_idle()
-        [(command, shown), *_] = block("events.md", "headway events team core")
+        [(command, shown), *_] = block("observing.md", "headway events team core")
 
         async def printed() -> list[str] | None:
             done = await terminal(*shlex.split(command)[1:], server=engine.addresses[0])
