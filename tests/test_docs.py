@@ -29,7 +29,6 @@ PRINTS = {
     "[] set() ['home begins', 'home ends', 'home is checked']\n",
     "docs/guides/observing.md": "running ['staff.v1.Team: 1']\n"
     'headway_reconcile_total{controller="staff/teams",outcome="done"} 1.0\nTooLarge 3 members, and 2 are allowed 1\n',
-    "docs/guides/why.md": "staff/teams ValueError: core has no lead\nTeam core\nTeam core\nTrue\n",
     "docs/guides/tutorial.md": "['10.0.0.1:80', '10.0.0.2:80']\n['10.0.0.2:80']\nTRUE 1 of 2 workloads are healthy\n",
     "docs/guides/cookbook.md": "1 43\nAlive FALSE Done TRUE 2 of 2\n",
     "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
