@@ -20,12 +20,11 @@ PRINTS = {
     "docs/guides/controllers.md": "a change of mesh.v1.Table makes mesh/tables write mesh.v1.Table\n"
     "['/ -> :8080']\n"
     "Exceeded TRUE ('mesh.v1.Table by mappers.index(<Index kind on mesh.v1.Limit>)',)\n[] running 1\n",
-    "docs/guides/cache.md": "1 routes, new serves it, certified: True\n",
-    "docs/guides/caches.md": "/users ['10.0.0.1:80', '10.0.0.2:80']\n3 0.0\n[]\n",
-    "docs/guides/notify.md": "['core'] ['ada'] {'EUR': 1.0} ['hello']\n['core', 'docs'] None False\n",
-    "docs/guides/scopes.md": "['ada'] []\nleft: ada gold\n[] 2\n",
+    "docs/guides/cache.md": "1 routes, new serves it, certified: True\nleft: new public\n",
     "docs/guides/mappers.md": "['core']\n['core', 'tools']\n[]\n['tools']\n",
-    "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n'nowhere' is not a path\n"
+    "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n"
+    "controller web/sites is paused (an audit) and has pending work: resume it with `headway resume web/sites`\n"
+    "'nowhere' is not a path\n"
     "[] set() ['home begins', 'home ends', 'home is checked']\n",
     "docs/guides/observing.md": "running ['staff.v1.Team: 1']\n"
     'headway_reconcile_total{controller="staff/teams",outcome="done"} 1.0\nTooLarge 3 members, and 2 are allowed 1\n',
@@ -34,8 +33,6 @@ PRINTS = {
     "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
     "[('core', 'changed')]\n['ada', 'grace']\nTrue []\nTrue\n",
     "docs/guides/proving.md": "True\nTrue\n",
-    "docs/guides/pausing.md": "controller staff/teams is paused (an audit) and has pending work: resume it with "
-    "`headway resume staff/teams`\nreconciled core\n",
     "docs/guides/quotas.md": "quota 'red' is exceeded: namespace red may have 1 resources and has 1, and this write "
     "adds 1; delete some, or raise the quota\nred resources 1 1 1\nred 0 1\n",
     "docs/guides/limits.md": "True True\nNone\nTrue\n",
@@ -48,17 +45,17 @@ PRINTS = {
     "Team core: root cannot be a member\n['core', 'docs', 'tools']\n['docs']\n['core', 'docs']\n['tools']\n"
     "upserted core ['ada', 'grace']\nthis was the snapshot\ndeleted core\nprogress\nupserted core ['joan']\n"
     "joan is a member\n",
-    "docs/guides/subscribing.md": "snapshot ['ada', 'core']\nchange ['core']\n['core']\nFalse ['grace']\nTrue\n"
-    "EUR 108\nCHF 112\n",
-    "docs/guides/types.md": "Robot(login='r2', token='(redacted)')\nTeam core Badge ada\n['grace', 'ada']\n[]\n[]\n"
+    "docs/guides/subscribing.md": "core ['ada']\n2 0.0\n['core'] 1.0 ['hello']\n['core', 'docs'] None False\n"
+    "snapshot ['ada', 'core', 'docs']\nchange ['core', 'docs']\nFalse ['docs']\nEUR 108\nCHF 112\n",
+    "docs/guides/types.md": "Team core Badge ada\nRobot(login='r2', token='(redacted)')\n['grace', 'ada']\n[]\n"
     "Team core: lead is required, such as 'ada'\n",
-    "docs/guides/versions.md": "['ada']\n[('ada', 'lead'), ('grace', '')] B12\n",
     "docs/guides/stores.md": "True True []\n['ada']\n",
     "docs/guides/evolving.md": "Core\nthe store has other schemas than this program:\n"
     "staff.v1.Team.name (field 1): expected string as stored, got int64; "
     "keep string, or use a new number, such as field(4)\n"
     "staff.v1.Team.members (field 3): expected 'members' as stored, got no such field; "
-    "declare @headway.message(reserved={3: 'members'}) for Team\n",
+    "declare @headway.message(reserved={3: 'members'}) for Team\n"
+    "[('ada', 'lead'), ('grace', '')] B12\n",
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\nprinted may\n",
     "docs/guides/stores-of-your-own.md": "['an_acknowledged_write_is_read', "
     "'a_later_read_never_has_a_lower_position', 'a_delivered_change_is_in_every_later_read']\n",
