@@ -1,4 +1,4 @@
-# An image that serves an app: docs/guides/container.md.
+# An image that serves an app: docs/guides/production.md.
 FROM python:3.13-slim AS wheel
 WORKDIR /src
 COPY . .
