@@ -58,9 +58,6 @@ PRINTS = {
     "docs/guides/stores-of-your-own.md": "['an_acknowledged_write_is_read', "
     "'a_later_read_never_has_a_lower_position', 'a_delivered_change_is_in_every_later_read']\n",
     "docs/guides/peering.md": "DIALS east\n"
-    "the token of peering east was exchanged already: make a new token\n"
-    "exports[0].type staff.v1.Region cannot be exported: it is cluster-scoped, and copies are kept in a partition; "
-    "export types of a partition or a namespace\n"
     "ada ['originPartition', 'originUid', 'originVersion', 'tier']\n"
     "partition 'peer-east' is reserved for the copies of peering 'east', which alone writes there\nNone\n",
     "docs/guides/access.md": "True False\n"
