@@ -99,6 +99,7 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
 
     def _without_a_commit(self) -> None:
         self._one_commit_below_the_history()
+        self._one_commit_below_the_cache()
         self._summary_is_replaced()
 
     def _fails_for_good_during_a_change(self) -> None:
@@ -208,6 +209,12 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         self._look(0.5)
         self.pools.pause = 0.0
         self._look(6.0)
+
+    def _one_commit_below_the_cache(self) -> None:
+        """A stream begins with the snapshot of a replica that lacks only a deletion."""
+        self._settle([("member", "a", "m1")])
+        self.fall_behind(kind=1, name="a", member="m1", delete=True, back=1, then="catches up")
+        self._look(2.0)
 
     def _unknown_for_long(self) -> None:
         """The fence cannot be raised for a moment. A second write is lost, and a user pauses and resumes."""

@@ -66,6 +66,10 @@ class MachineParts(LiveRun):
         """Return every type whose streams may have faults."""
         return [self.pools.pool, self.pools.member, self.pools.summary, self.pools.note]
 
+    def fall_behind(self, kind: int, name: str, member: str, delete: bool, back: int, then: Any) -> None:
+        """Break a stream just after a change, and answer from a replica that does not have it yet."""
+        raise NotImplementedError
+
     def _change(self, changes: Wanted) -> None:
         """Make changes, whether or not an engine is open."""
         raise NotImplementedError

@@ -28,8 +28,11 @@ from tests.mutants.worlds import WORLD, WORLD_MUTANTS
 ROOT = Path(__file__).parents[2]
 LIMIT = 600.0
 """The time, in seconds, after which a run that hangs counts as failed."""
-MACHINES = {"run": (f"{MACHINE}::TestRun", RUN_MUTANTS), "world": (f"{WORLD}::TestWorld", WORLD_MUTANTS)}
-"""Each machine and its mutants."""
+MACHINES = {
+    "run": (f"{MACHINE}::TestRun", [each for each in RUN_MUTANTS if each.tests == MACHINE]),
+    "world": (f"{WORLD}::TestWorld", [each for each in WORLD_MUTANTS if each.tests == WORLD]),
+}
+"""Each machine and the mutants that it must kill. The tests of the others are chosen by hand."""
 MOST_MISSED = 1 / 20
 """The share of seeds by which a mutant may survive."""
 _CLEAN = "no mutant"
