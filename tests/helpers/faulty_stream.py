@@ -286,6 +286,11 @@ class FaultyStream:
 
     async def _begin_behind(self, begins: Behind) -> None:
         here, kind, record = await self._position(), self._streams.kind, self._record
+        known = position(self._request.known)
+        if known is not None and known.session != here.session:
+            # A replica knows as well as its store whether the cache is of another history.
+            await self._open()
+            return
         revision = min(here.revision, max(0, begins.revision))
         self._ready.extend(SnapshotChunk([resource]) for resource in record.state(kind, revision, self._within))
         self._ready.append(EndOfSnapshot(here._replace(revision=revision)))
