@@ -20,7 +20,7 @@ PRINTS = {
     "docs/guides/controllers.md": "a change of mesh.v1.Table makes mesh/tables write mesh.v1.Table\n"
     "['/ -> :8080']\n"
     "Exceeded TRUE ('mesh.v1.Table by mappers.index(<Index kind on mesh.v1.Limit>)',)\n[] running 1\n",
-    "docs/guides/cache.md": "1 routes, new serves it, certified: True\nleft: new public\n",
+    "docs/guides/cache.md": "1 routes, new serves it, certified: True\n['new']\n",
     "docs/guides/mappers.md": "['core']\n['core', 'tools']\n[]\n['tools']\n",
     "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n"
     "controller web/sites is paused (an audit) and has pending work: resume it with `headway resume web/sites`\n"
@@ -39,7 +39,7 @@ PRINTS = {
     "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",
     "docs/guides/client.md": "['ada'] None\nTrue\ncore has changed since it was read\n"
     "Team core already exists; read it, or replace it by a Write without create_only (in Python client.write)\n"
-    "Team core: root cannot be a member\n['core', 'docs', 'tools']\n['docs']\n['core', 'docs']\n['tools']\n"
+    "['core', 'docs', 'tools']\n['docs']\n['core', 'docs']\n['tools']\n"
     "upserted core ['ada', 'grace']\nthis was the snapshot\ndeleted core\nprogress\nupserted core ['joan']\n"
     "joan is a member\n",
     "docs/guides/subscribing.md": "core ['ada']\n2 0.0\n['core'] 1.0 ['hello']\n['core', 'docs'] None False\n"
@@ -59,9 +59,9 @@ PRINTS = {
     "'a_later_read_never_has_a_lower_position', 'a_delivered_change_is_in_every_later_read']\n",
     "docs/guides/peering.md": "DIALS east\n"
     "ada ['originPartition', 'originUid', 'originVersion', 'tier']\n"
-    "partition 'peer-east' is reserved for the copies of peering 'east', which alone writes there\nNone\n",
+    "None\n",
     "docs/guides/access.md": "True False\n"
-    "the token is not valid here: it may be mistyped, expired or revoked\nFalse False\n",
+    "the token is not valid here: it may be mistyped, expired or revoked\n",
 }
 
 
