@@ -57,11 +57,8 @@ PRINTS = {
     "1 False web-1\n[('devices/press', 'web-1')]\n",
     "docs/guides/stores-of-your-own.md": "['an_acknowledged_write_is_read', "
     "'a_later_read_never_has_a_lower_position', 'a_delivered_change_is_in_every_later_read']\n",
-    "docs/guides/peering.md": "DIALS east\n"
-    "ada ['originPartition', 'originUid', 'originVersion', 'tier']\n"
-    "None\n",
-    "docs/guides/access.md": "True False\n"
-    "the token is not valid here: it may be mistyped, expired or revoked\n",
+    "docs/guides/peering.md": "DIALS east\nada ['originPartition', 'originUid', 'originVersion', 'tier']\nNone\n",
+    "docs/guides/access.md": "True False\nthe token is not valid here: it may be mistyped, expired or revoked\n",
 }
 
 
