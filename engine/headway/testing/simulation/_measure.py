@@ -162,10 +162,11 @@ class Measure:
         return ""
 
     def _find_what_depends_on_the_pace(self, plan: Plan, result: Result) -> bool:
-        """Note what ends differently if users don't wait. Return False if that is everything outside."""
+        """Note what ends differently if users don't wait. Return False if nothing would be left to compare outside."""
         # A difference can hide others until it is allowed.
         while found := {each.declared for each in self._differences(plan, result, self.references)}:
             if oracles.OUTSIDE in found or found <= self._by_pace:
+                self._by_pace = frozenset()
                 return False
             self._by_pace |= found
         return True
