@@ -187,11 +187,12 @@ class Witness:
             yield
         finally:
             self._running.remove((rt.term, name))
-        # A reconcile that was canceled, or has failed, has not acted on what it saw.
-        if self.lost is lost:
+        # A reconcile that was canceled, or has failed, has not acted on what it saw. One that ends after the store was
+        # put back has acted on what the store has lost (seed 876927).
+        if self.lost is lost or lost is None:
             self._completed.append(seen)
-            if lost is None:
-                self._owed.discard(name)
+        if self.lost is None and lost is None:
+            self._owed.discard(name)
 
     def mapping(self, resource: headway.Resource[Any], cache: CacheReader) -> None:
         """Check one call of a mapper."""
