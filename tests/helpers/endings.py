@@ -16,7 +16,7 @@ from headway.errors import HeadwayError, PermanentFailure
 from headway.testing import Fault
 from tests.helpers.adding_watches import AddingWatches
 from tests.helpers.crossings import Crossings
-from tests.helpers.pools import Summary
+from tests.helpers.pools import Pool, Summary
 from tests.helpers.putting_back import PuttingBack
 from tests.helpers.restarting import Restarting
 from tests.helpers.stream_beginnings import Begins, Behind, Half, Unreachable
@@ -143,10 +143,8 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         self.call(self._open)
 
     async def _write_first(self, rt: headway.Runtime) -> None:
-        pools = await rt.client.list(self.pools.pool)
-        for pool in pools[:1]:
-            with suppress(HeadwayError):
-                await rt.client.write_status(pool, "told", [Condition(type="Told", message=str(self.written))])
+        for pool in (await rt.client.list(self.pools.pool))[:1]:
+            await self._tell(rt, pool)
         for type in self.pools.at_first:
             self.channel.begin(type, Behind(self.store.position.revision, "is slow"))
 
@@ -250,8 +248,11 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         runtime = self.pools.runtime
         pool = None if runtime is None else runtime.cache.get(self.pools.pool, "a")
         if runtime is not None and pool is not None:
-            with suppress(HeadwayError):
-                await runtime.client.write_status(pool, "told", [Condition(type="Told", message=str(self.written))])
+            await self._tell(runtime, pool)
+
+    async def _tell(self, rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        with suppress(HeadwayError):
+            await rt.client.write_status(pool, "told", [Condition(type="Told", message=str(self.written))])
 
     def _lost_history_is_compacted(self) -> None:
         """The store passes what it has lost, and the first stream that can be opened begins with a snapshot."""

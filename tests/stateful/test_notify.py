@@ -46,8 +46,8 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
     """Hypothesis commits, harms streams and restores the store, while receivers of any speed look on."""
 
     scoped: ClassVar[bool] = False
-    # True if a change has been committed, and may have reached one type, but not the other one and the handles.
-    is_due = False
+    # A change that was committed may have reached one type, but not the other one and the handles.
+    is_under_way = False
     staff: Staff
     cache: headway.PrimedCache
     types: list[headway.ResourceType[Any]]
@@ -98,7 +98,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
     def commit(self, what: list[tuple[int, str, bool]], on: bool) -> None:
         """Write several resources of both types in one commit."""
         self.call(self._commit, what)
-        self.is_due = not on
+        self.is_under_way = not on
         if on:
             self._pass(0.1)
 
@@ -134,7 +134,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         if seconds:
             self.sleep(seconds)
         self.run_until_blocked()
-        self.is_due = False
+        self.is_under_way = False
 
     # --- what the program does ---
 
@@ -281,7 +281,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
     def _no_handle_is_old_without_an_error(self) -> None:
         """Check that a handle without an error shows what the cache does, unless a stream is open but lags."""
         status = self.cache.status()
-        if self.is_due or status.lag or status.problem is not None:
+        if self.is_under_way or status.lag or status.problem is not None:
             return
         for handle in self.handles:
             if handle.error is None and self._value(handle) is not None and handle.position is not None:

@@ -29,7 +29,7 @@ def changes_of_several(trace: Trace) -> list[Step]:
 
 
 def after_a_crash(crashed: Step, trace: Trace, without: Collection[str]) -> list[Plan]:
-    """Return the plans with a second fault, for what another controller with the same data, or a start, does after it.
+    """Return plans that also strike a call after the crash: of another controller with the same data, or of a start.
 
     Args:
         crashed: the call after which the process has crashed.

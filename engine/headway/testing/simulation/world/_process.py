@@ -284,6 +284,11 @@ class Process:
             injector.trace.drifted.add(len(injector.trace.outside) - 1)
         injector.calls_outside += 1
 
+    def end_outside(self, call: str) -> None:
+        """Record what a call that has begun has changed in the world outside."""
+        self._injector.calls_outside -= 1
+        self.note_outside(call)
+
     def _note_things(self) -> bool:
         """Record what the world outside contains. Return True if that has changed."""
         there, noted = things_in(outside_state(self._real_outside)), self._injector.trace.outside
@@ -293,9 +298,8 @@ class Process:
         return True
 
     def note_outside(self, call: str) -> None:
-        """Record what the world outside contains after a call, and its state if a check of ``always`` looks at it."""
+        """Record what the world outside contains, and its state if a check of ``always`` looks at it."""
         injector = self._injector
-        injector.calls_outside = max(injector.calls_outside - 1, 0)
         if not injector.healed:
             self._note_things()
         if self._watches_outside:
@@ -373,7 +377,7 @@ class Outside:
                 try:
                     return await found(*arguments, **named)
                 finally:
-                    process.note_outside(what)
+                    process.end_outside(what)
 
             try:
                 if reconcile is None:
