@@ -112,10 +112,11 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         self.pools.enqueue("a")
         self._pass(10.0)
         self.pools.failures, self.pools.pauses = {}, {}
+        self._see_last_changes()
 
     def _changes_before_it_is_due(self) -> None:
         """A pool changes while its reconcile goes on, which asks for another one in ten minutes."""
-        self.pools.requeues["a"], self.pools.pauses["a"] = 600.0, 2.0
+        self.pools.requeues["a"], self.pools.pauses["a"] = 600.0, 10.0
         self.pools.enqueue("a")
         self._pass(0.5)
         self._change([("pool", "a", "")])
