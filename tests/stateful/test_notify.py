@@ -58,6 +58,8 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         self.backup: Backup | None = None
         # The commits of each store that there has been, the last one aside, and the one that the cache shows.
         self.lost: list[list[Commit]] = []
+        # The last session of each of them.
+        self.sessions: list[str] = []
         self.shown = 0
         self.accepted = 0
         self.floors: dict[str, int] = {}
@@ -246,6 +248,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
             # An accepted store that the cache has not read yet: this restore takes nothing back that was shown of it.
             return
         self.lost.append(list(self.staff.store.commits))
+        self.sessions.append(self.staff.store.position.session)
         restore(self.staff, backup, new_id=new_id)
         for each in what:
             self.call(self._commit, each)
@@ -275,7 +278,7 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
         assert len(positions) <= 1, f"the handles show several revisions: {positions}"
         for position in positions:
             assert position is not None
-            self._rises("handles", position.revision)
+            self._rises(f"handles of {position.session}", position.revision)
         self._no_handle_is_old_without_an_error()
 
     def _no_handle_is_old_without_an_error(self) -> None:
@@ -310,7 +313,9 @@ class NotifyMachine(LiveRun, RuleBasedStateMachine):
             return True
         key: Any = handle._answer.key
         what, type, *rest = key
-        revision = handle.position.revision
+        revision, session = handle.position.revision, handle.position.session
+        # The handles change over to a later store together, once the cache has reached one cut of it.
+        number = self.sessions.index(session) if session in self.sessions[:number] else number
         if what == "list":
             return bool(value == self._truth(number, type, revision))
         if what == "get":
