@@ -139,8 +139,16 @@ class FailedPrecondition(CallerError):
     """The stored resource is another incarnation (it has another uid), or is in a state that forbids the call."""
 
 
+class WrongUid(FailedPrecondition):
+    """The stored resource has another uid than the one given: it is another incarnation of the name."""
+
+
 class PermissionDenied(CallerError):
     """The caller does not have permission for this call."""
+
+
+class Unauthenticated(PermissionDenied):
+    """The caller's token is missing, invalid or has ended, or the caller has to sign in again."""
 
 
 class NotHeadway(CallerError):

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib.const import Handler
 
 import headway
 from headway import field
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import Guarded
 from headway.access._counted import CATEGORIES_OF, category_of, places_of
+from headway.api import Handler
 from headway.page._search import Search
 from headway.resource import Scope, pb
 

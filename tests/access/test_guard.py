@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 from typing_extensions import override
 
 from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Policy, Rule, Token, new_token
+from headway.api import Cardinality, Handler
 from headway.base import CALLER
 from headway.resource import ResourceId, pb, type_name
 from headway.rpc import InProcessChannel

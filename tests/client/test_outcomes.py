@@ -14,12 +14,12 @@ from grpclib.const import Status
 
 from headway import errors
 from headway._gen.headway.refusal.v1 import Refusal
+from headway.api import Reason
 from headway.client import Acknowledged, Client, LeaseClient, client_error
 from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, UnknownTerm
 from headway.protobuf import encode
 from headway.resource import AnyMessage, Key, Position, Resource, ResourceId, ResourceType, pb
 from headway.rpc import Limited, Metadata
-from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, REGION, Note, registry
@@ -31,7 +31,7 @@ ALWAYS = {
     Status.ALREADY_EXISTS: errors.AlreadyExists,
     Status.FAILED_PRECONDITION: errors.FailedPrecondition,
     Status.PERMISSION_DENIED: errors.PermissionDenied,
-    Status.UNAUTHENTICATED: errors.PermissionDenied,
+    Status.UNAUTHENTICATED: errors.Unauthenticated,
     Status.OUT_OF_RANGE: errors.HistoryCompacted,
     Status.UNIMPLEMENTED: errors.NotHeadway,
 }

@@ -13,6 +13,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.lease import v1 as lease_pb
+from headway.api import Reason
 from headway.resource import (
     NAMESPACE,
     PARTITION,
@@ -26,17 +27,15 @@ from headway.resource import (
     pb,
     position,
 )
-from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
+from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server, reason_of
 from headway.service import (
     ConsulService,
     LeaseService,
     Permissions,
-    Reason,
     ResourceEncodings,
     ResourceService,
     StoreService,
     WatchDecoder,
-    reason_of,
     watch_encoders,
 )
 from headway.storage import Acquired, Backend, CurrentLease, Fence, Operation, Raised, Watch, Within

@@ -18,7 +18,7 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 
 from headway._gen.etcdserverpb import (
     AuthenticateRequest,
@@ -48,6 +48,7 @@ from headway._gen.etcdserverpb import (
     WatchResponse,
 )
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
+from headway.api import Cardinality, Handler
 from headway.rpc import Services, open_server
 
 OnWatch = Callable[[WatchResponse], Iterable[WatchResponse]]

@@ -13,12 +13,12 @@ from typing import Any
 import h11
 import httpx
 import trio
-from grpclib import GRPCError
 
 import headway
 from headway import field
 from headway.access import Access, Audit, Authorizer, Guarded, Policy, Rule, Token, TokenSet, new_token
 from headway.client import Client
+from headway.errors import HeadwayError
 from headway.events import Report, ignore
 from headway.http import Bounds, Offered, RequestLimits, open_http
 from headway.resource import PARTITION, Registry, ResourceType, Scope
@@ -110,7 +110,7 @@ async def serving(
     limits: RequestLimits | None = None,
     bounds: Bounds = BOUNDS,
     store: str = "memory:",
-    fails: GRPCError | None = None,
+    fails: HeadwayError | None = None,
     more: Sequence[ResourceType[Any]] = (),
     report: Report = ignore,
 ) -> AsyncIterator[Api]:
@@ -139,7 +139,7 @@ async def serving(
             yield Api(address, http, Client(InProcessChannel(*plain), types), backend, failures)
 
 
-def _failing(error: GRPCError) -> Any:
+def _failing(error: HeadwayError) -> Any:
     async def fail(_: str, __: Any, ___: Any) -> None:
         raise error
 

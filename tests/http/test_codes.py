@@ -6,11 +6,12 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from grpclib import GRPCError
-from grpclib.const import Status
 
+import headway.api as api
+from headway.api import ProgramFailed, ProgramFailedLate
+from headway.api._refusals import ROWS as ROWS_OF_ERRORS
+from headway.errors import HeadwayError, QuotaExceeded, RateLimited
 from headway.http import RequestLimits
-from headway.http._refusal import CODES
 from headway.resource import QUOTA, Quota
 from tests.http.kit import CORE, PARTITION_PATH, TEAM, TEAMS, Member, Rank, Team, serving
 
@@ -179,13 +180,22 @@ async def test_each_request_has_its_code_and_says_why(part: int) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("status", [each for each in Status if each is not Status.OK])
-async def test_status_of_the_service_has_its_code(status: Status) -> None:
-    """Those that Consul has no code for are 500, like there."""
-    async with serving(fails=GRPCError(status, "because")) as api:
-        answer = await api.http.get(CORE)
+_ARGUMENTS: dict[type[HeadwayError], tuple[Any, ...]] = {
+    QuotaExceeded: ("a quota", "bytes", 3, 2, 1),
+    RateLimited: (1.5,),
+    ProgramFailed: (ValueError("broken"),),
+    ProgramFailedLate: (ValueError("broken"),),
+}
 
-    assert (answer.status_code, answer.json()) == (CODES.get(status, 500), {"code": status.name, "message": "because"})
+
+@pytest.mark.parametrize("row", ROWS_OF_ERRORS, ids=lambda row: row.error.__name__)
+async def test_error_of_the_service_has_its_code(row: api.Row) -> None:
+    """Those that Consul has no code for are 500, like there."""
+    async with serving(fails=row.error("because", *_ARGUMENTS.get(row.error, ()))) as server:
+        answer = await server.http.get(CORE)
+
+    reason = {} if row.reason is None else {"reason": row.reason.name}
+    assert (answer.status_code, answer.json()) == (row.http, {"code": row.code.name, "message": "because", **reason})
     assert ("retry-after" in answer.headers) is (answer.status_code in (429, 503))
 
 
@@ -204,7 +214,8 @@ def test_codes_are_those_of_consul_and_of_the_guide() -> None:
         "UNAVAILABLE": 503,
         "DEADLINE_EXCEEDED": 504,
     }
-    assert {status.name: code for status, code in CODES.items()} == expected
+    found = {row.code.name: row.http for row in ROWS_OF_ERRORS if row.reason is None}
+    assert found == {**expected, "INTERNAL": 500, "UNIMPLEMENTED": 500}
 
 
 async def test_document_that_was_read_can_be_written_back() -> None:

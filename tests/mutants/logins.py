@@ -316,7 +316,7 @@ LOGIN_MUTANTS = (
     Mutant(
         "a stream outlives its login",
         "access/_guard.py",
-        "        stream.end_after(identity.expires_in() + apart, GRPCError(Status.UNAUTHENTICATED, REFUSED))\n",
+        "        stream.end_after(identity.expires_in() + apart, Unauthenticated(REFUSED))\n",
         "",
         _NETWORK,
         "expires",

@@ -17,9 +17,9 @@ _EXAMPLES = "http/test_openapi.py"
 HTTP_MUTANTS = (
     Mutant(
         "http: a failed precondition is a server's error, as in Consul",
-        "http/_refusal.py",
-        "    Status.FAILED_PRECONDITION: 409,\n",
-        "",
+        "api/_refusals.py",
+        "Row(FailedPrecondition, Code.FAILED_PRECONDITION, 409)",
+        "Row(FailedPrecondition, Code.FAILED_PRECONDITION, 500)",
         _CODES,
     ),
     Mutant("http: an unknown parameter is ignored", "http/_query.py", "if name not in known:", "if False:", _CODES),

@@ -137,9 +137,9 @@ QUOTA_MUTANTS = (
     ),
     Mutant(
         "clients over HTTP repeat a write that exceeds a quota",
-        "http/_refusal.py",
-        "403 if reason is Reason.QUOTA_EXCEEDED else ",
-        "",
+        "api/_refusals.py",
+        "Row(QuotaExceeded, Code.RESOURCE_EXHAUSTED, 403,",
+        "Row(QuotaExceeded, Code.RESOURCE_EXHAUSTED, 429,",
         "http/test_codes.py",
         "quota",
     ),

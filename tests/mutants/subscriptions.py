@@ -123,8 +123,8 @@ SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a changed policy ends a subscription as any other stream",
         "access/_guard.py",
-        '_CHANGED = {"Subscribe": Status.ABORTED}',
-        "_CHANGED: dict[str, Status] = {}",
+        '= {"Subscribe": Conflict}',
+        "= {}",
         _RIGHTS,
     ),
     Mutant(

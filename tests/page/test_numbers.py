@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from trio.testing import MockClock
 
 import headway
 from headway import field
+from headway.api import Exhausted
 from headway.base import finished
+from headway.errors import InvalidArgument
 from headway.events import HandlerFailed
 from headway.observe import Metrics, Sample, states_in, states_of
 from headway.page import PageHost, PageService
@@ -271,10 +272,10 @@ async def test_work_of_a_search_is_bounded() -> None:
         assert (first["rows"], first["examined"]) == ([], STEP)
         rest = await search(first["cursor"])
         assert (rest["examined"], "cursor" in rest) == (300, False)
-        with pytest.raises(GRPCError, match="this search cannot go on"):
+        with pytest.raises(InvalidArgument, match="this search cannot go on"):
             await search("unknown")
         host.searching[""] = CALLER_SEARCHES
-        with pytest.raises(GRPCError, match="you have 4 searches in progress"):
+        with pytest.raises(Exhausted, match="you have 4 searches in progress"):
             await search("")
 
 

@@ -16,6 +16,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 import headway
 from headway import Engine, events
 from headway._gen.headway.peering import v1 as wire
+from headway.api import Exhausted
+from headway.errors import HeadwayError, InvalidArgument
 from headway.peering import (
     PEER_STREAM,
     PEERING,
@@ -280,18 +282,18 @@ class Silent:
 
 async def test_streams_without_open_are_bounded_in_number_and_time(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     service = PeerStreamService(PeeringHost(MemoryBackend(), Registry(), events.ignore))
-    statuses: list[tuple[float, Status]] = []
+    refusals: list[tuple[float, type[HeadwayError]]] = []
     began = trio.current_time()
 
     async def run() -> None:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await service.stream_resources(Silent())
-        statuses.append((trio.current_time() - began, caught.value.status))
+        refusals.append((trio.current_time() - began, type(caught.value)))
 
     async with trio.open_nursery() as nursery:
         for _ in range(MOST_UNKNOWN + 1):
             nursery.start_soon(run)
-    assert statuses == [(0, Status.RESOURCE_EXHAUSTED), *[(OPEN_TIMEOUT, Status.INVALID_ARGUMENT)] * MOST_UNKNOWN]
+    assert refusals == [(0, Exhausted), *[(OPEN_TIMEOUT, InvalidArgument)] * MOST_UNKNOWN]
 
 
 class Address:
@@ -322,12 +324,12 @@ class Strange(Silent):
 async def test_streams_without_open_do_not_keep_others_out(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     """A dialer sends its Open at once. For it, the oldest silent stream of the host with the most of them ends."""
     service = PeerStreamService(PeeringHost(MemoryBackend(), Registry(), events.ignore))
-    ends: dict[tuple[str, int], tuple[float, Status]] = {}
+    ends: dict[tuple[str, int], tuple[float, type[HeadwayError]]] = {}
 
     async def run(host: str, number: int, seconds: float) -> None:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await service.stream_resources(Strange(host, seconds))
-        ends[host, number] = (trio.current_time(), caught.value.status)
+        ends[host, number] = (trio.current_time(), type(caught.value))
 
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
@@ -338,11 +340,11 @@ async def test_streams_without_open_do_not_keep_others_out(autojump_clock: MockC
             await wait_all_tasks_blocked()
         nursery.start_soon(run, "10.0.0.3", 0, 0.5)
         nursery.start_soon(run, "10.0.0.1", 3 * MOST_UNKNOWN, 0)
-    read = Status.INVALID_ARGUMENT
+    read = InvalidArgument
     assert ends["10.0.0.2", 0] == (began + 3, read)
     assert ends["10.0.0.3", 0] == (began + 1.5, read)
     assert ends["10.0.0.1", 3 * MOST_UNKNOWN] == (began + 1, read)
     silent = [ends["10.0.0.1", number] for number in range(3 * MOST_UNKNOWN)]
     ended = 2 * MOST_UNKNOWN + 3
-    assert silent[:ended] == [(began + 1, Status.RESOURCE_EXHAUSTED)] * ended
+    assert silent[:ended] == [(began + 1, Exhausted)] * ended
     assert silent[ended:] == [(began + 1 + OPEN_TIMEOUT, read)] * (MOST_UNKNOWN - 3)

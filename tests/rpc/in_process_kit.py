@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from grpclib.const import Cardinality, Handler
-
+from headway.api import Cardinality, Handler
 from headway.resource import pb
 
 Serve = Callable[[Any], Awaitable[None]]

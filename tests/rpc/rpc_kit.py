@@ -12,10 +12,11 @@ from typing import Any
 import trio
 import trustme
 from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 
 import headway
 from headway import rpc
+from headway.api import Cardinality, Handler
 from headway.protobuf import decode, field, message
 from headway.service import (
     WATCH_LIST,

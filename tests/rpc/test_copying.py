@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grpclib.const import Cardinality, Handler
-
+from headway.api import Cardinality, Handler
 from headway.resource import pb
 from headway.rpc import CopyingChannel, InProcessChannel
 from headway.service import copied

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import trio
 from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 
+from headway.api import Cardinality, Handler
 from headway.protobuf import decode
 from headway.resource import pb
 from headway.rpc import Services, open_channel, open_server

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import socket
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import grpclib.client
 import grpclib.server
@@ -54,7 +54,7 @@ async def in_process(path: str, service: Service, reported: list[BaseException])
 async def over_a_wire(path: str, service: Service) -> Seen:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        server, seen = grpclib.server.Server([service]), Seen()
+        server, seen = grpclib.server.Server([cast("Any", service)]), Seen()
         await server.start(sock=listener)
         channel = grpclib.client.Channel(*listener.getsockname())
         try:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib.const import Cardinality, Handler
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import Event, ResponseReceived, TrailersReceived
 from h2.settings import SettingCodes
 
 from headway import rpc
+from headway.api import Cardinality, Handler
 from headway.client import Client
 from headway.protobuf import decode, encode, field, message
 from headway.resource import pb

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib.const import Cardinality, Handler
 
 from headway import rpc
 from headway.access import Access, Authorizer, Guarded, new_token
+from headway.api import Cardinality, Handler
 from headway.resource import Registry
 from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import Text

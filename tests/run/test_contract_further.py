@@ -15,9 +15,10 @@ import trio
 from trio.testing import MockClock
 
 import headway
+from headway.api import Reason
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import RunEnded, RunStarted
-from headway.service import Reason, reason_of
+from headway.rpc import reason_of
 from headway.storage import SqliteBackend, open_store
 from headway.testing import Fault
 from tests.helpers.pools import Member, Pool, PoolsApp

@@ -6,7 +6,8 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway.service import Reason, reason_of
+from headway.api import Reason
+from headway.rpc import reason_of
 from headway.testing import Fault
 from tests.helpers.pools import Member
 from tests.helpers.rig import Rig

@@ -9,7 +9,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.service import Reason, reason_of
+from headway.api import Reason
+from headway.rpc import reason_of
 from headway.testing import Fault
 from tests.helpers.noted_pools import Note, NotedPools
 from tests.helpers.pools import Member

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from trio.testing import MockClock
 
 import headway
+from headway.api import Reason
+from headway.errors import Fenced, HeadwayError
 from headway.events import WriteResolved, WriteUnknown
-from headway.service import Reason, reason_of
+from headway.rpc import reason_of
 from headway.testing import Fault
 from tests.helpers.pools import Member, Summary
 from tests.helpers.rig import Rig
@@ -255,7 +256,7 @@ class Mistreated:
         self._setting, self._how, self._lands = setting, how, lands
         self.armed = False
         self.release, self.landed = trio.Event(), trio.Event()
-        self.refusal: GRPCError | None = None
+        self.refusal: HeadwayError | None = None
 
     async def __call__(self, path: str, stream: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
         if not self.armed or not path.endswith("/Write"):
@@ -277,7 +278,7 @@ class Mistreated:
     async def _land(self, handler: Callable[[Any], Awaitable[None]], unanswered: _Unanswered) -> None:
         try:
             await handler(unanswered)
-        except GRPCError as error:
+        except HeadwayError as error:
             self.refusal = error
         self.landed.set()
 
@@ -323,7 +324,6 @@ async def test_c5_write_left_unknown_by_a_network_is_resolved(
         if lands == "after":
             server.release.set()
             await server.landed.wait()
-            assert server.refusal is not None
-            assert reason_of(server.refusal) is Reason.FENCED
+            assert isinstance(server.refusal, Fenced)
         assert await rig.summaries() == {"a": ["m"]}
         assert len(rig.witness.events_of(WriteUnknown)) == len(rig.witness.events_of(WriteResolved)) == 1

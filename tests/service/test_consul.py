@@ -9,6 +9,7 @@ import trio.testing
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.api import Reason
 from headway.protobuf import field, message
 from headway.resource import (
     EMPTIED_FINALIZER,
@@ -21,7 +22,6 @@ from headway.resource import (
     SnapshotChunk,
     pb,
 )
-from headway.service import Reason
 from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import PLACES, Calls, Interrupted, refused, take
 from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of

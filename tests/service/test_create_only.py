@@ -9,8 +9,8 @@ import trio.testing
 from grpclib.const import Status
 from ulid_transform import ulid_now
 
+from headway.api import Reason
 from headway.resource import pb
-from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import CHILD, NOTE_V2, a_note, an_id, id_of, text_of, uid_of

@@ -10,9 +10,9 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
+from headway.api import Reason
 from headway.errors import StoreUnusable
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
-from headway.service import Reason
 from headway.storage import Backend, Fence, Operation
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
+from headway.api import Reason
 from headway.resource import pb
-from headway.service import Reason
 from headway.service._lease import milliseconds
 from tests.helpers.calls import Calls, at, refused, take
 from tests.helpers.declared import a_note, a_type

@@ -10,9 +10,10 @@ from grpclib.const import Status
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway._gen.headway.lease import v1 as lease_pb
+from headway.api import Reason
 from headway.resource import pb
 from headway.rpc import InProcessChannel
-from headway.service import LeaseService, LeaseWaits, Reason
+from headway.service import LeaseService, LeaseWaits
 from headway.storage import Acquired, Backend, MemoryBackend
 from tests.helpers.calls import LEASES, Calls, at, refused
 

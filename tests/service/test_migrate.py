@@ -15,6 +15,7 @@ from grpclib.const import Status
 from headway._gen.headway.migration import v1 as migration_pb
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.client import Client
+from headway.errors import InvalidArgument
 from headway.protobuf import encode
 from headway.resource import (
     FINALIZERS,
@@ -225,9 +226,8 @@ async def test_a_page_token_of_another_server_is_refused() -> None:
     bad += [a_token(store_id, query, "0", "a"), a_token(store_id, query, 0), a_token(store_id, "other", number, *key)]
     bad += [a_token(store_id, query, "0", "\ud800", "a", "b"), a_token("other", query, number, *key)]
     for asked, token in [*((service, each) for each in bad), (other, page.next_page_token)]:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(InvalidArgument):
             await asked.migrate(migration_pb.MigrateRequest(page_token=token))
-        assert caught.value.status is Status.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("types", [Registry(), versions()], ids=["without converters", "with converters"])

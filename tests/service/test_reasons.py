@@ -9,11 +9,12 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.api import Reason
 from headway.client import client_error
 from headway.errors import FailedPrecondition, Fenced, WriteRejected
 from headway.resource import AnyMessage
 from headway.rpc import Services, open_channel, open_forwarder, open_server
-from headway.service import LeaseService, Reason, ResourceService
+from headway.service import LeaseService, ResourceService
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import a_note, registry

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
+from headway.api import Reason
 from headway.protobuf import copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -18,7 +19,6 @@ from headway.resource import (
     ResourceType,
     pb,
 )
-from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import (

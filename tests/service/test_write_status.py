@@ -9,8 +9,8 @@ import pytest
 import trio.testing
 from grpclib.const import Status
 
+from headway.api import Reason
 from headway.resource import EVENT, FINALIZERS, pb
-from headway.service import Reason
 from headway.storage import Put
 from tests.helpers.calls import Calls, Interrupted, at, refused, take
 from tests.helpers.declared import (

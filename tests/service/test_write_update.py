@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from grpclib.const import Status
 
+from headway.api import Reason
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
-from headway.service import Reason
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, a_type, an_id, id_of, text_of, uid_of
 

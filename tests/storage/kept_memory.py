@@ -23,7 +23,6 @@ from headway.storage import (
     Operation,
     Place,
     Put,
-    QuotaExceeded,
     QuotaUse,
     Require,
     RequireOwnsNothing,
@@ -36,6 +35,7 @@ from headway.storage import (
     check_resumable,
     refuse_repeated_keys,
 )
+from headway.storage._quotas import quota_exceeded
 from headway.testing import BackendCheck
 from headway.testing.conformance import uid_of, version_of
 
@@ -158,7 +158,7 @@ class KeptMemory(MemoryBackend):
     def check_limit(self, limit: Limit, what: str, most: int, use: int, added: int) -> None:
         """Raise QuotaExceeded if a number would grow above its limit."""
         if added > 0 and use + added > most:
-            raise QuotaExceeded(limit.name, limit.place, what, most, use, added)
+            raise quota_exceeded(limit, what, most, use, added)
 
     async def list_quotas(self) -> Sequence[QuotaUse]:
         await trio.lowlevel.checkpoint()

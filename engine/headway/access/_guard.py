@@ -8,8 +8,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Handler, Status
 
 from headway.access._audit import Audit, host_of
 from headway.access._authorizer import LEASE, TOPIC, Authorizer, Identity
@@ -18,11 +16,20 @@ from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
+from headway.api import Handler, ProgramFailed
 from headway.base import CALLER, function_text, repr_text
-from headway.errors import PayloadError, PermissionDenied
+from headway.errors import (
+    Conflict,
+    HeadwayError,
+    PayloadError,
+    PermissionDenied,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
 from headway.events import ignore
 from headway.resource import Need, Registry, Resource, ResourceId, Scope, TypeName, redact_error
-from headway.service import AccessChecks, Decision, admit_announced, announced_in, authorizer_failed, failed, limited
+from headway.service import AccessChecks, Decision, admit_announced, announced_in, authorizer_failed
 
 # A service checks only that the caller may write or list. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -35,7 +42,7 @@ _DONE = (
 
 # The status of a method when the caller's rights have changed, if it is not UNAVAILABLE. Subscribers of Consul take
 # ABORTED to mean that they must reset their state and subscribe again.
-_CHANGED = {"Subscribe": Status.ABORTED}
+_CHANGED: dict[str, type[HeadwayError]] = {"Subscribe": Conflict}
 
 CHANGED = "your permissions have changed: retry"
 """The message for a caller whose token is still valid, if the policies change during a call."""
@@ -94,13 +101,13 @@ class Caller:
                 if not allows(needed, id.type, id.partition, id.namespace, id.name):
                     return False
             return True
-        except (GRPCError, PayloadError):
+        except (ProgramFailed, PayloadError):
             raise
         except Exception as error:
             # The text of the error may contain what the caller must not know.
             redact_error(error, [resource])
             error.add_note(f"raised by the needs hook {function_text(needs)} of {resource.type.name}")
-            raise failed(f"the needs hook of {resource.type.name} failed", error) from error
+            raise ProgramFailed(f"the needs hook of {resource.type.name} failed", error) from error
 
     def may_delete(self, id: ResourceId) -> bool:
         """Return True if the caller may delete this resource or mark it for deletion."""
@@ -241,19 +248,19 @@ class Guarded:
                         await self._until_ended(function(guarded), identity, stream, method)
                 else:
                     await function(guarded)
-            except GRPCError as error:
-                if error.status is not Status.PERMISSION_DENIED:
-                    raise
+            except Unauthenticated:
+                raise
+            except PermissionDenied as error:
                 if (method == "Acquire" or method not in _DONE) and self._has_changed(identity, stream):
                     # The call began with the earlier rights, such as one that has waited for a lease. It has had no
                     # effect and may be repeated, also an Acquire. A write may not: it would count as unknown.
-                    raise GRPCError(_CHANGED.get(method, Status.UNAVAILABLE), CHANGED) from None
+                    raise _CHANGED.get(method, Unavailable)(CHANGED) from None
                 self._audit.denied(identity, path, stream)
                 unsent = NO_TOKEN_SENT if identity.token is None else None
                 added = [each for each in (identity.missing(), unsent) if each is not None]
                 if not added:
                     raise
-                raise GRPCError(error.status, ": ".join([f"{error.message}", *added]), error.details) from None
+                raise PermissionDenied(": ".join([str(error), *added])) from None
 
         return serve
 
@@ -272,7 +279,7 @@ class Guarded:
         def refuse(exceeded: Exceeded | None) -> None:
             if exceeded is not None:
                 self._audit.limited(exceeded, call, identity, path, stream)
-                raise limited(exceeded.message(), exceeded.seconds)
+                raise RateLimited(exceeded.message(), exceeded.seconds)
 
         def count(request: Any) -> None:
             places = places_of(request, self._registry)
@@ -286,7 +293,7 @@ class Guarded:
         try:
             await self._authorizer.wait_for_keys(stream.metadata)
             return self._identified(stream)
-        except GRPCError:
+        except Unauthenticated:
             self._audit.failed(self._authorizer, path, stream)
             raise
         except Exception as error:
@@ -296,19 +303,19 @@ class Guarded:
         try:
             return self._authorizer.identify(stream.metadata)
         except PermissionDenied as error:
-            raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
+            raise Unauthenticated(str(error)) from None
 
     def _check(self, identity: Identity, stream: Any, method: str) -> None:
-        """Raise the appropriate GRPCError if the caller's identity has ended."""
+        """Raise the appropriate error if the caller's identity has ended."""
         if not identity.is_current():
             self._identified(stream)
-            raise GRPCError(_CHANGED.get(method, Status.UNAVAILABLE), CHANGED)
+            raise _CHANGED.get(method, Unavailable)(CHANGED)
 
     def _has_changed(self, identity: Identity, stream: Any) -> bool:
         """Return True if the caller's token is still valid, but has other policies than at the start of the call."""
         if identity.is_current():
             return False
-        with suppress(GRPCError):
+        with suppress(Unauthenticated):
             self._identified(stream)
             return True
         return False
@@ -318,7 +325,7 @@ class Guarded:
         """Count an open stream of a caller while the block runs. Refuse it if the caller has too many."""
         streams, most = self._authorizer.streams, self._authorizer.max_streams
         if streams[caller] >= most:
-            raise limited(f"you have {most} streams open on this server: end one first", _AGAIN)
+            raise RateLimited(f"you have {most} streams open on this server: end one first", _AGAIN)
         streams[caller] += 1
         try:
             yield
@@ -333,13 +340,13 @@ class Guarded:
         def ended() -> None:
             try:
                 self._check(identity, stream, method)
-            except GRPCError as error:
+            except (Unauthenticated, Conflict, Unavailable) as error:
                 stream.end_after(apart, error)
 
         # Nothing is sent in between.
         apart = getattr(stream, "apart", 0.0)
         unfollow = self._authorizer.follow(identity, ended)
-        stream.end_after(identity.expires_in() + apart, GRPCError(Status.UNAUTHENTICATED, REFUSED))
+        stream.end_after(identity.expires_in() + apart, Unauthenticated(REFUSED))
         try:
             await answer
         finally:

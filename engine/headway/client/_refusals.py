@@ -7,47 +7,18 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import rpc
+from headway.api import Reason, error_of
 from headway.errors import (
-    AlreadyExists,
     Closed,
-    Conflict,
-    FailedPrecondition,
-    Fenced,
     HeadwayError,
-    HistoryCompacted,
-    InvalidArgument,
-    LeaseLost,
-    NotFound,
     NotHeadway,
     OutcomeUnknown,
-    PermissionDenied,
     QuotaExceeded,
     RateLimited,
     StoreChanged,
     TooLarge,
     Unavailable,
-    UnknownTerm,
-    WriteRejected,
 )
-from headway.service import Reason, refusal_of
-
-_KNOWN: dict[Status, type[HeadwayError]] = {
-    Status.INVALID_ARGUMENT: InvalidArgument,
-    Status.NOT_FOUND: NotFound,
-    Status.ABORTED: Conflict,
-    Status.ALREADY_EXISTS: AlreadyExists,
-    Status.FAILED_PRECONDITION: FailedPrecondition,
-    Status.PERMISSION_DENIED: PermissionDenied,
-    Status.UNAUTHENTICATED: PermissionDenied,
-    Status.OUT_OF_RANGE: HistoryCompacted,
-}
-
-_REASONS: dict[Reason | None, type[HeadwayError]] = {
-    Reason.FENCED: Fenced,
-    Reason.UNKNOWN_TERM: UnknownTerm,
-    Reason.LEASE_LOST: LeaseLost,
-    Reason.WRITE_REJECTED: WriteRejected,
-}
 
 LASTING = frozenset(
     (
@@ -83,12 +54,10 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
         return TooLarge(message, error.size, error.limit)
     if isinstance(error, rpc.Limited):
         return RateLimited(message, error.seconds)
-    refusal = refusal_of(error)
+    refusal = rpc.refusal_of(error)
     reason = None if refusal is None else refusal.reason
     if refusal is not None and reason is Reason.QUOTA_EXCEEDED and (quota := refusal.quota) is not None:
         return QuotaExceeded(message, quota.name, quota.what, quota.limit, quota.use, quota.adds)
-    if reason in _REASONS:
-        return _REASONS[reason](message)
     if reason is Reason.NOTHING_WRITTEN:
         return Unavailable(f"{error.status.name}: {message}")
     if isinstance(error, rpc.NotHttp2 | rpc.NotGrpc):
@@ -99,7 +68,7 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
             f"{where} is not a Headway engine, or is behind a proxy that doesn't forward the method: it answered "
             f"{message!r}; give the address of a Headway engine"
         )
-    known = _KNOWN.get(error.status)
+    known = error_of(error.status.value, reason)
     if known is not None:
         return known(message)
     if isinstance(error, rpc.NotBegun):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headway.http._offered import Exchange as Exchange
     from headway.http._offered import Offered as Offered
     from headway.http._query import Query as Query
+    from headway.http._refusal import failure as failure
     from headway.http._refusal import refusal_of as refusal_of
     from headway.http._server import HttpServer as HttpServer
     from headway.http._server import listener as listener
@@ -60,6 +61,7 @@ _LATER = {
     "Verb": "_app",
     "answer": "_answer",
     "delete": "_verbs",
+    "failure": "_refusal",
     "json_bytes": "_document",
     "json_steps": "_document",
     "listener": "_server",

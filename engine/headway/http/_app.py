@@ -6,20 +6,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headway.api import Code
 from headway.http._address import names_loopback
 from headway.http._answer import refused
 from headway.http._bounds import Shares
 from headway.http._collection import get_collection
 from headway.http._offered import Exchange, Offered
 from headway.http._openapi import get_document
-from headway.http._refusal import HttpRefusal, refusal_of
+from headway.http._refusal import HttpRefusal, failure, refusal_of
 from headway.http._server import CLOSE
 from headway.http._verbs import delete, get, patch, put, put_status
 from headway.resource import quoted
@@ -85,16 +84,16 @@ class HttpApp:
         most = self._offered.limits.head_size
         if _head_size(request.scope) > most:
             # Hypercorn bounds only what has arrived of an incomplete head.
-            return HttpRefusal(431, Status.RESOURCE_EXHAUSTED.name, f"the head may have {most} bytes at most")
+            return HttpRefusal(431, Code.RESOURCE_EXHAUSTED.name, f"the head may have {most} bytes at most")
         if "transfer-encoding" in request.headers and "content-length" in request.headers:
             # A proxy and this server could take different bytes for the next request.
             why = "a request must not have both transfer-encoding and content-length: remove one"
-            return HttpRefusal(400, Status.INVALID_ARGUMENT.name, why, headers={"connection": "close"})
+            return HttpRefusal(400, Code.INVALID_ARGUMENT.name, why, headers={"connection": "close"})
         hosts = request.headers.getlist("host")
         if self._offered.access is None and not (len(hosts) == 1 and names_loopback(hosts[0])):
             shown = quoted(hosts[0]) if hosts else "missing"
             why = f"Host {shown}: a server without access control answers only to localhost, 127.0.0.1 and [::1]"
-            return HttpRefusal(403, Status.PERMISSION_DENIED.name, why)
+            return HttpRefusal(403, Code.PERMISSION_DENIED.name, why)
         return None
 
 
@@ -146,11 +145,11 @@ class Endpoint:
             return await verb(exchange)
         except HttpRefusal as refusal:
             return refused(refusal)
-        except GRPCError as error:
-            return refused(refusal_of(error))
         except Exception as error:  # noqa: BLE001  # one request must not end the others of the server
-            exchange.offered.failed(exchange.request.url.path, error)
-            return refused(HttpRefusal(500, Status.UNKNOWN.name, "Internal Server Error"))
+            found = refusal_of(error)
+            if found is None:
+                exchange.offered.failed(exchange.request.url.path, error)
+            return refused(found or failure())
 
 
 async def _head(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
@@ -168,4 +167,4 @@ async def _head(response: Response, scope: Scope, receive: Receive, send: Send) 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     why = f"{quoted(scope['path'])} not found: the paths are {COLLECTION}[/{{name}}], and {DOCUMENT}"
-    await refused(HttpRefusal(404, Status.NOT_FOUND.name, why))(scope, receive, send)
+    await refused(HttpRefusal(404, Code.NOT_FOUND.name, why))(scope, receive, send)

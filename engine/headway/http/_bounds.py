@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
+from headway.api import Code, Exhausted
 from headway.base import KeyTurns
+from headway.errors import HeadwayError, Unavailable
 from headway.http._refusal import HttpRefusal
 from headway.rpc import Budget
 
 STOPPING = "the server is stopping"
-End = Callable[[float, GRPCError], None]
+End = Callable[[float, HeadwayError], None]
 """A function that ends a call with an error after some seconds."""
 
 
@@ -87,7 +86,7 @@ class RequestLimits:
     heartbeat: float = 15.0
 
 
-UNREAD = GRPCError(Status.UNAVAILABLE, "unread replies take too much memory, and this one is among the largest")
+UNREAD = "unread replies take too much memory, and this one is among the largest"
 
 
 class HeldReply:
@@ -141,13 +140,13 @@ class Shares:
         """End all watches, and every watch that begins later, because the server stops."""
         self._stopping = True
         for end in list(self._ends.values()):
-            end(0, GRPCError(Status.UNAVAILABLE, STOPPING))
+            end(0, Unavailable(STOPPING))
 
     @contextmanager
     def ending(self, end: End) -> Iterator[None]:
         """Let `stop` call ``end`` while the block runs."""
         if self._stopping:
-            raise HttpRefusal(503, Status.UNAVAILABLE.name, STOPPING)
+            raise HttpRefusal(503, Code.UNAVAILABLE.name, STOPPING)
         key = object()
         self._ends[key] = end
         try:
@@ -178,7 +177,7 @@ class Shares:
             nonlocal held
             if self._bodies[caller] + size > max(limits.bodies_size // 4, limits.body_size):
                 raise HttpRefusal(
-                    429, Status.RESOURCE_EXHAUSTED.name, "you are sending too many large requests at once: try again"
+                    429, Code.RESOURCE_EXHAUSTED.name, "you are sending too many large requests at once: try again"
                 )
             if self.bodies + size > limits.bodies_size:
                 raise HttpRefusal(503, "UNAVAILABLE", "too many large requests are being received: try again")
@@ -202,14 +201,14 @@ class Shares:
         limits, mine = self._limits, len(self._watches.get(caller, ()))
         if mine >= limits.caller_watches:
             why = f"you have {limits.caller_watches} watches open: end one first"
-            raise HttpRefusal(429, Status.RESOURCE_EXHAUSTED.name, why)
+            raise HttpRefusal(429, Code.RESOURCE_EXHAUSTED.name, why)
         if self.watches >= limits.watches:
             why = f"this server has {limits.watches} watches open"
             most = max(self._watches.values(), key=len, default={})
             if len(most) < mine + 2:
-                raise HttpRefusal(429, Status.RESOURCE_EXHAUSTED.name, f"{why}: try again")
+                raise HttpRefusal(429, Code.RESOURCE_EXHAUSTED.name, f"{why}: try again")
             _, end_newest = most.popitem()
-            end_newest(0, GRPCError(Status.RESOURCE_EXHAUSTED, f"{why}, most of them by you: try again"))
+            end_newest(0, Exhausted(f"{why}, most of them by you: try again"))
         key = object()
         self._watches.setdefault(caller, {})[key] = end
         try:

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
+from headway.api import ProgramFailed, TooSlow
+from headway.errors import HeadwayError, NotHeadway, Unavailable
 from headway.http._bounds import UNREAD, HeldReply
 from headway.protobuf import decode
 from headway.resource import pb
-from headway.rpc import Encoded, HandlerFault, Services
+from headway.rpc import Encoded, Services
 
 Requested = Callable[[], Awaitable[Any]]
 """A function that makes the request's message. A guard calls it only after it has authenticated the caller."""
@@ -68,7 +68,7 @@ class Call:
         self._requested = requested
         self._sent = sent
         self._scope = trio.CancelScope()
-        self._error: GRPCError | None = None
+        self._error: HeadwayError | None = None
 
     async def recv_message(self) -> Any:
         """Return the message of the request. Raises HttpRefusal if the request has none."""
@@ -83,7 +83,7 @@ class Call:
         """Pass on a message of the answer."""
         await self._sent(message)
 
-    def end_after(self, seconds: float, error: GRPCError) -> None:
+    def end_after(self, seconds: float, error: HeadwayError) -> None:
         """End the call with this error after ``seconds``, unless it ends earlier."""
         at = trio.current_time() + seconds
         if at < self._scope.deadline:
@@ -94,16 +94,16 @@ class Call:
         """Run the handler of a method.
 
         Raises:
-            GRPCError: the service refused the request, or the call was ended.
+            HeadwayError: the service refused the request, or the call was ended.
         """
         handler = services.handler(path)
         if handler is None:
-            raise GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
+            raise NotHeadway(f"Method not found: {path}")
         try:
             with self._scope:
                 await handler.func(self)
-        except HandlerFault as fault:
-            failed(path, fault.cause)
+        except ProgramFailed as error:
+            failed(path, error.cause)
             raise
         if self._scope.cancelled_caught:
             assert self._error is not None
@@ -124,8 +124,9 @@ async def unary(
     """Call a unary method and return its reply, which is shared and must not be changed. A list is `Encoded`.
 
     Raises:
-        GRPCError: the service refused the request, or did not answer within ``timeout`` seconds (DEADLINE_EXCEEDED), or
-            unread answers take too much memory (UNAVAILABLE).
+        HeadwayError: the service refused the request.
+        TooSlow: it did not answer within ``timeout`` seconds.
+        Unavailable: unread answers take too much memory.
     """
     replies: list[Any] = []
 
@@ -133,15 +134,15 @@ async def unary(
         replies.append(message)
 
     call = Call(caller, requested, keep, reply.hold, announced)
-    call.end_after(timeout, GRPCError(Status.DEADLINE_EXCEEDED, f"the server did not answer within {timeout:g} s"))
+    call.end_after(timeout, TooSlow(f"the server did not answer within {timeout:g} s"))
     # A request may make several calls, and goes on after each.
-    before, reply.end = reply.end, partial(call.end_after, 0, UNREAD)
+    before, reply.end = reply.end, partial(call.end_after, 0, Unavailable(UNREAD))
     try:
         await call.run(services, path, failed)
     finally:
         reply.end = before
     if reply.dropped:
-        raise UNREAD
+        raise Unavailable(UNREAD)
     return replies[0]
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from grpclib import GRPCError
-from grpclib.const import Status
 from starlette.responses import Response
 
+from headway.api import Code, Exhausted
 from headway.base import Steps
 from headway.http._answer import InPieces
 from headway.http._call import resources_in
@@ -20,7 +19,7 @@ from headway.http._refusal import HttpRefusal
 from headway.http._watch import Watched, WatchResponse
 from headway.protobuf import decode
 from headway.resource import ResourceType, pb, position
-from headway.rpc import Encoded, Limited
+from headway.rpc import Encoded
 from headway.service import MAX_PAGE, POSITION, RESOURCE_SERVICE, PositionRequest
 
 _SCOPE = ("partition", "namespace", "ns", "name_prefix", "filter")
@@ -60,11 +59,9 @@ async def _list(exchange: Exchange, type: ResourceType[Any], query: Query) -> Re
 
     try:
         reply: Encoded = await exchange.call(f"/{RESOURCE_SERVICE}/List", requested)
-    except GRPCError as error:
-        if error.status is Status.RESOURCE_EXHAUSTED and not isinstance(error, Limited):
-            # Not 429: the same request would be refused again.
-            raise HttpRefusal(400, error.status.name, error.message or "the list is too large: ask for pages") from None
-        raise
+    except Exhausted as error:
+        # Not 429: the same request would be refused again.
+        raise HttpRefusal(400, Code.RESOURCE_EXHAUSTED.name, str(error)) from None
     return InPieces(_texts(type, reply), reply.size, exchange.reply)
 
 

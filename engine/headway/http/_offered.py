@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import ClientDisconnect, Request
 
 from headway.access import Authorizer
-from headway.errors import PermissionDenied
+from headway.api import Code
+from headway.errors import InvalidArgument, PermissionDenied
 from headway.http._bounds import HeldReply, RequestLimits, Shares
 from headway.http._call import Caller, Failed, Requested, unary
 from headway.http._document import Body, decoded
@@ -114,7 +113,7 @@ class Exchange:
         try:
             account = "" if access is None else access.identify(self.caller.metadata).account
         except PermissionDenied as error:
-            raise HttpRefusal(401, Status.UNAUTHENTICATED.name, str(error)) from None
+            raise HttpRefusal(401, Code.UNAUTHENTICATED.name, str(error)) from None
         return account or self._host
 
     @property
@@ -127,7 +126,7 @@ class Exchange:
             await self.offered.access.wait_for_keys(self.caller.metadata)
 
     async def call(self, path: str, requested: Requested, announced: Any = None) -> Any:
-        """Call a unary method. Raises GRPCError and HttpRefusal.
+        """Call a unary method. Raises the errors of the service, and HttpRefusal.
 
         The reply of a list is `Encoded`, and counts toward the memory for answers; `resources_in` has its resources.
 
@@ -155,7 +154,7 @@ class Exchange:
         A caller without any right to the type gets the same answer whether or not it is registered.
 
         Raises:
-            GRPCError: the caller's token is invalid, or none of their rules covers the type.
+            PermissionDenied: the caller's token is invalid, or none of their rules covers the type.
             HttpRefusal: the type is not registered (404).
         """
         group, version, kind = (self.part(name) for name in ("group", "version", "kind"))
@@ -169,11 +168,8 @@ class Exchange:
         async def requested() -> PositionRequest:
             return PositionRequest(type=name.message())
 
-        try:
+        with contextlib.suppress(InvalidArgument):
             await self.call(POSITION, requested)
-        except GRPCError as error:
-            if error.status is not Status.INVALID_ARGUMENT:
-                raise
         known = [collection_path(type.name) for type in self.known_types() if type.name.group != "internal"]
         hint = did_you_mean(collection_path(name)[:_LONGEST_HINT], known)
         raise HttpRefusal(

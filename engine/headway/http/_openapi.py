@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from grpclib import GRPCError
 from starlette.responses import Response
 
 from headway.base import Steps, give_way
+from headway.errors import HeadwayError
 from headway.http._answer import JSON, long_answer
 from headway.http._document import Body, content_of, json_bytes
 from headway.http._offered import Exchange, Target, collection_path
@@ -80,7 +80,7 @@ async def _example(exchange: Exchange, type: ResourceType[Any]) -> dict[str, Any
 
     try:
         await exchange.call(f"/{RESOURCE_SERVICE}/MutateAndValidate", requested)
-    except (GRPCError, HttpRefusal):
+    except (HeadwayError, HttpRefusal):
         return None
     return body
 

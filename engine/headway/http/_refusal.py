@@ -6,28 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
-from headway.rpc import Limited
-from headway.service import Reason, reason_of
-
-CODES: Mapping[Status, int] = {
-    Status.INVALID_ARGUMENT: 400,
-    Status.UNAUTHENTICATED: 401,
-    Status.PERMISSION_DENIED: 403,
-    Status.NOT_FOUND: 404,
-    Status.ALREADY_EXISTS: 409,
-    Status.ABORTED: 409,
-    Status.FAILED_PRECONDITION: 409,
-    # The history after a position is no longer kept, or the position is of another store: begin with a snapshot.
-    Status.OUT_OF_RANGE: 410,
-    Status.DATA_LOSS: 410,
-    Status.RESOURCE_EXHAUSTED: 429,
-    Status.UNAVAILABLE: 503,
-    Status.DEADLINE_EXCEEDED: 504,
-}
-"""The codes of HTTP by the status of the service. Any other status is 500."""
+from headway.api import Code, row_of
+from headway.errors import RateLimited
 
 _FILTER = "metadata_filter"
 
@@ -70,23 +50,28 @@ class HttpRefusal(Exception):
 
 def invalid(message: str) -> HttpRefusal:
     """Return an error for an invalid request."""
-    return HttpRefusal(400, Status.INVALID_ARGUMENT.name, message)
+    return HttpRefusal(400, Code.INVALID_ARGUMENT.name, message)
 
 
-def refusal_of(error: GRPCError) -> HttpRefusal:
-    """Return the form over HTTP of an error of the service."""
-    reason = reason_of(error)
-    # Clients repeat a request after 429, and many after 5xx. That does not help here.
-    code = 403 if reason is Reason.QUOTA_EXCEEDED else CODES.get(error.status, 500)
-    headers = {"retry-after": str(math.ceil(error.seconds))} if isinstance(error, Limited) else None
-    message = error.message or error.status.name
+def refusal_of(error: Exception) -> HttpRefusal | None:
+    """Return the form over HTTP of an error of a service, or None if no service may raise it."""
+    row = row_of(error)
+    if row is None:
+        return None
+    headers = {"retry-after": str(math.ceil(error.retry_after))} if isinstance(error, RateLimited) else None
+    message = str(error)
     if message.startswith(f"{_FILTER} "):
         # The parameter of a request over HTTP has a shorter name.
         message = message.replace(_FILTER, "filter", 1)
     return HttpRefusal(
-        code,
-        error.status.name,
+        row.http,
+        row.code.name,
         message,
-        reason=None if reason is None else reason.name,
+        reason=None if row.reason is None else row.reason.name,
         headers=headers,
     )
+
+
+def failure() -> HttpRefusal:
+    """Return an error for a failure of the server, which has been reported to the operator."""
+    return HttpRefusal(500, Code.UNKNOWN.name, "Internal Server Error")

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from starlette.responses import Response
 
+from headway.api import Code, Reason
 from headway.base import Steps, chance, in_slices
 from headway.documents import Mapping, merged
-from headway.errors import InvalidArgument, PayloadError
+from headway.errors import AlreadyExists, Conflict, HeadwayError, InvalidArgument, NotFound, PayloadError, WrongUid
 from headway.http._answer import answer, long_answer
 from headway.http._document import (
     changes_of,
@@ -31,7 +30,7 @@ from headway.http._refusal import HttpRefusal, invalid, refusal_of
 from headway.manifest import Content
 from headway.protobuf import comparing_content, encoding
 from headway.resource import AnyMessage, Registry, ResourceId, ResourceType, pb, quoted, type_name
-from headway.service import RESOURCE_SERVICE, Reason, reason_of
+from headway.service import RESOURCE_SERVICE
 
 _TENANCY = ("partition", "namespace", "ns")
 _GUARDED = (*_TENANCY, "version", "uid")
@@ -122,9 +121,9 @@ async def put_status(exchange: Exchange) -> Response:
         reply = await exchange.call(f"/{RESOURCE_SERVICE}/WriteStatus", requested, announced)
         return await long_answer(resource_steps(target.type, reply.resource))
 
-    def outdated(error: GRPCError) -> bool:
+    def outdated(error: HeadwayError) -> bool:
         # The incarnation that was current has been deleted since.
-        return error.status is Status.NOT_FOUND and not uid
+        return isinstance(error, NotFound) and not uid
 
     return await _repeated(write, outdated, target)
 
@@ -178,13 +177,13 @@ async def _read_within(
 
     try:
         found: pb.Resource = (await exchange.call(_READ, ready, request)).resource
-    except GRPCError as error:
-        raise refusal_of(error) from None
+    except HeadwayError as error:
+        raise refusal_of(error) or error from None
     return found
 
 
 async def _repeated(
-    write: Callable[[], Awaitable[Response]], outdated: Callable[[GRPCError], bool], target: Target
+    write: Callable[[], Awaitable[Response]], outdated: Callable[[HeadwayError], bool], target: Target
 ) -> Response:
     """Return the answer to a write of what the server has read, which is repeated while others change the resource.
 
@@ -199,11 +198,11 @@ async def _repeated(
             await trio.sleep(chance.random() * _WAIT * 2**attempt)
         try:
             return await write()
-        except GRPCError as error:
+        except HeadwayError as error:
             if not outdated(error):
                 raise
     why = f"{target.id} was changed by others in each of {_ATTEMPTS} attempts; nothing was written: try again"
-    raise HttpRefusal(503, Status.UNAVAILABLE.name, why, reason=Reason.NOTHING_WRITTEN.name)
+    raise HttpRefusal(503, Code.UNAVAILABLE.name, why, reason=Reason.NOTHING_WRITTEN.name)
 
 
 async def _written(exchange: Exchange, target: Target, requested: Any, shown: Shown, announced: Any = None) -> Response:
@@ -265,11 +264,11 @@ class _Merge:
         self._uid = _agreed("uid", self._uid, content.uid)
         return await _write_request(target, content, self._version or stored.version, self._uid or stored.id.uid)
 
-    def outdated(self, error: GRPCError) -> bool:
+    def outdated(self, error: HeadwayError) -> bool:
         """Return True if a write was refused because the resource has changed since it was read."""
-        if error.status is Status.ABORTED:
+        if isinstance(error, Conflict) and not isinstance(error, AlreadyExists):
             return not self._version
-        return reason_of(error) is Reason.WRONG_UID and not self._uid
+        return isinstance(error, WrongUid) and not self._uid
 
     async def _receive(self) -> None:
         exchange, target = self._exchange, self._target
@@ -280,7 +279,7 @@ class _Merge:
             await self._held.enter_async_context(turn)
         except trio.TooSlowError:
             why = f"too many others change {target.id}; nothing was written: try again"
-            raise HttpRefusal(503, Status.UNAVAILABLE.name, why, reason=Reason.NOTHING_WRITTEN.name) from None
+            raise HttpRefusal(503, Code.UNAVAILABLE.name, why, reason=Reason.NOTHING_WRITTEN.name) from None
 
 
 async def _patchable(target: Target, stored: pb.Resource, registry: Registry, most_values: int) -> Mapping:

@@ -11,20 +11,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from typing_extensions import override
 
 from headway.base import Steps, finished
+from headway.errors import HistoryCompacted, StoreChanged
 from headway.http._answer import HEADERS, refused, send_pieces
 from headway.http._bounds import HeldReply
 from headway.http._call import Call
 from headway.http._document import json_steps, resource_steps
 from headway.http._offered import Exchange
 from headway.http._position_text import position_text
-from headway.http._refusal import HttpRefusal, refusal_of
+from headway.http._refusal import HttpRefusal, failure, refusal_of
 from headway.resource import (
     Bookmark,
     Changes,
@@ -40,7 +39,7 @@ from headway.service import WATCH_LIST
 
 NDJSON = "application/x-ndjson"
 EVENTS = "text/event-stream"
-_BEGIN_AGAIN = (Status.OUT_OF_RANGE, Status.DATA_LOSS)
+_BEGIN_AGAIN = (HistoryCompacted, StoreChanged)
 
 
 class Watched(NamedTuple):
@@ -88,17 +87,17 @@ class WatchResponse(Response):
         try:
             try:
                 await self._watch(sent, resume=True)
-            except GRPCError as error:
-                if error.status not in _BEGIN_AGAIN or sent.begun or not self._watched.restarts:
+            except _BEGIN_AGAIN:
+                if sent.begun or not self._watched.restarts:
                     raise
                 await self._watch(sent, resume=False)
-        except GRPCError as error:
-            raise refusal_of(error) from None
         except (HttpRefusal, _Gone):
             raise
         except Exception as error:  # noqa: BLE001  # one watch must not end the others of the server
-            self._exchange.offered.failed(WATCH_LIST, error)
-            raise HttpRefusal(500, Status.UNKNOWN.name, "Internal Server Error") from None
+            found = refusal_of(error)
+            if found is None:
+                self._exchange.offered.failed(WATCH_LIST, error)
+            raise found or failure() from None
 
     async def _watch(self, sent: _Sent, *, resume: bool) -> None:
         exchange = self._exchange

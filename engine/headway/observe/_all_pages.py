@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any, NamedTuple
 
 import trio
-from grpclib.const import Cardinality, Handler
 
+from headway.api import Cardinality, Handler
 from headway.observe._pages import METRICS, NOT_FOUND, PLAIN, Page, Pages, Receive, Scope, Send, send_page
 from headway.protobuf import field, message
 

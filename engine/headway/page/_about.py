@@ -7,11 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import Steps, finished, give_way, in_slices
+from headway.errors import NotFound, PermissionDenied, Unauthenticated
 from headway.http import Exchange, resource_steps, resources_in
 from headway.page._service import WHY
 from headway.resource import ResourceId, ResourceType, created_at, pb, resource_id
@@ -30,14 +28,14 @@ _EVENT = "Event"
 
 
 async def about(exchange: Exchange, type: ResourceType[Any] | None, id: ResourceId) -> dict[str, Any]:
-    """Return the resource and why it is or is not done. Raises GRPCError if the caller may do neither."""
+    """Return the resource and why it is or is not done. Raises PermissionDenied if the caller may do neither."""
     stored, refused = await _read(exchange, id)
     why: Why | None = None
     try:
         reply = await exchange.call(WHY, _message(observe_pb.WhyRequest(id=id.message())))
         why = from_message(Why, reply.why)
-    except GRPCError as error:
-        if error.status is not Status.PERMISSION_DENIED or refused is not None:
+    except PermissionDenied as error:
+        if isinstance(error, Unauthenticated) or refused is not None:
             raise
     return {
         "id": dataclasses.asdict(Ref.of(id.type, id.key)),
@@ -214,15 +212,15 @@ def _refs(value: Any) -> Iterator[Ref]:
             yield from _refs(getattr(value, field.name))
 
 
-async def _read(exchange: Exchange, id: ResourceId) -> tuple[pb.Resource | None, GRPCError | None]:
+async def _read(exchange: Exchange, id: ResourceId) -> tuple[pb.Resource | None, PermissionDenied | None]:
     """Return what is stored, and the refusal of a caller who may not read it."""
     try:
         reply = await exchange.call(f"/{RESOURCE_SERVICE}/Read", _message(pb.ReadRequest(id=id.message())))
-    except GRPCError as error:
-        if error.status is Status.NOT_FOUND:
-            return None, None
-        if error.status is not Status.PERMISSION_DENIED:
-            raise
+    except NotFound:
+        return None, None
+    except Unauthenticated:
+        raise
+    except PermissionDenied as error:
         return None, error
     stored: pb.Resource = reply.resource
     return stored, None

@@ -6,16 +6,16 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
+from headway.errors import HeadwayError, Unauthenticated
 from headway.http import (
     HEADERS,
     Exchange,
     HttpRefusal,
+    failure,
     json_bytes,
     refusal_of,
     refused,
@@ -41,7 +41,7 @@ class EventsResponse(Response):
         self._session = session
         self._produce = produce
         self._scope = trio.CancelScope()
-        self._error: GRPCError | None = None
+        self._error: HeadwayError | None = None
         self._begun = False
         self._turn = trio.Lock()
 
@@ -77,17 +77,17 @@ class EventsResponse(Response):
                 with self._scope:
                     await self._produce(emit)
             if self._scope.cancelled_caught:
-                raise self._error or GRPCError(Status.UNAUTHENTICATED, "the session has ended: sign in again")
-        except GRPCError as error:
-            return refusal_of(error)
+                raise self._error or Unauthenticated("the session has ended: sign in again")
         except HttpRefusal as refusal:
             return refusal
         except Exception as error:  # noqa: BLE001  # one stream must not end the others of the server
-            exchange.offered.failed(exchange.request.url.path, error)
-            return HttpRefusal(500, Status.UNKNOWN.name, "Internal Server Error")
+            found = refusal_of(error)
+            if found is None:
+                exchange.offered.failed(exchange.request.url.path, error)
+            return found or failure()
         return None
 
-    def _end_after(self, seconds: float, error: GRPCError) -> None:
+    def _end_after(self, seconds: float, error: HeadwayError) -> None:
         self._error = error
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + seconds)
 

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway._gen.headway.pause.v1 import Pause
+from headway.api import Code
 from headway.base import in_slices
+from headway.errors import PermissionDenied
 from headway.http import (
     Call,
     Endpoint,
@@ -125,10 +125,8 @@ class _Page:
         made: dict[str, Any] = {"controlled": exchange.offered.access is not None, "signedIn": session is not None}
         try:
             found: dict[str, Any] = await exchange.call(SESSION, _nothing)
-        except GRPCError as error:
-            if error.status not in (Status.UNAUTHENTICATED, Status.PERMISSION_DENIED):
-                raise
-            return answer(200, {**made, "allowed": False, "message": error.message})
+        except PermissionDenied as error:
+            return answer(200, {**made, "allowed": False, "message": str(error)})
         return answer(200, {**made, **found, "allowed": True, "csrf": self._visits.csrf(exchange.request)})
 
     async def sign_in(self, exchange: Exchange) -> Response:
@@ -136,7 +134,7 @@ class _Page:
         request = exchange.request
         check_origin(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise HttpRefusal(415, Status.INVALID_ARGUMENT.name, "content-type must be application/json")
+            raise HttpRefusal(415, Code.INVALID_ARGUMENT.name, "content-type must be application/json")
         if exchange.offered.access is None:
             raise invalid("this server has no access control, so there is nothing to sign in to")
         # The sender may be a stranger, or a browser with a session whose token has expired. So limit the body.
@@ -194,7 +192,7 @@ class _Page:
 async def _file(assets: Assets, exchange: Exchange) -> Response:
     found = assets.answer(exchange.request.path_params.get("name", INDEX), exchange.request)
     if found is None:
-        raise HttpRefusal(404, Status.NOT_FOUND.name, f"{quoted(exchange.request.url.path)} not found")
+        raise HttpRefusal(404, Code.NOT_FOUND.name, f"{quoted(exchange.request.url.path)} not found")
     return found
 
 

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
-
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.api import Cardinality, Exhausted, Handler
 from headway.base import give_way
+from headway.errors import InvalidArgument, PermissionDenied
 from headway.page._failing import failing_of
 from headway.page._happened import AT_ONCE as EVENTS_AT_ONCE
 from headway.page._happened import STEP as EVENT_STEP
@@ -23,15 +22,7 @@ from headway.page._host import PageHost
 from headway.page._overview import Visible, charted, drawn_elsewhere, overview, picture
 from headway.page._search import Cursors, Search, find, has_condition, row
 from headway.resource import EVENT, Key, Registry, ResourceId, TypeName, pb, resource_key
-from headway.service import (
-    AccessChecks,
-    admit_within,
-    check_text,
-    denied,
-    invalid,
-    resolve,
-    unary_handlers,
-)
+from headway.service import AccessChecks, admit_within, check_text, resolve, unary_handlers
 from headway.why import ObservePermissions, ObserveService
 
 PAGE_SERVICE = "headway.page"
@@ -194,7 +185,7 @@ class PageService:
             return None
         after = self._cursors.find(cursor, described)
         if after is None:
-            raise invalid("cursor: this search cannot go on; begin it again")
+            raise InvalidArgument("cursor: this search cannot go on; begin it again")
         return after
 
     def _visible(self) -> Visible:
@@ -210,7 +201,7 @@ class PageService:
             if each.definition is not None and each.definition.manages.name in observed
         }
         if not observed:
-            raise denied("permission denied: you may not observe all resources of any type")
+            raise PermissionDenied("permission denied: you may not observe all resources of any type")
         whole = all(each.name in observed for each in registry)
         return Visible(frozenset(controllers), known, observed, whole, permissions.may_read_lease)
 
@@ -224,7 +215,7 @@ class PageService:
         account = getattr(self._permissions, "caller", "")
         searching = self._host.searching
         if searching.get(account, 0) >= CALLER_SEARCHES:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, f"you have {CALLER_SEARCHES} searches in progress: wait for one")
+            raise Exhausted(f"you have {CALLER_SEARCHES} searches in progress: wait for one")
         searching[account] = searching.get(account, 0) + 1
         try:
             yield

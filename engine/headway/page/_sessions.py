@@ -12,8 +12,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 
-from grpclib import GRPCError
-from grpclib.const import Status
+from headway.errors import HeadwayError, Unauthenticated
 
 SECONDS = 12 * 3600.0
 """The duration of a session."""
@@ -21,7 +20,7 @@ ACCOUNT_SESSIONS = 16
 """The number of sessions of one token. A further one ends the oldest."""
 SESSIONS = 4096
 
-End = Callable[[float, GRPCError], None]
+End = Callable[[float, HeadwayError], None]
 ENDED = "the session has ended: sign in again"
 
 
@@ -84,7 +83,7 @@ class Sessions:
         if session is not None:
             session.ended()
             for end in list(session.ends):
-                end(0, GRPCError(Status.UNAUTHENTICATED, ENDED))
+                end(0, Unauthenticated(ENDED))
 
 
 def _digest(text: str) -> bytes:

@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Mapping
 
 import trio
-from grpclib.const import Status
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headway.api import Code
 from headway.errors import PermissionDenied
 from headway.http import Exchange, HttpRefusal, Offered, Shares
 from headway.page._sessions import SECONDS, Session, Sessions
@@ -49,11 +49,11 @@ class Visits:
         if not self.writes:
             raise HttpRefusal(
                 403,
-                Status.PERMISSION_DENIED.name,
+                Code.PERMISSION_DENIED.name,
                 "this page changes nothing: start the server with --http-writes (http_writes=True) to allow it",
             )
         if not hmac.compare_digest(request.headers.get(CSRF, "").encode(), self.csrf(request).encode()):
-            raise HttpRefusal(403, Status.PERMISSION_DENIED.name, f"{CSRF} is missing or invalid: reload the page")
+            raise HttpRefusal(403, Code.PERMISSION_DENIED.name, f"{CSRF} is missing or invalid: reload the page")
         return self.exchange(request)
 
     def session(self, request: Request) -> Session | None:
@@ -79,7 +79,7 @@ class Visits:
         try:
             identity = access.identify({TOKEN_HEADER: token})
         except PermissionDenied as error:
-            raise HttpRefusal(401, Status.UNAUTHENTICATED.name, str(error)) from None
+            raise HttpRefusal(401, Code.UNAUTHENTICATED.name, str(error)) from None
         self._end(request)
         now = trio.current_time()
         text, session = self.sessions.begin(token, identity.account, now, identity.expires_in())
@@ -108,7 +108,7 @@ def check_origin(request: Request) -> None:
     if origin is site is None and cookie_name(request) in request.cookies:
         raise HttpRefusal(
             403,
-            Status.PERMISSION_DENIED.name,
+            Code.PERMISSION_DENIED.name,
             "the request has a session, but neither Origin nor Sec-Fetch-Site: every browser sends one of them with a "
             "change, and a proxy must pass it on",
         )
@@ -122,7 +122,7 @@ def check_origin(request: Request) -> None:
     if site not in (None, "same-origin") or (origin is not None and origin.lower() not in own):
         raise HttpRefusal(
             403,
-            Status.PERMISSION_DENIED.name,
+            Code.PERMISSION_DENIED.name,
             "the request comes from another site, or through a proxy that does not pass on the Host",
         )
 

@@ -42,10 +42,7 @@ async def open_peer_channel(
     """
     from headway.rpc import client_tls_of_text, open_channel
 
-    try:
-        check_way(peering.addresses, peering.server_name, peering.ca, "", plain_text=peering.plain_text)
-    except GRPCError as error:
-        raise InvalidArgument(error.message or "") from None
+    check_way(peering.addresses, peering.server_name, peering.ca, "", plain_text=peering.plain_text)
     if not peering.addresses:
         raise InvalidArgument("addresses is empty: a dialing peering needs the addresses of the accepting side")
     tls = None

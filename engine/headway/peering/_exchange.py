@@ -7,48 +7,41 @@ from contextlib import contextmanager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.peering import v1 as peering_pb
+from headway.api import Exhausted, row_of
 from headway.errors import (
-    AlreadyExists,
     CallerError,
     Conflict,
     FailedPrecondition,
     HeadwayError,
     InvalidArgument,
-    NotFound,
     PermissionDenied,
+    Unavailable,
 )
 from headway.events import PeerRefused
 from headway.peering._host import PeeringHost
 from headway.resource import PEERING
 from headway.rpc import is_loopback, peer_of
-from headway.service import check_text, invalid, precondition
+from headway.service import check_text
 
 _ATTEMPTS = 8
-
-_STATUS: dict[type[HeadwayError], Status] = {
-    AlreadyExists: Status.ALREADY_EXISTS,
-    Conflict: Status.ABORTED,
-    FailedPrecondition: Status.FAILED_PRECONDITION,
-    InvalidArgument: Status.INVALID_ARGUMENT,
-    NotFound: Status.NOT_FOUND,
-    PermissionDenied: Status.PERMISSION_DENIED,
-}
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Raise the errors of Headway that leave the block as refusals."""
+    """Raise the errors of the engine's own client that leave the block as errors of the service.
+
+    Another write of the call may have been stored before.
+    """
     try:
         yield
+    except CallerError as error:
+        if row_of(error) is None:
+            raise FailedPrecondition(str(error)) from error
+        raise
     except HeadwayError as error:
-        found = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), None)
-        if found is None:
-            found = Status.FAILED_PRECONDITION if isinstance(error, CallerError) else Status.UNAVAILABLE
-        raise GRPCError(found, str(error)) from error
+        raise Unavailable(str(error)) from error
 
 
 async def exchange_secret(host: PeeringHost, stream: Any) -> None:
@@ -57,19 +50,19 @@ async def exchange_secret(host: PeeringHost, stream: Any) -> None:
     peer = getattr(stream, "peer", None)
     caller = "" if peer is None else peer_of(peer.addr())
     if host.failures.refuses(caller, trio.current_time()):
-        raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many failed exchanges from this host: try again in a minute")
+        raise Exhausted("too many failed exchanges from this host: try again in a minute")
     for field in ("peer_id", "attempt", "dialer_id", "dialer_name", "dialer_store_id"):
         check_text(field, getattr(request, field))
         if not getattr(request, field):
-            raise invalid(f"{field} is required")
+            raise InvalidArgument(f"{field} is required")
     if len(request.secret) > 255:
-        raise invalid(f"secret has {len(request.secret)} characters: it must have at most 255")
+        raise InvalidArgument(f"secret has {len(request.secret)} characters: it must have at most 255")
     if request.dialer_store_id == host.backend.position.store_id:
-        raise precondition("the token was made by this store: a store cannot be its own peer")
+        raise FailedPrecondition("the token was made by this store: a store cannot be its own peer")
     # A call within the process has no peer.
     plain_text = peer is not None and not stream.encrypted
     if plain_text and not is_local(peer):
-        raise precondition("an exchange from another host must be over TLS")
+        raise FailedPrecondition("an exchange from another host must be over TLS")
     with refusing():
         try:
             name, stream_secret = await host.secrets.exchange(

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from grpclib.const import Handler
-
 from headway._gen.headway.peering.v1 import Peering
+from headway.api import Handler
 
 
 class PeerLinks(Protocol):

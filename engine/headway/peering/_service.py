@@ -7,17 +7,18 @@ from functools import partial
 from typing import TypeVar
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.peering import v1 as peering_pb
 from headway._gen.headway.peering.v1 import Peering, Role
+from headway.api import Cardinality, Handler
 from headway.base import utc_now
 from headway.client import until, until_gone
 from headway.errors import (
     AlreadyExists,
     Conflict,
     FailedPrecondition,
+    InvalidArgument,
+    Unavailable,
 )
 from headway.peering._dial import EXCHANGE, EXCHANGE_TIMEOUT
 from headway.peering._exchange import exchange_secret, refusing
@@ -40,8 +41,6 @@ from headway.service import (
     check_redirected,
     check_text,
     check_way,
-    invalid,
-    precondition,
     unary_handlers,
 )
 
@@ -53,7 +52,7 @@ T = TypeVar("T")
 
 
 class PeeringService:
-    """The peerings of an engine. Its methods are grpclib handlers.
+    """The peerings of an engine. Its methods are handlers.
 
     Making a token and establishing need the right to write the Peering, and to read everything that it exports. An
     exchange needs nothing but the secret.
@@ -193,13 +192,12 @@ class PeeringService:
                 await self._undo(peering, None if created else before, record.attempt)
         if outcome is None or outcome.reason == FAILED:
             why = "no answer yet" if outcome is None else outcome.message
-            raise GRPCError(
-                Status.UNAVAILABLE,
+            raise Unavailable(
                 f"peering {name} is not established yet: {why}; the engine tries again until the token expires "
                 f"(`headway peer list`); `headway peer delete {name}` gives up",
             )
         if outcome.reason != DONE:
-            raise precondition(f"peering {name} was not established: {outcome.message}")
+            raise FailedPrecondition(f"peering {name} was not established: {outcome.message}")
         return peering_pb.EstablishResponse(peering=peering.message())
 
     async def _undo(self, peering: Resource[Peering], before: Peering | None, attempt: str) -> None:
@@ -223,15 +221,15 @@ class PeeringService:
         for field in ("peer_id", "peer_name", "store_id", "secret"):
             check_text(f"the token's {field}", "" if field == "secret" else getattr(token, field))
         if len(token.secret) > 255:
-            raise invalid(f"the token's secret has {len(token.secret)} characters: it must have at most 255")
+            raise InvalidArgument(f"the token's secret has {len(token.secret)} characters: it must have at most 255")
         if token.plain_text and not plain_text:
-            raise precondition(
+            raise FailedPrecondition(
                 "the token says to connect without TLS: allow it by plain_text (--plain-text), or make a token for TLS"
             )
         if utc_now() >= token.expires_at:
-            raise precondition(f"the token expired at {token.expires_at:%Y-%m-%d %H:%M:%S %Z}: make a new one")
+            raise FailedPrecondition(f"the token expired at {token.expires_at:%Y-%m-%d %H:%M:%S %Z}: make a new one")
         if token.store_id == self._host.backend.position.store_id:
-            raise precondition("the token was made by this store: a store cannot be its own peer")
+            raise FailedPrecondition("the token was made by this store: a store cannot be its own peer")
 
     async def _exchanged(self, peering: Resource[Peering], attempt: str) -> tuple[Resource[Peering], Condition | None]:
         """Wait until the controller has tried this attempt. Return the peering, and the outcome if there is one."""
@@ -272,12 +270,12 @@ def _advertised(host: PeeringHost, *, plain_text: bool) -> list[str]:
     """Return the engine's listening addresses that other hosts can use."""
     named = [each for each in host.addresses if address(each).host not in _EVERYWHERE]
     if not named:
-        raise invalid(
+        raise InvalidArgument(
             "addresses is required: this engine listens at no address that names its host; give "
             "addresses that the other side can reach, such as 'engine.example.com:9000'"
         )
     if not host.encrypted and not plain_text:
-        raise precondition(
+        raise FailedPrecondition(
             "the engine listens without TLS: open it with tls=headway.rpc.server_tls(...), or allow plain_text between "
             "processes of one machine"
         )

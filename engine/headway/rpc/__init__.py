@@ -19,7 +19,6 @@ from headway.rpc._admission import peer_of as peer_of
 from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import ChannelClosed as ChannelClosed
 from headway.rpc._channel import CopyingChannel as CopyingChannel
-from headway.rpc._channel import HandlerFault as HandlerFault
 from headway.rpc._channel import Lagging as Lagging
 from headway.rpc._channel import Metadata as Metadata
 from headway.rpc._channel import NotBegun as NotBegun
@@ -45,6 +44,9 @@ from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate
 from headway.rpc._private_names import check_network
+from headway.rpc._refused import grpc_error as grpc_error
+from headway.rpc._refused import reason_of as reason_of
+from headway.rpc._refused import refusal_of as refusal_of
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
 from headway.rpc._token import Token as Token

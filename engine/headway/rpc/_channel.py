@@ -177,14 +177,6 @@ class Compressed(GRPCError):
         super().__init__(Status.UNIMPLEMENTED, why)
 
 
-class HandlerFault(GRPCError):
-    """An INTERNAL error. The caller receives its message and details, and ``cause`` is reported as `HandlerFailed`."""
-
-    def __init__(self, message: str, cause: BaseException, details: object = None) -> None:
-        super().__init__(Status.INTERNAL, message, details)
-        self.cause = cause
-
-
 class _Wrapper(Channel):
     def __init__(self, inner: Channel) -> None:
         self._inner = inner

@@ -7,8 +7,9 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 
+from headway.api import Cardinality, Handler
 from headway.protobuf import field, message
 from headway.rpc._limits import OpenStreams, bound_request
 

@@ -14,14 +14,16 @@ from __future__ import annotations
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import grpclib
-from grpclib.const import Handler, Status
+from grpclib.const import Status
 from trio.lowlevel import current_trio_token, in_trio_task
 
+from headway.api import Handler
 from headway.base import check_trio, current_run
-from headway.rpc._channel import Channel, ChannelClosed, HandlerFault, Metadata, Report, ignore_error
+from headway.rpc._channel import Channel, ChannelClosed, Metadata, Report, ignore_error
+from headway.rpc._refused import refused
 
 ANSWER = "answer"
 """The attribute of a unary handler that holds a pair: the handler itself, and a function from request to reply.
@@ -31,9 +33,6 @@ function is not used.
 """
 
 Reply = TypeVar("Reply")
-
-# grpclib's message when a handler raises an exception other than GRPCError. Callers in the process get the same.
-_UNEXPECTED = "Internal Server Error"
 
 
 class InProcessChannel(Channel):
@@ -92,12 +91,10 @@ class InProcessChannel(Channel):
                 reply = stream.sent
             if not isinstance(reply, reply_type):
                 raise TypeError(f"{path} sent {reply!r}, not a {reply_type.__name__}")
-        except grpclib.GRPCError as error:
-            if isinstance(error, HandlerFault):
-                self._report(path, error.cause)
+        except grpclib.GRPCError:
             raise
         except Exception as error:
-            raise self._unexpected(path, error) from error
+            raise refused(path, error, self._report) from error
         return reply
 
     def stream(
@@ -121,13 +118,8 @@ class InProcessChannel(Channel):
             if self._closed:
                 raise ChannelClosed
             raise grpclib.GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
-        # grpclib declares an Awaitable, but its generated services contain coroutine functions.
-        function: Callable[[Any], Coroutine[Any, Any, None]] = handler.func
-        return function
-
-    def _unexpected(self, path: str, error: BaseException) -> grpclib.GRPCError:
-        self._report(path, error)
-        return grpclib.GRPCError(Status.UNKNOWN, _UNEXPECTED)
+        # Declared as an Awaitable. All are coroutine functions.
+        return cast("Callable[[Any], Coroutine[Any, Any, None]]", handler.func)
 
 
 class _UnaryStream:
@@ -220,10 +212,8 @@ class _Driven:
             self._coroutine = None
             if isinstance(error, StopIteration):
                 raise StopAsyncIteration from None
-            if isinstance(error, HandlerFault):
-                self._channel._unexpected(self._path, error.cause)
             if isinstance(error, grpclib.GRPCError) or not isinstance(error, Exception):
                 raise
-            raise self._channel._unexpected(self._path, error) from error
+            raise refused(self._path, error, self._channel._report) from error
         sent, self._stream.sent = self._stream.sent, None
         return sent

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import trio
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 
+from headway.api import Cardinality, Handler
 from headway.protobuf import FileProto, FileSet, MessageProto, decode, field, message
 from headway.rpc._limits import OpenStreams
 from headway.rpc._services import Services

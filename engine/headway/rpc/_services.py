@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from grpclib.const import Cardinality, Handler
-
+from headway.api import Cardinality, Handler
 from headway.protobuf import check_field_count, decode, encode
 from headway.rpc._wire import Codec, StreamEncoder
 

@@ -47,15 +47,7 @@ from headway.service._position import PositionRequest as PositionRequest
 from headway.service._position import StoreService as StoreService
 from headway.service._quota import QuotaService as QuotaService
 from headway.service._received import received_check as received_check
-from headway.service._refusals import Reason as Reason
 from headway.service._refusals import authorizer_failed as authorizer_failed
-from headway.service._refusals import denied as denied
-from headway.service._refusals import failed as failed
-from headway.service._refusals import invalid as invalid
-from headway.service._refusals import limited as limited
-from headway.service._refusals import precondition as precondition
-from headway.service._refusals import reason_of as reason_of
-from headway.service._refusals import refusal_of as refusal_of
 from headway.service._scoped_stream import open_watch_list as open_watch_list
 from headway.service._service import RESOURCE_SERVICE as RESOURCE_SERVICE
 from headway.service._service import WATCH_LIST as WATCH_LIST

@@ -6,9 +6,8 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from grpclib import GRPCError
-
-from headway.errors import PayloadError
+from headway.api import ProgramFailed, ProgramFailedLate, error_of, row_of
+from headway.errors import HeadwayError, InvalidArgument, PayloadError, PermissionDenied
 from headway.resource import (
     PAUSE,
     Key,
@@ -20,8 +19,7 @@ from headway.resource import (
     pb,
     resource_id,
 )
-from headway.rpc import HandlerFault
-from headway.service._refusals import authorizer_failed, denied, invalid
+from headway.service._refusals import authorizer_failed
 from headway.storage import Fence, Within, lease_of
 
 Answer = TypeVar("Answer")
@@ -34,7 +32,7 @@ def ask(question: Callable[..., Answer], *about: object) -> Answer:
     """
     try:
         return question(*about)
-    except (GRPCError, PayloadError):
+    except (ProgramFailed, PayloadError):
         raise
     except Exception as error:
         raise authorizer_failed(error) from error
@@ -147,12 +145,12 @@ class AccessChecks:
         Everyone knows that there are pauses: the same answer for them would keep no secret.
         """
         if type != PAUSE.name and not self.knows(type):
-            raise denied(f"permission denied: none of your rules covers type {type}")
+            raise PermissionDenied(f"permission denied: none of your rules covers type {type}")
 
     def check_any_known(self) -> None:
         """Refuse a caller without any permission on any type of this server."""
         if self.restricted and not any(self.knows(type.name) for type in self.registry):
-            raise denied("permission denied: none of your rules covers a type of this server")
+            raise PermissionDenied("permission denied: none of your rules covers a type of this server")
 
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller has any permission on a type of this name."""
@@ -163,7 +161,7 @@ class AccessChecks:
         if self._permissions is not None:
             name = resource_id(id)
             if ask(self._permissions.may_read, name, None) is Decision.DENIED:
-                raise denied(f"permission denied: you may not read {name}")
+                raise PermissionDenied(f"permission denied: you may not read {name}")
 
     def check_write(self, id: pb.Id, resource: pb.Resource | None) -> None:
         """Refuse a caller who may not write this id, whether or not the resource exists."""
@@ -173,9 +171,9 @@ class AccessChecks:
             try:
                 allowed = ask(self._permissions.may_write, name, view)
             except PayloadError as error:
-                raise invalid(f"resource.data of {name}: {error}") from None
+                raise InvalidArgument(f"resource.data of {name}: {error}") from None
             if not allowed:
-                raise denied(f"permission denied: you may not write {name}")
+                raise PermissionDenied(f"permission denied: you may not write {name}")
 
     def may_write(self, stored: pb.Resource) -> bool:
         """Return True if the caller may write this stored resource as it is."""
@@ -192,7 +190,7 @@ class AccessChecks:
         if self._permissions is not None:
             everything = ResourceId(type, "", partition, namespace)
             if ask(self._permissions.may_read, everything, None) is not Decision.ALLOWED:
-                raise denied(f"permission denied: {field}: you may not read all of {type} there")
+                raise PermissionDenied(f"permission denied: {field}: you may not read all of {type} there")
 
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete the resource with this id."""
@@ -201,7 +199,7 @@ class AccessChecks:
     def check_delete(self, id: pb.Id) -> None:
         """Refuse a caller who may not delete this id, whether or not the resource exists."""
         if not self.may_delete(id):
-            raise denied(f"permission denied: you may not delete {resource_id(id)}")
+            raise PermissionDenied(f"permission denied: you may not delete {resource_id(id)}")
 
     def check_marking(self, id: pb.Id, stored: pb.Resource | None) -> None:
         """Refuse a caller who marks a resource for deletion without the right to delete it.
@@ -220,13 +218,13 @@ class AccessChecks:
         if fence is not None and self._permissions is not None:
             lease = lease_of(fence.controller, fence.member)
             if not ask(self._permissions.may_take_lease, lease):
-                raise denied(f"permission denied: you may not acquire lease {lease}")
+                raise PermissionDenied(f"permission denied: you may not acquire lease {lease}")
 
     def check_list(self, type: TypeName, within: Within, verb: str = "list") -> None:
         """Refuse a caller who may not list the type there. ``verb`` says what the caller does: list or watch."""
         permissions = self._permissions
         if permissions is not None and not ask(permissions.may_list, type, within.partition, within.namespace):
-            raise denied(f"permission denied: you may not {verb} {type} there")
+            raise PermissionDenied(f"permission denied: you may not {verb} {type} there")
 
     def shows(self, resource: pb.Resource) -> bool:
         """Return True if the caller may read this existing resource."""
@@ -268,10 +266,9 @@ class AccessChecks:
         try:
             if self.shows(stored):
                 return stored
-        except HandlerFault as fault:
-            # The write is stored, so the error must not say that nothing was written. Without details it leaves the
-            # outcome open.
-            raise HandlerFault(fault.message or "", fault.cause) from fault.cause
+        except ProgramFailed as failed:
+            # The write is stored, so the error must not say that nothing was written.
+            raise ProgramFailedLate(str(failed), failed.cause) from failed.cause
         return pb.Resource(
             id=stored.id,
             owner=own.owner,
@@ -282,10 +279,11 @@ class AccessChecks:
             data=own.data,
         )
 
-    def redacted(self, refused: GRPCError, stored: pb.Resource) -> GRPCError:
+    def redacted(self, refused: HeadwayError, stored: pb.Resource) -> HeadwayError:
         """Return a refusal caused by a stored resource, without details for a caller who may not read the resource."""
-        if self.shows(stored):
+        row = row_of(refused)
+        # Without its reason. Other errors say nothing of the resource.
+        kind = None if row is None else error_of(row.code, None)
+        if kind is None or self.shows(stored):
             return refused
-        return GRPCError(
-            refused.status, f"{resource_id(stored.id)}: the stored resource forbids it, and you may not read it"
-        )
+        return kind(f"{resource_id(stored.id)}: the stored resource forbids it, and you may not read it")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from grpclib import GRPCError
-
+from headway.api import ProgramFailed
 from headway.base import Steps, reason_text
-from headway.errors import HeadwayError, PayloadError
+from headway.errors import CallerError, HeadwayError, InvalidArgument, PayloadError
 from headway.protobuf import SMALL, Payload, decode, decoding
 from headway.resource import (
     MAX_NAME,
@@ -32,7 +31,6 @@ from headway.service._fences import admit_fence
 from headway.service._payload_names import short_name
 from headway.service._peering import GUARDED_KINDS, ORDINARY_PARTITIONS, admit_special
 from headway.service._quota_checks import check_limited_type
-from headway.service._refusals import failed, invalid
 from headway.service._status_bounds import check_statuses
 from headway.storage import Fence
 
@@ -66,7 +64,7 @@ def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
     A caller without any permission on a type of this name is refused in the same words whether or not it is registered.
     """
     if message is None:
-        raise invalid(f"{field} is required")
+        raise InvalidArgument(f"{field} is required")
     type = access.registry.find((message.group, message.group_version, message.kind))
     if type is not None:
         if access.restricted:
@@ -75,15 +73,15 @@ def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
     for part in ("group", "group_version", "kind"):
         text = getattr(message, part)
         if not text:
-            raise invalid(f"{field}.{part} is required")
+            raise InvalidArgument(f"{field}.{part} is required")
         if len(text) > MAX_NAME:
-            raise invalid(f"{field}.{part} {quoted(text)} must have at most {MAX_NAME} characters")
+            raise InvalidArgument(f"{field}.{part} {quoted(text)} must have at most {MAX_NAME} characters")
     name = type_name(message)
     access.check_known(name)
     try:
         return access.registry.resolve(name, access.knows)
     except HeadwayError as error:
-        raise invalid(f"{field}: {error}") from None
+        raise InvalidArgument(f"{field}: {error}") from None
 
 
 def admit_id(
@@ -96,7 +94,7 @@ def admit_id(
     other ids of that type.
     """
     if id is None:
-        raise invalid(f"{field} is required")
+        raise InvalidArgument(f"{field} is required")
     type = resolve(access, id.type, f"{field}.type")
     id.type = type.message
     partition, namespace = type.default_units
@@ -115,7 +113,7 @@ def admit_id(
         problem = problem or type.tenancy_problem(partition, namespace)
         id.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
     if problem:
-        raise invalid(f"{field} of {type.name}: {problem}")
+        raise InvalidArgument(f"{field} of {type.name}: {problem}")
     return type, (partition, namespace, id.name)
 
 
@@ -125,11 +123,11 @@ def admit_resource(
     """Check everything that Write checks before it looks at the store.
 
     The caller's rights are checked before the hooks, which are the program's own code, and before all fields other than
-    names. Raises GRPCError for a refusal, and HandlerFault for any other failure.
+    names. Raises CallerError for a refusal, and ProgramFailed for any other failure.
     """
     try:
         if resource is None:
-            raise invalid("resource is required")
+            raise InvalidArgument("resource is required")
         type, key = admit_id(access, resource.id, "resource.id")
         assert resource.id is not None
         if access.restricted:
@@ -177,11 +175,13 @@ def admit_resource(
         if type.hooks.validate is not None:
             _hooked(type, "validate", type.hooks.validate, resource, decoded if resource.data == data else None)
         return Admitted(type, key, resource, given, checked_fence, payload_name, None)
-    except GRPCError:
+    except (CallerError, ProgramFailed) as error:
+        if isinstance(error, PayloadError):
+            raise ProgramFailed("Internal Server Error", error) from error
         raise
     except Exception as error:
         # A hook may have left a value that the later checks fail on.
-        raise failed("Internal Server Error", error) from error
+        raise ProgramFailed("Internal Server Error", error) from error
 
 
 def _admit_owner(access: AccessChecks, resource: pb.Resource, key: Key) -> None:
@@ -204,6 +204,6 @@ def _hooked(type: Type, name: str, hook: Hook, resource: pb.Resource, decoded: P
         # The caller knows its secrets, and yet its terminal and our log must not show them.
         redact_error(error, [type.view(resource), view])
         if name == "validate" and isinstance(error, ValueError):
-            raise invalid(f"{resource_id(resource.id)}: {reason_text(error)}") from error
+            raise InvalidArgument(f"{resource_id(resource.id)}: {reason_text(error)}") from error
         # `SystemExit` in a hook must not end the server, which serves others too.
-        raise failed(f"the {name} hook of {type.name} failed", error) from error
+        raise ProgramFailed(f"the {name} hook of {type.name} failed", error) from error

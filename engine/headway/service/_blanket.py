@@ -9,8 +9,8 @@ from typing import TypeVar
 import trio
 
 from headway.base import KeyTurns, chance
+from headway.errors import Conflict
 from headway.resource import Key, Kind
-from headway.service._refusals import STORE_ERRORS, conflict, refusal
 from headway.storage import VersionConflict, WrongUid
 
 Answer = TypeVar("Answer")
@@ -32,13 +32,11 @@ async def replace(once: Callable[[], Awaitable[Answer]], turns: KeyTurns, at: tu
         while True:
             try:
                 return await once()
-            except STORE_ERRORS as error:
-                if not isinstance(error, VersionConflict | WrongUid):
-                    raise refusal(error, write=True) from error
+            except (VersionConflict, WrongUid) as error:
                 if (wait := next(waits, None)) is None:
                     # Without the store's sentence: it names a version that the caller has not sent.
                     why = f"lost {len(WAITS) + 1} races against other writers; nothing was written: try again"
-                    raise conflict(why) from error
+                    raise Conflict(why) from error
             await trio.sleep(wait * (1 + chance.random() / 2))
             if not turn:
                 turn = True

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.base import Steps
-from headway.errors import PayloadError
+from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import counting_fields
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -21,7 +21,6 @@ from headway.resource import (
     selector_problem,
     unicode_problem,
 )
-from headway.service._refusals import invalid
 
 MAX_TEXT = 255
 """The maximum length of a key, a word or an identifier other than a name: a uid, a store id, a condition's type."""
@@ -53,38 +52,40 @@ MAX_TOKEN = 1024
 def check_text(field: str, text: str, limit: int = MAX_TEXT) -> None:
     """Refuse a text of more than ``limit`` characters, or one that is not Unicode."""
     if len(text) > limit:
-        raise invalid(f"{field} {quoted(text)} has {len(text)} characters: it must have at most {limit}")
+        raise InvalidArgument(f"{field} {quoted(text)} has {len(text)} characters: it must have at most {limit}")
     if problem := unicode_problem(field, text):
-        raise invalid(problem)
+        raise InvalidArgument(problem)
 
 
 def check_prefix(text: str) -> None:
     """Refuse a prefix that no name can have: one longer than a name, or with upper-case letters."""
     if len(text) > MAX_NAME:
-        raise invalid(f"name_prefix {quoted(text)} must have at most {MAX_NAME} characters, as names have")
+        raise InvalidArgument(f"name_prefix {quoted(text)} must have at most {MAX_NAME} characters, as names have")
     if text != text.lower():
-        raise invalid(f"name_prefix {text!r} must be lower case, as names are")
+        raise InvalidArgument(f"name_prefix {text!r} must be lower case, as names are")
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
     """Refuse metadata with too many entries or finalizers, or with too much text."""
     if len(metadata) > MAX_METADATA:
-        raise invalid(f"resource.metadata has {len(metadata)} entries: it must have at most {MAX_METADATA}")
+        raise InvalidArgument(f"resource.metadata has {len(metadata)} entries: it must have at most {MAX_METADATA}")
     size = 0
     for key, value in metadata.items():
         if len(key) > MAX_TEXT:
-            raise invalid(f"resource.metadata: key {quoted(key)} must have at most {MAX_TEXT} characters")
+            raise InvalidArgument(f"resource.metadata: key {quoted(key)} must have at most {MAX_TEXT} characters")
         size += len(key) + len(value)
         if problem := unicode_problem("resource.metadata: key", key):
-            raise invalid(problem)
+            raise InvalidArgument(problem)
         if not value.isascii() and (problem := unicode_problem(f"resource.metadata[{quoted(key)}]", value)):
-            raise invalid(problem)
+            raise InvalidArgument(problem)
     if size > MAX_METADATA_SIZE:
-        raise invalid(f"resource.metadata has {size} characters: it must have at most {MAX_METADATA_SIZE} in all")
+        raise InvalidArgument(
+            f"resource.metadata has {size} characters: it must have at most {MAX_METADATA_SIZE} in all"
+        )
     if DELETION_TIMESTAMP in metadata:
         check_text(f"metadata.{DELETION_TIMESTAMP}", metadata[DELETION_TIMESTAMP])
     if FINALIZERS in metadata and (count := len(metadata[FINALIZERS].split())) > MAX_FINALIZERS:
-        raise invalid(f"metadata.{FINALIZERS} has {count} names: it must have at most {MAX_FINALIZERS}")
+        raise InvalidArgument(f"metadata.{FINALIZERS} has {count} names: it must have at most {MAX_FINALIZERS}")
 
 
 def check_payload(type: ResourceType[Any], data: bytes) -> Steps[None]:
@@ -96,7 +97,7 @@ def check_payload(type: ResourceType[Any], data: bytes) -> Steps[None]:
         yield from counting_fields(type.payload, data, type.max_fields)
     except PayloadError as error:
         most = f"it must have at most {type.max_fields} in all, the max_fields of the type"
-        raise invalid(f"resource.data is {error}: {most}") from None
+        raise InvalidArgument(f"resource.data is {error}: {most}") from None
 
 
 def check_selector(text: str) -> tuple[tuple[str, str], ...]:
@@ -104,5 +105,5 @@ def check_selector(text: str) -> tuple[tuple[str, str], ...]:
     if not text:
         return ()
     if problem := selector_problem("metadata_filter", text):
-        raise invalid(problem)
+        raise InvalidArgument(problem)
     return selected(text)

@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from grpclib import GRPCError
-from grpclib.const import Handler, Status
-
+from headway.api import Handler, row_of
 from headway.base import CallerTurns, KeyTurns
+from headway.errors import Conflict, HeadwayError, NotFound, WrongUid
 from headway.journal import WriteJournal
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb, with_payload
 from headway.rpc import StreamEncoder
 from headway.service._access import AccessChecks, Permissions
 from headway.service._encodings import ResourceEncodings
 from headway.service._handlers import Context, Handlers
-from headway.service._refusals import Reason, reason_of
 from headway.service._service import WATCH_LIST, verbs
 from headway.service._subscribe import SUBSCRIBE
 from headway.service._subscribe_wire import SubscribeEncoder
@@ -40,6 +38,8 @@ TOMBSTONE_URL = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
 CAS_FAILED = "CAS operation failed because the given version doesn't match what is stored"
 WRONG_UID = "write failed because the given uid doesn't match what is stored"
 NOT_FOUND = "resource not found"
+
+_SENTENCES: dict[type[HeadwayError], str] = {WrongUid: WRONG_UID, Conflict: CAS_FAILED, NotFound: NOT_FOUND}
 
 
 class ConsulService:
@@ -81,13 +81,12 @@ def _as_consul(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Aw
     async def serve(stream: Any) -> None:
         try:
             await function(_ConsulStream(stream))
-        except GRPCError as error:
-            sentence = _sentence_of(error)
-            if sentence is None:
+        except HeadwayError as error:
+            row = row_of(error)
+            sentence = None if row is None else _SENTENCES.get(row.error)
+            if row is None or sentence is None:
                 raise
-            raise GRPCError(
-                error.status, f"{error.message or error.status.name} ({sentence})", error.details
-            ) from error
+            raise row.error(f"{error} ({sentence})") from error
 
     return serve
 
@@ -101,12 +100,6 @@ def _consul_verb(make: Callable[[Context], Handler]) -> Callable[[Context], Hand
 
 
 _BY_PATH = {path: _consul_verb(make) for path, make in verbs(CONSUL_SERVICE).items()}
-
-
-def _sentence_of(error: GRPCError) -> str | None:
-    if reason_of(error) is Reason.WRONG_UID:
-        return WRONG_UID
-    return {Status.ABORTED: CAS_FAILED, Status.NOT_FOUND: NOT_FOUND}.get(error.status)
 
 
 class _ConsulStream:

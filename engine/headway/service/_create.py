@@ -5,12 +5,12 @@ from __future__ import annotations
 from ulid_transform import ulid_now
 
 from headway.base import in_slices
+from headway.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidArgument
 from headway.protobuf import copy_message
 from headway.resource import DELETION_TIMESTAMP, QUOTA, Key, Kind, is_marked, pb, resource_id, uid_ending
 from headway.service._bounds import check_text
 from headway.service._handlers import Context
 from headway.service._quota_checks import check_kept
-from headway.service._refusals import conflict, invalid, precondition, taken
 from headway.service._storage_version import StorageVersion
 from headway.service._writing import Units, check_staying, new_id
 from headway.storage import Operation, Put, Read, Require
@@ -21,11 +21,11 @@ def determined_ending(request: pb.WriteRequest, kind: Kind, key: Key) -> str:
     token = request.create_token
     if not request.create_only:
         if token:
-            raise invalid("create_token must be empty without create_only")
+            raise InvalidArgument("create_token must be empty without create_only")
         return ""
     check_text("create_token", token)
     if request.resource is not None and request.resource.version:
-        raise invalid(
+        raise InvalidArgument(
             f"resource.version {request.resource.version!r} must be empty with create_only: a new resource has none"
         )
     return uid_ending(token, kind, key) if token else ""
@@ -36,7 +36,7 @@ def check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> No
     assert stored.id is not None
     if not (ending and stored.id.uid.endswith(ending)):
         replace = "replace it by a Write without create_only (in Python client.write)"
-        raise taken(f"{resource_id(resource.id)} already exists; read it, or {replace}")
+        raise AlreadyExists(f"{resource_id(resource.id)} already exists; read it, or {replace}")
 
 
 async def creation(
@@ -80,21 +80,21 @@ def _check_creation(resource: pb.Resource, *, recreates: bool) -> None:
     """Refuse fields that a new resource cannot have."""
     assert resource.id is not None
     if resource.version:
-        raise conflict(f"{resource_id(resource.id)} does not exist, so it cannot be at version {resource.version!r}")
+        raise Conflict(f"{resource_id(resource.id)} does not exist, so it cannot be at version {resource.version!r}")
     if resource.id.uid and not recreates:
         # The writer has read an incarnation that was deleted since, so its write is based on old content. Consul
         # creates a new incarnation anyway, and Consul's clients rely on that.
-        raise precondition(
+        raise FailedPrecondition(
             f"{resource_id(resource.id)} with uid {resource.id.uid} no longer exists; leave id.uid empty to create it"
         )
     if resource.status:
         keys = ", ".join(sorted(resource.status))
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(resource.id)}: status must be empty on creation, not have {keys}; "
             "use WriteStatus after the creation"
         )
     if is_marked(resource.metadata):
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} cannot be set on creation; use Delete"
         )
 
@@ -114,7 +114,7 @@ async def _found_owner(read: Read, context: Context, owner: pb.Id) -> tuple[pb.I
         or not context.access.shows(context.versions.named(name.type, stored))
     ):
         with_uid = f" with uid {owner.uid}" if owner.uid else ""
-        raise invalid(f"resource.owner: {name}{with_uid} not found; create it first")
+        raise InvalidArgument(f"resource.owner: {name}{with_uid} not found; create it first")
     uid = stored.id.uid
     return _with_uid(owner, uid), (Require(name.type.unversioned, name.key, uid),)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from grpclib import GRPCError
-
 from headway.base import in_slices, utc_now
+from headway.errors import Conflict, HeadwayError
 from headway.resource import (
     DELETION_TIMESTAMP,
     TOMBSTONE,
@@ -21,7 +20,6 @@ from headway.service._fences import admit_fence, check_fence
 from headway.service._handlers import Context
 from headway.service._peering import check_copies
 from headway.service._read import checked_version
-from headway.service._refusals import conflict
 from headway.service._writing import attempt, check_deletable, check_store, generation_after
 from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
 
@@ -53,7 +51,7 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
         """Refuse a version guessed by a caller who may not read the resource, whether or not another one is stored."""
         assert request.id is not None
         if request.version and not given_uid and not access.may_read(request.id):
-            raise conflict(f"{name} is not stored at version {request.version}, or you may not read it")
+            raise Conflict(f"{name} is not stored at version {request.version}, or you may not read it")
 
     async def once() -> pb.DeleteResponse:
         nonlocal wanted_uid
@@ -77,10 +75,10 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
         try:
             checked_version(stored, seen, type.name.version)
             if request.version and request.version != stored.version:
-                raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
+                raise Conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
             if type.kind == TOMBSTONE.kind and not finalizers(stored.metadata):
                 await check_done(backend, stored)
-        except GRPCError as error:
+        except HeadwayError as error:
             raise access.redacted(error, stored if seen is None else seen) from None
         if not finalizers(stored.metadata):
             # A delete that loses the race reads again, but only deletes this incarnation. By that time the name may

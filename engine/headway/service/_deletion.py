@@ -8,7 +8,7 @@ from typing import Any
 from ulid_transform import ulid_now
 
 from headway.base import Steps, utc_now
-from headway.errors import PayloadError
+from headway.errors import FailedPrecondition, InvalidArgument, PayloadError
 from headway.protobuf import decoding, encode, equal
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -24,7 +24,6 @@ from headway.resource import (
     resource_id,
     resource_key,
 )
-from headway.service._refusals import invalid, precondition
 from headway.storage import Backend, Operation, Put, Remove
 
 
@@ -32,7 +31,7 @@ def check_mark(resource: pb.Resource) -> None:
     """Refuse a mark that is not a valid timestamp."""
     mark = resource.metadata[DELETION_TIMESTAMP]
     if not _is_timestamp(mark):
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a timestamp such as "
             "'2024-02-02T10:00:00Z'; use Delete"
         )
@@ -47,7 +46,7 @@ def check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resou
     elif not problems and not before - after:
         problems.append(f"removes none of its finalizers ({', '.join(sorted(before)) or 'it has none: use Delete'})")
     if problems:
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(stored.id)} is marked for deletion: only finalizers may be removed from it now, "
             f"and this write {' and '.join(problems)}"
         )
@@ -57,7 +56,7 @@ def check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Reso
     """Raise InvalidArgument if a write marks a resource for deletion and also changes something else."""
     problems = yield from _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
     if problems:
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(stored.id)}: a write that sets metadata.{DELETION_TIMESTAMP} must change nothing else, "
             f"but this one also {' and '.join(problems)}. To delete a resource, call Delete"
         )
@@ -161,7 +160,7 @@ async def check_done(backend: Backend, tombstone: pb.Resource) -> None:
     owner = TOMBSTONE.view(tombstone).data.owner
     owned, _ = await backend.list_by_owner("" if owner is None else owner.uid)
     if owned:
-        raise precondition(
+        raise FailedPrecondition(
             f"{tombstone.id.name if tombstone.id else ''} is the tombstone of an owner that still owns "
             f"{len(owned)} resources; it is removed after them"
         )

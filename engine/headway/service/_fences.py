@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from headway.errors import InvalidArgument
 from headway.resource import pb, quoted
 from headway.service._access import AccessChecks
 from headway.service._bounds import MAX_TEXT
-from headway.service._refusals import invalid
 from headway.storage import Backend, Fence, FenceLowered, UnknownTerm
 
 MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
@@ -24,27 +24,27 @@ _MEMBER = re.compile(r"[A-Za-z0-9._/:-]*\Z")
 def check_lease(name: str, holder: str) -> None:
     """Refuse an invalid lease name or holder."""
     if not name:
-        raise invalid("name is required")
+        raise InvalidArgument("name is required")
     if len(name) > MAX_TEXT or not _NAME.match(name):
-        raise invalid(
+        raise InvalidArgument(
             f"name {quoted(name)} is not a valid lease name: use up to {MAX_TEXT} letters, digits and - . _ / :, "
             "beginning with a letter or digit, and at most one #, before a controller's member"
         )
     if not holder:
-        raise invalid("holder is required: a name that no other process has")
+        raise InvalidArgument("holder is required: a name that no other process has")
     check_printable("holder", holder)
 
 
 def check_printable(field: str, text: str) -> None:
     """Refuse a text that is too long or not printable."""
     if len(text) > MAX_TEXT or not text.isprintable():
-        raise invalid(f"{field} {quoted(text)} must be at most {MAX_TEXT} printable characters")
+        raise InvalidArgument(f"{field} {quoted(text)} must be at most {MAX_TEXT} printable characters")
 
 
 def check_range(field: str, value: int, least: int, most: int, hint: str = "") -> None:
     """Refuse a number outside its range; ``hint`` says where to find the right one."""
     if not least <= value <= most:
-        raise invalid(f"{field} {value} must be from {least} to {most}{hint}")
+        raise InvalidArgument(f"{field} {value} must be from {least} to {most}{hint}")
 
 
 def check_term(term: int) -> None:
@@ -60,7 +60,9 @@ def check_scope(controller: str, member: str, message: str = "") -> None:
         field, text, rule = "member", member, "counting its controller and a #"
     else:
         return
-    raise invalid(f"{message}{field} {quoted(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rule}")
+    raise InvalidArgument(
+        f"{message}{field} {quoted(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rule}"
+    )
 
 
 _HINT = ": send the fence that Raise returned"
@@ -75,9 +77,9 @@ def fence_of(message: pb.Fence | None) -> Fence | None:
 def _fence(controller: str, member: str, term: int, number: int) -> Fence:
     """Return a fence, or refuse it. All writes of a run have the same one."""
     if not controller:
-        raise invalid(f"fence.controller is required{_HINT}")
+        raise InvalidArgument(f"fence.controller is required{_HINT}")
     if not term:
-        raise invalid(f"fence.term must not be 0{_HINT}")
+        raise InvalidArgument(f"fence.term must not be 0{_HINT}")
     check_scope(controller, member, "fence.")
     check_range("fence.term", term, 1, MAX_NUMBER, _HINT)
     check_range("fence.number", number, 0, MAX_NUMBER, _HINT)

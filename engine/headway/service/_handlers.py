@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from grpclib.const import Cardinality, Handler
 from typing_extensions import override
 
+from headway.api import Cardinality, Handler
 from headway.base import CallerTurns, KeyTurns
 from headway.journal import WriteJournal
 from headway.resource import pb

@@ -21,6 +21,7 @@ import trio
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.base import CallerTurns
+from headway.errors import InvalidArgument, PermissionDenied
 from headway.resource import pb, position, quoted
 from headway.service._access import ask
 from headway.service._fences import (
@@ -39,7 +40,6 @@ from headway.service._fences import (
 )
 from headway.service._handlers import Handlers, unary_handlers
 from headway.service._position import check_known, check_position, current_position
-from headway.service._refusals import denied, invalid, store_errors_refused
 from headway.storage import Acquired, Backend, CurrentLease, Fence, lease_of
 
 
@@ -162,7 +162,7 @@ class LeaseWaits:
 
 
 class LeaseService:
-    """Leases and fences over a store. Its methods are grpclib handlers.
+    """Leases and fences over a store. Its methods are handlers.
 
     Args:
         permissions: what each caller may do; without them, every caller may do everything.
@@ -201,7 +201,7 @@ class LeaseService:
             return acquired
         with waits.line(name, message.holder) as place:
             while True:
-                with store_errors_refused(), waits.wait(until - trio.current_time()):
+                with waits.wait(until - trio.current_time()):
                     await place.called()
                     await self._backend.wait_lease_ended(name, acquired.held.lease.term)
                 await waits.turn()
@@ -214,10 +214,9 @@ class LeaseService:
     async def _try(self, message: lease_pb.AcquireRequest) -> Acquired:
         # Check again after each wait: the caller may have lost the right.
         self._check_take(message.name)
-        with store_errors_refused():
-            acquired = await self._backend.acquire_lease(
-                message.name, message.holder, message.ttl_ms / 1000, message.attempt
-            )
+        acquired = await self._backend.acquire_lease(
+            message.name, message.holder, message.ttl_ms / 1000, message.attempt
+        )
         if acquired.acquired:
             self._waits.granted(message.name, message.holder)
         return acquired
@@ -234,8 +233,7 @@ class LeaseService:
         check_lease(message.name, message.holder)
         check_term(message.term)
         self._check_take(message.name)
-        with store_errors_refused():
-            await self._backend.keep_lease(message.name, message.holder, message.term)
+        await self._backend.keep_lease(message.name, message.holder, message.term)
         return lease_pb.KeepAliveResponse()
 
     async def release(self, message: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
@@ -243,8 +241,7 @@ class LeaseService:
         check_lease(message.name, message.holder)
         check_term(message.term)
         self._check_take(message.name)
-        with store_errors_refused():
-            await self._backend.release_lease(message.name, message.holder, message.term)
+        await self._backend.release_lease(message.name, message.holder, message.term)
         return lease_pb.ReleaseResponse()
 
     async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
@@ -252,9 +249,8 @@ class LeaseService:
         check_printable("name_prefix", message.name_prefix)
         permissions = self._permissions
         if permissions is not None and not ask(permissions.may_list_leases, message.name_prefix):
-            raise denied(f"permission denied: you may not list leases {message.name_prefix}*")
-        with store_errors_refused():
-            leases, position = await self._backend.list_leases(message.name_prefix)
+            raise PermissionDenied(f"permission denied: you may not list leases {message.name_prefix}*")
+        leases, position = await self._backend.list_leases(message.name_prefix)
         if permissions is not None:
             leases = [each for each in leases if ask(permissions.may_read_lease, each.lease.name)]
         shown = [_lease(each) for each in leases]
@@ -263,16 +259,17 @@ class LeaseService:
     async def raise_(self, message: lease_pb.RaiseRequest) -> lease_pb.RaiseResponse:
         """Commit a raised fence and return it."""
         if not message.controller:
-            raise invalid("controller is required")
+            raise InvalidArgument("controller is required")
         if "#" in message.controller:
-            raise invalid(f"controller {quoted(message.controller)} must not contain #: send what follows it as member")
+            raise InvalidArgument(
+                f"controller {quoted(message.controller)} must not contain #: send what follows it as member"
+            )
         check_scope(message.controller, message.member)
         check_range("term", message.term, 0, MAX_NUMBER)
         check_range("number", message.number, 0, MAX_NUMBER)
         self._check_take(lease_of(message.controller, message.member))
-        with store_errors_refused():
-            await check_granted(self._backend, message.controller, message.member, message.term)
-            raised = await self._backend.raise_fence(message.controller, message.member, message.term, message.number)
+        await check_granted(self._backend, message.controller, message.member, message.term)
+        raised = await self._backend.raise_fence(message.controller, message.member, message.term, message.number)
         fence = raised.fence
         return lease_pb.RaiseResponse(
             fence=pb.Fence(controller=fence.controller, member=fence.member, term=fence.term, number=fence.number),
@@ -284,14 +281,13 @@ class LeaseService:
         """Record the revision up to which the fence's controller has no work left."""
         fence = fence_of(message.fence)
         if fence is None:
-            raise invalid("fence is required")
+            raise InvalidArgument("fence is required")
         self._check_take(lease_of(fence.controller, fence.member))
         check_position(message.known, "known")
-        with store_errors_refused():
-            await check_known(self._backend, ("", ""), position(message.known))
-            await self._check_reached(fence, message.revision)
-            await check_granted(self._backend, fence.controller, fence.member, fence.term)
-            await self._backend.record_checkpoint(fence, message.revision)
+        await check_known(self._backend, ("", ""), position(message.known))
+        await self._check_reached(fence, message.revision)
+        await check_granted(self._backend, fence.controller, fence.member, fence.term)
+        await self._backend.record_checkpoint(fence, message.revision)
         return lease_pb.RecordSettledResponse()
 
     def __mapping__(self) -> Handlers:
@@ -314,13 +310,13 @@ class LeaseService:
         if not 0 <= revision <= here.revision:
             # A superseded run gets that error instead.
             await check_fence(self._backend, fence)
-            raise invalid(
+            raise InvalidArgument(
                 f"revision {revision} is above the store's, {here.revision}: send one that a watch has reached"
             )
 
     def _check_take(self, name: str) -> None:
         if self._permissions is not None and not ask(self._permissions.may_take_lease, name):
-            raise denied(f"permission denied: you may not acquire lease {name}")
+            raise PermissionDenied(f"permission denied: you may not acquire lease {name}")
 
 
 def milliseconds(seconds: float) -> int:

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from headway.base import give_way
-from headway.errors import HistoryCompacted, Unavailable
+from headway.errors import HistoryCompacted, InvalidArgument, Unavailable
 from headway.resource import (
     EndOfSnapshot,
     Position,
@@ -30,7 +30,6 @@ from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_prefi
 from headway.service._handlers import Context
 from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
-from headway.service._refusals import invalid, store_errors_refused
 from headway.service._versions import Conversions, View, are_of_version
 from headway.storage import Backend, Within, open_watch, owned_parts
 
@@ -49,12 +48,14 @@ async def list_type(context: Context, stream: Any) -> None:
     collected = ListReply(stream, _PAGES, context)
     type = resolve(access, request.type, "type")
     if request.tenancy is None:
-        raise invalid("tenancy is required; its units may be '*' for any")
+        raise InvalidArgument("tenancy is required; its units may be '*' for any")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=False)
     access.check_list(type.name, within)
     terms = metadata_terms(request.metadata_filter)
     if not 0 <= request.page_size <= MAX_PAGE:
-        raise invalid(f"page_size {request.page_size} must be from 1 to {MAX_PAGE}, or 0 for everything at once")
+        raise InvalidArgument(
+            f"page_size {request.page_size} must be from 1 to {MAX_PAGE}, or 0 for everything at once"
+        )
     view, conversions = versions.view(type), versions.conversions(type)
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
@@ -64,20 +65,17 @@ async def list_type(context: Context, stream: Any) -> None:
         return seen if seen is not None and access.shows(seen) else None
 
     next_page = ""
-    with store_errors_refused():
-        if request.page_size or request.page_token:
-            query = f"{type.name} {within} {request.metadata_filter}"
-            tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
-            next_page, here = await read_page(
-                backend, type.kind, within, tokens, request, wanted, collected, conversions
-            )
-        else:
-            if selector_problem("metadata_filter", request.metadata_filter) is None:
-                # The store reads less. The terms are compared in any case.
-                within = within._replace(metadata=selected(request.metadata_filter))
-            # Where nothing is hidden or filtered, resources need no look each, unless they are of another version.
-            version = None if terms or access.restricted else type.name.version
-            here = await _read_cut(backend, type.kind, within, wanted, collected, version, conversions)
+    if request.page_size or request.page_token:
+        query = f"{type.name} {within} {request.metadata_filter}"
+        tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
+        next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, collected, conversions)
+    else:
+        if selector_problem("metadata_filter", request.metadata_filter) is None:
+            # The store reads less. The terms are compared in any case.
+            within = within._replace(metadata=selected(request.metadata_filter))
+        # Where nothing is hidden or filtered, resources need no look each, unless they are of another version.
+        version = None if terms or access.restricted else type.name.version
+        here = await _read_cut(backend, type.kind, within, wanted, collected, version, conversions)
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
     at = here._replace(versions=access.contained(type.name, versions.contained(type)))
@@ -152,18 +150,18 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
         namespace = tenancy.namespace or default_namespace
     for field, unit in (("partition", partition), ("namespace", namespace)):
         if unit not in ("", "*") and (problem := name_problem(field, unit)):
-            raise invalid(f"tenancy of {type.name}: {problem}")
+            raise InvalidArgument(f"tenancy of {type.name}: {problem}")
     check_prefix(name_prefix)
     if type.scope is Scope.CLUSTER:
         if (partition, namespace) not in (("", ""), ("*", "*")):
-            raise invalid(
+            raise InvalidArgument(
                 f"tenancy of {type.name}: partition {partition!r} and namespace {namespace!r} must be empty: "
                 "the type is cluster-scoped"
             )
         return Within("*", "*", name_prefix)
     if type.scope is Scope.PARTITION:
         if namespace not in ("", "*"):
-            raise invalid(
+            raise InvalidArgument(
                 f"tenancy of {type.name}: namespace {namespace!r} must be empty: the type is partition-scoped"
             )
         namespace = "*"
@@ -184,7 +182,7 @@ async def list_by_owner(context: Context, stream: Any) -> None:
     assert requested is not None
     access.check_read(requested)
     if not requested.uid:
-        raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
+        raise InvalidArgument("owner.uid is required: ownership is by incarnation; read the owner first")
     check_position(request.known, "known")
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
@@ -192,7 +190,7 @@ async def list_by_owner(context: Context, stream: Any) -> None:
             return None
         return next((each for each in versions.views(resource) if access.shows(each)), None)
 
-    with store_errors_refused(), _compacted_refused():
+    with _compacted_refused():
         owned, here = await owned_parts(backend, requested.uid)
         await check_known(backend, ("", ""), position(request.known))
         while True:
@@ -230,7 +228,7 @@ def _admit_owner(access: AccessChecks, owner: pb.Id | None) -> None:
     check_text("owner.uid", owner.uid)
     if problem := name_problem("name", owner.name):
         # The type need not be registered: ownership goes by the uid.
-        raise invalid(f"owner of {name}: {problem}")
+        raise InvalidArgument(f"owner of {name}: {problem}")
 
 
 Term = Callable[[Mapping[str, str]], bool]
@@ -253,7 +251,7 @@ def metadata_terms(text: str) -> list[Term]:
         return []
     parts = text.split(",")
     if len(parts) > MAX_TERMS:
-        raise invalid(f"metadata_filter has {len(parts)} terms: it must have at most {MAX_TERMS}")
+        raise InvalidArgument(f"metadata_filter has {len(parts)} terms: it must have at most {MAX_TERMS}")
     return [_term(part.strip(), text) for part in parts]
 
 
@@ -265,7 +263,7 @@ def _term(part: str, text: str) -> Term:
     foreign = not equals and _FOREIGN_KEY.search(key) is not None
     if not key or "!" in key or foreign or (equals and is_foreign_pair(key, value)):
         hint = _NEEDS_VALUE if foreign else ""
-        raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}{hint}")
+        raise InvalidArgument(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}{hint}")
     if equals:
         return lambda metadata: (metadata.get(key) == value) is not negated
     return lambda metadata: (key in metadata) is not negated

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headway._gen.headway.migration import v1 as migration_pb
+from headway.api import ProgramFailed, ProgramFailedLate
 from headway.base import Steps, give_way, in_slices
-from headway.errors import PayloadError
+from headway.errors import InvalidArgument, PayloadError, PermissionDenied
 from headway.resource import (
     BadConversion,
     Key,
@@ -23,12 +24,10 @@ from headway.resource import (
     resource_key,
     type_name,
 )
-from headway.rpc import HandlerFault
 from headway.service._access import AccessChecks, Permissions
 from headway.service._handlers import Handlers, unary_handlers
 from headway.service._list import admit_within
 from headway.service._pages import PageTokens
-from headway.service._refusals import denied, invalid, store_errors_refused
 from headway.service._storage_version import in_storage_version
 from headway.storage import Backend, Put, VersionConflict, Within, WrongUid, version_of
 
@@ -198,7 +197,7 @@ MIGRATION_SERVICE = "headway.migration.v1.MigrationService"
 
 
 class MigrationService:
-    """Migrate over a store, for the types of a registry. Its methods are grpclib handlers.
+    """Migrate over a store, for the types of a registry. Its methods are handlers.
 
     Hooks are not called: what readers see of a resource stays the same, except for its version.
 
@@ -225,24 +224,27 @@ class MigrationService:
         if not chains:
             return migration_pb.MigrateResponse(position=self._backend.position.message())
         if number not in map(str, range(len(chains))):
-            raise invalid(f"page_token {quoted(message.page_token)} is invalid: begin again without a page_token")
+            raise InvalidArgument(
+                f"page_token {quoted(message.page_token)} is invalid: begin again without a page_token"
+            )
         index, after = int(number), (key[0], key[1], key[2]) if key else None
         chain = chains[index]
         # A token of the caller's own that begins at any key would tell how many keys that they may not read follow it.
         if after is not None and not any(self._access.may_show(type.name, after) for type in chain.types):
-            raise invalid("page_token begins at a resource that you may not read: begin again without a page_token")
+            raise InvalidArgument(
+                "page_token begins at a resource that you may not read: begin again without a page_token"
+            )
         if not self._access.knows(chain.storage.name):
             # The caller has not named the type, so a refusal that does would tell them that it exists.
-            raise denied("permission denied: you may not list every type that has converters")
+            raise PermissionDenied("permission denied: you may not list every type that has converters")
         within = admit_within(chain.storage, pb.Tenancy(partition="*", namespace="*"), "", absent_is_any=True)
         self._access.check_list(chain.storage.name, within)
         done = Migrated(self._backend.position)
         try:
             # Earlier commits of this page may have been made, so no error says that nothing was written.
-            with store_errors_refused():
-                after = await migrate_page(self._backend, chain, done, after, self._may, self._access.shows)
-        except HandlerFault as fault:
-            raise HandlerFault(fault.message or "", fault.cause) from fault.cause
+            after = await migrate_page(self._backend, chain, done, after, self._may, self._access.shows)
+        except ProgramFailed as failed:
+            raise ProgramFailedLate(str(failed), failed.cause) from failed.cause
         if after is not None:
             token = tokens.token(number, *after)
         else:

@@ -12,10 +12,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
+from headway.api import Exhausted
 from headway.base import give_way
+from headway.errors import InvalidArgument
 from headway.protobuf import decode, encode, varint
 from headway.resource import (
     Key,
@@ -29,7 +28,6 @@ from headway.rpc import Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
 from headway.service._encodings import ResourceEncodings, in_pieces
 from headway.service._handlers import Context
-from headway.service._refusals import invalid
 from headway.service._sizes import least_size
 from headway.service._versions import Conversions, View
 from headway.storage import Backend, Within, in_order, list_part
@@ -172,11 +170,8 @@ class ListReply:
         if self._most is not None and self._size > self._most:
             raise self._exhausted()
 
-    def _exhausted(self) -> GRPCError:
-        return GRPCError(
-            Status.RESOURCE_EXHAUSTED,
-            f"the list would take more than {(self._most or 0) >> 20} MiB in one reply: {self._instead}",
-        )
+    def _exhausted(self) -> Exhausted:
+        return Exhausted(f"the list would take more than {(self._most or 0) >> 20} MiB in one reply: {self._instead}")
 
 
 @lru_cache(4096)
@@ -224,12 +219,14 @@ class PageTokens:
             or len(parts) - 2 not in sizes
             or not all(isinstance(part, str) and part.isascii() for part in parts)
         ):
-            raise invalid(f"page_token {quoted(token)} is invalid: send the next_page_token of the previous page")
+            raise InvalidArgument(
+                f"page_token {quoted(token)} is invalid: send the next_page_token of the previous page"
+            )
         store_id, query, *place = parts
         if query != self._query:
-            raise invalid(f"page_token belongs to another query: {self._same}")
+            raise InvalidArgument(f"page_token belongs to another query: {self._same}")
         if store_id != (here := self._backend.position.store_id):
-            raise invalid(
+            raise InvalidArgument(
                 f"page_token belongs to store {store_id}, but this is {here}: begin again with the first page"
             )
         return place

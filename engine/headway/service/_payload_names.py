@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headway.errors import InvalidArgument
 from headway.resource import ResourceType, pb
 from headway.service._access import AccessChecks
 from headway.service._bounds import MAX_TEXT
-from headway.service._refusals import invalid
 
 
 def check_payload_name(
@@ -23,7 +23,7 @@ def check_payload_name(
     held = stored.data if stored is not None and access.shows(stored) else None
     if held is not None and short_name(held.type_url) == payload_name:
         return
-    raise invalid(f"resource.data of {type.name} must be {short_name(type.type_url)}, not {payload_name}")
+    raise InvalidArgument(f"resource.data of {type.name} must be {short_name(type.type_url)}, not {payload_name}")
 
 
 def short_name(type_url: str) -> str:

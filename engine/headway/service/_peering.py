@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway._gen.headway.peering.v1 import Export, Peering, Role
+from headway.api import KeepsCopies
 from headway.errors import HeadwayError, InvalidArgument, PayloadError
 from headway.protobuf import decode
 from headway.resource import (
@@ -29,7 +30,6 @@ from headway.resource import (
 from headway.rpc import addresses, plain_text_host
 from headway.service._access import AccessChecks
 from headway.service._bounds import MAX_SUBJECTS, check_text
-from headway.service._refusals import Reason, invalid, precondition
 
 MAX_EXPORTS = MAX_SUBJECTS
 """The maximum number of exports of a peering. One subscription reads all of them."""
@@ -50,10 +50,9 @@ def check_copies(access: AccessChecks, kind: Kind, key: Key) -> None:
     partition = key[2] if kind == PARTITION.kind else key[0]
     peering = peering_of(partition)
     if peering and not access.writes_copies:
-        raise precondition(
+        raise KeepsCopies(
             f"partition {quoted(partition)} is reserved for the copies of peering {peering!r}, which alone writes "
-            "there: change the original on the other side, or use another partition",
-            Reason.COPIES,
+            "there: change the original on the other side, or use another partition"
         )
 
 
@@ -77,7 +76,7 @@ def check_peering(access: AccessChecks, name: str, peering: Peering) -> None:
     """Refuse a Peering with an invalid field, or with an export that its writer may not read."""
     check_peering_name(name)
     if peering.role not in (Role.ACCEPTS, Role.DIALS):
-        raise invalid(
+        raise InvalidArgument(
             "resource.data.role must be ROLE_ACCEPTS or ROLE_DIALS: `headway peer token` creates the first kind, "
             "`headway peer establish` the second"
         )
@@ -99,7 +98,7 @@ def check_replaced_peering(access: AccessChecks, name: str, stored: pb.Resource,
         return
     if after.role != before.role:
         does = "accepts" if before.role is Role.ACCEPTS else "dials"
-        raise invalid(
+        raise InvalidArgument(
             f"resource.data.role ROLE_{after.role.name} cannot replace ROLE_{before.role.name}: the peering {does} for "
             "as long as it exists; delete it and create another, or use another name"
         )
@@ -131,9 +130,9 @@ def _peering(resource: pb.Resource) -> Peering:
 def check_peering_name(name: str, field: str = "name") -> None:
     """Refuse the name of a peering whose partition would have an invalid name."""
     if problem := name_problem(field, name):
-        raise invalid(problem)
+        raise InvalidArgument(problem)
     if len(name) > MAX_PEERING_NAME:
-        raise invalid(
+        raise InvalidArgument(
             f"{field} {quoted(name)} must have at most {MAX_PEERING_NAME} characters, so that its partition has a "
             "valid name"
         )
@@ -142,21 +141,21 @@ def check_peering_name(name: str, field: str = "name") -> None:
 def check_way(addresses_: list[str], server_name: str, ca: str, prefix: str, *, plain_text: bool) -> None:
     """Refuse invalid addresses, certificates that are not PEM, and plain text to another host."""
     if len(addresses_) > MAX_ADDRESSES:
-        raise invalid(f"{prefix}addresses has {len(addresses_)} entries: it must have at most {MAX_ADDRESSES}")
+        raise InvalidArgument(f"{prefix}addresses has {len(addresses_)} entries: it must have at most {MAX_ADDRESSES}")
     for index, text in enumerate(addresses_):
         check_text(f"{prefix}addresses[{index}]", text)
         try:
             found = addresses([text])
         except InvalidArgument as error:
-            raise invalid(f"{prefix}addresses[{index}]: {error}") from None
+            raise InvalidArgument(f"{prefix}addresses[{index}]: {error}") from None
         if plain_text and plain_text_host(found, None):
-            raise invalid(
+            raise InvalidArgument(
                 f"{prefix}addresses[{index}] {text!r}: a secret sent to another host in plain text can be read on the "
                 "way: use TLS, or a loopback address such as '127.0.0.1:9000'"
             )
     check_text(f"{prefix}server_name", server_name)
     if len(ca) > MAX_CA:
-        raise invalid(f"{prefix}ca has {len(ca)} characters: it must have at most {MAX_CA}")
+        raise InvalidArgument(f"{prefix}ca has {len(ca)} characters: it must have at most {MAX_CA}")
     if not ca:
         return
     from headway.rpc import client_tls_of_text
@@ -164,7 +163,7 @@ def check_way(addresses_: list[str], server_name: str, ca: str, prefix: str, *, 
     try:
         client_tls_of_text(ca)
     except OSError as error:
-        raise invalid(
+        raise InvalidArgument(
             f"{prefix}ca must contain certificates in PEM, beginning with -----BEGIN CERTIFICATE-----: {error}"
         ) from None
 
@@ -172,7 +171,7 @@ def check_way(addresses_: list[str], server_name: str, ca: str, prefix: str, *, 
 def check_exports(access: AccessChecks, exports: list[Export], field: str) -> None:
     """Refuse an export that cannot be copied, or that the caller may not read."""
     if len(exports) > MAX_EXPORTS:
-        raise invalid(
+        raise InvalidArgument(
             f"{field} has {len(exports)} entries: it must have at most {MAX_EXPORTS}; export a type in all namespaces "
             "instead of in each of them"
         )
@@ -180,11 +179,11 @@ def check_exports(access: AccessChecks, exports: list[Export], field: str) -> No
     for index, export in enumerate(exports):
         what = f"{field}[{index}]"
         if export.type is None:
-            raise invalid(f"{what}.type is required, such as staff.v1.Team")
+            raise InvalidArgument(f"{what}.type is required, such as staff.v1.Team")
         type = _exported(access, access.registry, export.type, f"{what}.type")
         partition, namespace = _units(type, export.tenancy or pb.Tenancy(), f"{what}.tenancy")
         if (part := (type.name, partition, namespace)) in seen:
-            raise invalid(f"{what} repeats an earlier export of {type.name}: remove it")
+            raise InvalidArgument(f"{what} repeats an earlier export of {type.name}: remove it")
         seen.add(part)
         access.check_read_all(type.name, partition, namespace, what)
 
@@ -206,14 +205,16 @@ def _exported(access: AccessChecks, registry: Registry, message: pb.Type, field:
     try:
         type = registry.resolve(name, access.knows)
     except HeadwayError as error:
-        raise invalid(f"{field}: {error}") from None
+        raise InvalidArgument(f"{field}: {error}") from None
     if type.scope not in (Scope.PARTITION, Scope.NAMESPACE):
-        raise invalid(
+        raise InvalidArgument(
             f"{field} {name} cannot be exported: it is cluster-scoped, and copies are kept in a partition; export "
             "types of a partition or a namespace"
         )
     if is_builtin(type):
-        raise invalid(f"{field} {name} cannot be exported: namespaces are created for the copies that need them")
+        raise InvalidArgument(
+            f"{field} {name} cannot be exported: namespaces are created for the copies that need them"
+        )
     return type
 
 
@@ -221,13 +222,13 @@ def _units(type: ResourceType[Any], tenancy: pb.Tenancy, field: str) -> tuple[st
     partition, namespace = tenancy.partition or ANY, tenancy.namespace or ANY
     for unit, value in (("partition", partition), ("namespace", namespace)):
         if value != ANY and (problem := name_problem(unit, value)):
-            raise invalid(f"{field}: {problem}; or '*' for any")
+            raise InvalidArgument(f"{field}: {problem}; or '*' for any")
     if type.scope is Scope.PARTITION:
         if namespace != ANY:
-            raise invalid(f"{field}.namespace {namespace!r} must be empty: {type.name} is partition-scoped")
+            raise InvalidArgument(f"{field}.namespace {namespace!r} must be empty: {type.name} is partition-scoped")
         namespace = ""
     if peering_of(partition):
-        raise invalid(
+        raise InvalidArgument(
             f"{field}.partition {partition!r} cannot be exported: it has copies from another peer, which are never "
             "passed on"
         )

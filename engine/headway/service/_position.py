@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
 from headway._gen.headway.store import v1 as store_pb
-from headway.errors import HistoryCompacted
+from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import ANY_VERSIONS, PAUSE, Kind, Position, Registry, TypeName, pb, position
 from headway.service._access import RIGHTS, AccessChecks, Permissions
 from headway.service._admission import resolve
 from headway.service._bounds import check_text
 from headway.service._handlers import Handlers, unary_handlers
-from headway.service._refusals import store_errors_refused
 from headway.storage import Backend, Within
 
 PositionRequest = store_pb.PositionRequest
@@ -39,9 +35,8 @@ class StoreService:
             # This type is known to everyone, and only those who have a policy may see its resources.
             self._access.check_list(type.name, Within("", ""), "watch")
         check_position(request.known, "known")
-        with store_errors_refused():
-            here = await current_position(self._backend)
-            await check_known(self._backend, type.kind, position(request.known))
+        here = await current_position(self._backend)
+        await check_known(self._backend, type.kind, position(request.known))
         return store_pb.PositionResponse(position=here.message())
 
     def __mapping__(self) -> Handlers:
@@ -67,9 +62,7 @@ def check_position(message: pb.Position | None, field: str) -> None:
 def check_revision(position: Position, min_revision: int) -> None:
     """Refuse to answer from a state below the revision that the caller already knows."""
     if position.revision < min_revision:
-        raise GRPCError(
-            Status.UNAVAILABLE, f"this store is at revision {position.revision}, below min_revision {min_revision}"
-        )
+        raise Unavailable(f"this store is at revision {position.revision}, below min_revision {min_revision}")
 
 
 async def check_known(backend: Backend, kind: Kind, known: Position | None) -> None:

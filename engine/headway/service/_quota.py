@@ -10,14 +10,13 @@ from headway.service._access import AccessChecks, Permissions
 from headway.service._handlers import Handlers, unary_handlers
 from headway.service._position import current_position
 from headway.service._quota_checks import check_kept
-from headway.service._refusals import store_errors_refused
 from headway.storage import Backend, QuotaUse
 
 QUOTA_SERVICE = "headway.quota.v1.QuotaService"
 
 
 class QuotaService:
-    """List over a store. Its methods are grpclib handlers.
+    """List over a store. Its methods are handlers.
 
     Args:
         permissions: what each caller may do; without them, every caller may do everything.
@@ -41,9 +40,8 @@ class QuotaService:
         self._access.check_list(QUOTA.name, Within("", ""))
         check_kept(self._backend)
         list_quotas: Callable[[], Awaitable[Sequence[QuotaUse]]] = self._backend.list_quotas  # type: ignore[attr-defined]  # checked
-        with store_errors_refused():
-            here = await current_position(self._backend)
-            listed = await list_quotas()
+        here = await current_position(self._backend)
+        listed = await list_quotas()
         others = {} if self._elsewhere is None else await self._elsewhere()
         shown = [_message(each, others) for each in listed if self._access.may_read(_id(each.limit.name))]
         return quota_pb.ListResponse(quotas=shown, position=here.message())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from headway.errors import PayloadError
+from headway.errors import FailedPrecondition, InvalidArgument, PayloadError
 from headway.protobuf import decode
 from headway.resource import Quota, Scope, did_you_mean, pb, quota_problem
 from headway.service._access import AccessChecks
-from headway.service._refusals import invalid, precondition
 from headway.storage import Backend, keeps_quotas
 
 
@@ -29,17 +28,17 @@ def check_limited_type(access: AccessChecks, resource: pb.Resource) -> None:
     text = ".".join(kind)
     if scope is None:
         hint = did_you_mean(text, {".".join(each.kind) for each in known})
-        raise invalid(f"resource.data.kind: type {text} is not registered{hint}")
+        raise InvalidArgument(f"resource.data.kind: type {text} is not registered{hint}")
     if scope is Scope.CLUSTER:
-        raise invalid(f"resource.data.kind: a {text} is in no partition, so no quota counts it")
+        raise InvalidArgument(f"resource.data.kind: a {text} is in no partition, so no quota counts it")
     if scope is Scope.PARTITION and quota.namespace:
-        raise invalid(f"resource.data.namespace: a {text} is in no namespace: leave namespace empty")
+        raise InvalidArgument(f"resource.data.namespace: a {text} is in no namespace: leave namespace empty")
 
 
 def check_kept(backend: Backend) -> None:
     """Refuse quotas in a store that does not keep them, where they would seem to protect it."""
     if not keeps_quotas(backend):
-        raise precondition(
+        raise FailedPrecondition(
             f"{type(backend).__name__} keeps no quotas: use a store of Headway, or let this one have list_quotas() "
             "and pass the checks of headway.testing.conformance.quotas"
         )

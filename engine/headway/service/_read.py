@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headway.base import in_slices
+from headway.errors import InvalidArgument, NotFound
 from headway.resource import pb, resource_id, type_name
 from headway.service._admission import admit_id
 from headway.service._handlers import Context
 from headway.service._position import check_revision
-from headway.service._refusals import invalid, not_found, store_errors_refused
 
 
 async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
@@ -16,18 +16,17 @@ async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
     type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_read(request.id)
-    with store_errors_refused():
-        stored, position = await context.backend.read(type.kind, key)
+    stored, position = await context.backend.read(type.kind, key)
     check_revision(position, request.min_revision)
     with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
     nothing = f"{resource_id(request.id)}{with_uid} not found"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
-        raise not_found(nothing)
+        raise NotFound(nothing)
     await in_slices(context.versions.converting(type, stored))
     seen = context.versions.view(type)(stored)
     # A resource whose content the caller may not read is refused in the same words as a missing one.
     if not access.shows(stored if seen is None else seen):
-        raise not_found(nothing)
+        raise NotFound(nothing)
     return pb.ReadResponse(resource=checked_version(stored, seen, type.name.version), position=position.message())
 
 
@@ -35,7 +34,7 @@ def checked_version(stored: pb.Resource, seen: pb.Resource | None, wanted: str) 
     """Return the resource ``seen`` in the wanted version. Refuse the request if no converter leads to that version."""
     if seen is None:
         assert stored.id is not None
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(stored.id)} is stored as {type_name(stored.id.type)}, but was requested as version "
             f"{wanted!r}; use the stored one, write it as {wanted!r} first, or declare a converter between them"
         )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grpclib import GRPCError
-
 from headway.base import finished, reason_text
+from headway.errors import HeadwayError
 from headway.protobuf import payload_problem
 from headway.resource import Registry, check_answer, pb, redact_error, resource_id
-from headway.rpc import HandlerFault
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id
 from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_text
@@ -50,18 +48,14 @@ def received_check(registry: Registry) -> Callable[[pb.Resource], str | None]:
                 view = type.view(resource)
                 try:
                     check_answer("validate", type.hooks.validate, view, type.hooks.validate(view))
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  # a hook is the program's code
                     # The text is shown in the status of the peering, and is sent to the peer.
                     redact_error(error, [type.view(resource), view])
                     if isinstance(error, ValueError):
                         return reason_text(error)
-                    raise
-        except HandlerFault:
-            raise
-        except GRPCError as error:
-            return error.message or str(error)
-        except Exception as error:  # noqa: BLE001  # a hook is the program's code
-            return f"the validate hook of {resource_id(resource.id).type} failed: {reason_text(error)}"
+                    return f"the validate hook of {resource_id(resource.id).type} failed: {reason_text(error)}"
+        except HeadwayError as error:
+            return str(error)
         return None
 
     return check

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from grpclib.const import Cardinality, Handler
-
+from headway.api import Cardinality, Handler
 from headway.base import CallerTurns, KeyTurns
 from headway.journal import WriteJournal
 from headway.resource import Registry, pb

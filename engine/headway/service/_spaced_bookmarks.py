@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from headway.errors import InvalidArgument
 from headway.resource import Bookmark, EndOfSnapshot, StreamItem
-from headway.service._refusals import invalid
 
 LONGEST = 3_600_000
 """The longest interval in milliseconds: an hour, for callers who want no bookmarks."""
@@ -16,7 +16,7 @@ LONGEST = 3_600_000
 def bookmark_interval(milliseconds: int) -> float:
     """Return the seconds between bookmarks that a request asks for; 0 sends each bookmark at once."""
     if not 0 <= milliseconds <= LONGEST:
-        raise invalid(
+        raise InvalidArgument(
             f"bookmark_interval_ms {milliseconds} must be from 0 (send each at once) to {LONGEST} (one an hour)"
         )
     return milliseconds / 1000

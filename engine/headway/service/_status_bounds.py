@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headway.errors import InvalidArgument
 from headway.resource import pb, unicode_problem
 from headway.service._bounds import check_text
-from headway.service._refusals import invalid
 
 MAX_STATUSES = 100
 """The maximum number of statuses of one resource."""
@@ -35,9 +35,11 @@ megabytes, and other writers waited a second for it.
 def check_statuses(statuses: Mapping[str, pb.Status]) -> None:
     """Refuse too many statuses, and any status that is too large."""
     if len(statuses) > MAX_STATUSES:
-        raise invalid(f"resource.status has {len(statuses)} statuses: it must have at most {MAX_STATUSES}")
+        raise InvalidArgument(f"resource.status has {len(statuses)} statuses: it must have at most {MAX_STATUSES}")
     if (count := sum(len(status.conditions) for status in statuses.values())) > MAX_ALL_CONDITIONS:
-        raise invalid(f"resource.status has {count} conditions: it must have at most {MAX_ALL_CONDITIONS} in all")
+        raise InvalidArgument(
+            f"resource.status has {count} conditions: it must have at most {MAX_ALL_CONDITIONS} in all"
+        )
     for key, status in statuses.items():
         check_text("resource.status: key", key)
         check_status(status, f"resource.status[{key!r}]")
@@ -47,7 +49,7 @@ def check_status(status: pb.Status, field: str) -> None:
     """Refuse a status with too many conditions or too much text."""
     conditions = status.conditions
     if len(conditions) > MAX_CONDITIONS:
-        raise invalid(f"{field} has {len(conditions)} conditions: it must have at most {MAX_CONDITIONS}")
+        raise InvalidArgument(f"{field} has {len(conditions)} conditions: it must have at most {MAX_CONDITIONS}")
     check_text(f"{field}.observed_generation", status.observed_generation)
     for index, condition in enumerate(conditions):
         check_text(f"{field}.conditions[{index}].type", condition.type)
@@ -55,9 +57,9 @@ def check_status(status: pb.Status, field: str) -> None:
         if condition.resource is not None:
             check_text(f"{field}.conditions[{index}].resource.section", condition.resource.section)
         if problem := unicode_problem(f"{field}.conditions[{index}].message", condition.message):
-            raise invalid(problem)
+            raise InvalidArgument(problem)
     if (size := _size(status)) > MAX_STATUS_SIZE:
-        raise invalid(f"{field} has {size} characters: it must have at most {MAX_STATUS_SIZE} in all")
+        raise InvalidArgument(f"{field} has {size} characters: it must have at most {MAX_STATUS_SIZE} in all")
 
 
 def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -> str | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from grpclib import GRPCError
-
 from headway.base import Steps
-from headway.errors import PayloadError
+from headway.errors import FailedPrecondition, InvalidArgument, PayloadError
 from headway.protobuf import (
     comparing_content,
     decoding,
@@ -30,7 +28,6 @@ from headway.resource import (
     redact_error,
     resource_id,
 )
-from headway.service._refusals import invalid, precondition
 from headway.service._versions import Versions
 from headway.storage import version_of
 
@@ -55,7 +52,7 @@ class StorageVersion(NamedTuple):
     def created(self, resource: pb.Resource) -> Steps[pb.Resource]:
         """Return a new resource as it will be stored."""
         if is_unconverted(resource):
-            raise invalid(
+            raise InvalidArgument(
                 f"resource.data of {resource_id(resource.id)} could not be converted, so it cannot be created"
             )
         storage = self.chain.storage
@@ -86,7 +83,7 @@ class StorageVersion(NamedTuple):
         seen = self.versions.view(self.type)(stored)
         assert seen is not None
         if not is_unconverted(seen):
-            raise precondition(
+            raise FailedPrecondition(
                 f"resource.data of {resource_id(resource.id)} could not be converted, but the stored one now can be "
                 f"read as {self.type.name}: read it again"
             )
@@ -101,10 +98,10 @@ class StorageVersion(NamedTuple):
             raise self._unseen(stored)
         return seen
 
-    def _unseen(self, stored: pb.Resource, error: BadConversion | None = None) -> GRPCError:
+    def _unseen(self, stored: pb.Resource, error: BadConversion | None = None) -> FailedPrecondition:
         there = self.chain.type_of(version_of(stored)).name
         source, wanted = (there, self.type.name) if error is None else (error.source.name, error.wanted.name)
-        return precondition(
+        return FailedPrecondition(
             f"{resource_id(stored.id)} is stored as {there}, and converting it from {source} to {wanted} failed, so "
             f"this write cannot be merged with it: {_REPORTED}; write it as {there}, or delete it"
         )
@@ -182,7 +179,7 @@ class StorageVersion(NamedTuple):
         ):
             if there == version:
                 return _as(stored, updated, self.type, updated.data)
-            raise precondition(
+            raise FailedPrecondition(
                 f"{resource_id(updated.id)} has content that this server's program cannot hold, such as fields that it "
                 f"does not know or a time of more digits than microseconds, and storing this write as {holds_all.name} "
                 f"would lose it: write version {there}, round times to microseconds, or update the server's program"
@@ -273,15 +270,17 @@ class StorageVersion(NamedTuple):
         else:
             why += f": write values that {stored_as.name} can hold"
         fields = ", ".join(different)
-        raise invalid(f"resource.data of {resource_id(resource.id)}: {fields} would not be read back as written, {why}")
+        raise InvalidArgument(
+            f"resource.data of {resource_id(resource.id)}: {fields} would not be read back as written, {why}"
+        )
 
-    def _refused(self, resource: pb.Resource, error: Exception, stored_as: Type) -> GRPCError:
+    def _refused(self, resource: pb.Resource, error: Exception, stored_as: Type) -> InvalidArgument:
         """Report a failed conversion of a write: to the version as which it is stored, or back to the writer's."""
         failed = (error.source, error.wanted) if isinstance(error, BadConversion) else (self.type, stored_as)
         source, wanted = (each.name for each in failed)
         self.versions.failed(resource, wanted.version, error, source)
         # The converter's message is for the operator only.
-        return invalid(
+        return InvalidArgument(
             f"resource.data of {resource_id(resource.id)} would be stored as {stored_as.name}, and converting it from "
             f"{source} to {wanted} failed: {_REPORTED}"
         )

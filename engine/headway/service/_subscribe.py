@@ -9,17 +9,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.api import Cardinality, Exhausted, Handler
 from headway.base import KeyTurns
-from headway.errors import HistoryCompacted
+from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import Registry, SnapshotChunk
 from headway.service._access import AccessChecks
 from headway.service._handlers import Context, Handlers
 from headway.service._position import current_position
-from headway.service._refusals import STORE_ERRORS, refusal
 from headway.service._subscribe_admission import SubscribePermissions, Wanted, admit_subscription
 from headway.service._subscribe_sources import StoreSource, TopicSource
 from headway.service._versions import Versions
@@ -64,12 +62,9 @@ class OpenSubscriptions:
         """Count a subscription of a caller during the block; None for code within the process, which has no bound."""
         name = caller or ""
         if self._ended:
-            raise GRPCError(Status.UNAVAILABLE, ENDING)
+            raise Unavailable(ENDING)
         if caller is not None and self._open[name] >= self._limit:
-            raise GRPCError(
-                Status.RESOURCE_EXHAUSTED,
-                f"you have {self._limit} open subscriptions: end one, or send several subjects in one",
-            )
+            raise Exhausted(f"you have {self._limit} open subscriptions: end one, or send several subjects in one")
         self._open[name] += 1
         try:
             yield
@@ -89,7 +84,7 @@ class OpenSubscriptions:
                 finally:
                     self._waits.remove(scope)
         if self._ended:
-            raise GRPCError(Status.UNAVAILABLE, ENDING)
+            raise Unavailable(ENDING)
 
     def end(self) -> None:
         """End all subscriptions, and refuse new ones."""
@@ -125,7 +120,7 @@ class SubscribeService:
         self._streams = OpenSubscriptions() if streams is None else streams
 
     async def subscribe(self, stream: Any) -> None:
-        """Serve Subscribe as a grpclib handler. It sends `SubscriptionItem`s, which an encoder turns into messages.
+        """Serve Subscribe as a handler. It sends `SubscriptionItem`s, which an encoder turns into messages.
 
         It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
         """
@@ -138,10 +133,7 @@ class SubscribeService:
                 held.enter_context(topic.subscribed(subjects))
             served = _Served(self._context, permissions, wanted, self._streams)
             held.callback(served.close)
-            try:
-                await served.run(stream.send_message)
-            except STORE_ERRORS as error:
-                raise refusal(error) from error
+            await served.run(stream.send_message)
 
     def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
@@ -234,9 +226,8 @@ class _Served:
         if self._store is not None and after.store is not None:
             here = await current_position(self._backend)
             if here.store_id == after.store.store_id and here.revision < after.store.revision:
-                raise GRPCError(
-                    Status.UNAVAILABLE,
-                    f"this server is at revision {here.revision}, below resume_after {after.store.revision}: retry",
+                raise Unavailable(
+                    f"this server is at revision {here.revision}, below resume_after {after.store.revision}: retry"
                 )
 
     def _begin_snapshot(self) -> None:

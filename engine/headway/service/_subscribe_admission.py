@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.errors import InvalidArgument, PermissionDenied
 from headway.resource import MAX_NAME, Key, TypeName, pb, quoted
 from headway.service._access import AccessChecks, Permissions, ask
 from headway.service._admission import Type, admit_id, resolve
@@ -17,7 +18,6 @@ from headway.service._bounds import MAX_SUBJECTS, check_text
 from headway.service._handlers import Context
 from headway.service._list import admit_within
 from headway.service._position import check_position
-from headway.service._refusals import denied, invalid
 from headway.storage import Within
 from headway.subscription import ANY_SUBJECT, MAX_SUBJECT, SubscriptionPosition, Topic, subscription_position
 
@@ -96,7 +96,7 @@ def admit_subscription(
     """Check a request, and the caller's rights to all of its subjects, before anything is opened."""
     subjects = request.subjects
     if not 1 <= len(subjects) <= MAX_SUBJECTS:
-        raise invalid(
+        raise InvalidArgument(
             f"subjects has {len(subjects)} entries: it must have from 1 to {MAX_SUBJECTS}, such as "
             '{"type": {...}, "everything": {}}'
         )
@@ -111,10 +111,10 @@ def admit_subscription(
             name = _topic_subject(topics, permissions, subject, field)
             followed.setdefault(subject.topic, set()).add(name)
         else:
-            raise invalid(f"{field}: type or topic is required")
+            raise InvalidArgument(f"{field}: type or topic is required")
     interval = request.progress_interval_ms or _DEFAULT_INTERVAL_MS
     if interval > LONGEST_INTERVAL_MS:
-        raise invalid(f"progress_interval_ms {interval} must be at most {LONGEST_INTERVAL_MS} (one an hour)")
+        raise InvalidArgument(f"progress_interval_ms {interval} must be at most {LONGEST_INTERVAL_MS} (one an hour)")
     wanted = Wanted(
         [(type, _distinct(parts)) for type, parts in types.values()],
         [(topics[name], _narrowed(names)) for name, names in followed.items()],
@@ -140,9 +140,9 @@ def _type_part(
     elif subject.everything is not None:
         part = Part(admit_within(type, None, "", absent_is_any=True))
     else:
-        raise invalid(f"{field}: a part of the type is required: {_PART}")
+        raise InvalidArgument(f"{field}: a part of the type is required: {_PART}")
     if permissions is not None and not ask(permissions.may_watch, type.name, *part.within[:3]):
-        raise denied(f"permission denied: you may not watch {type.name} there ({field})")
+        raise PermissionDenied(f"permission denied: you may not watch {type.name} there ({field})")
     return type, part._replace(within=_any_for_missing(part.within))
 
 
@@ -158,29 +158,31 @@ def _topic_subject(
 ) -> str:
     name = subject.topic or ""
     if not name:
-        raise invalid(f"{field}.topic is required")
+        raise InvalidArgument(f"{field}.topic is required")
     check_text(f"{field}.topic", name, MAX_NAME)
     if subject.named is not None:
         wanted = subject.named.name
         check_text(f"{field}.named.name", wanted, MAX_SUBJECT)
         if not wanted or wanted == ANY_SUBJECT:
-            raise invalid(f"{field}.named.name {wanted!r} must be a subject of the topic; for all of them {_ALL}")
+            raise InvalidArgument(
+                f"{field}.named.name {wanted!r} must be a subject of the topic; for all of them {_ALL}"
+            )
         if subject.named.tenancy is not None:
-            raise invalid(f"{field}.named.tenancy must be absent: a topic has no tenancy")
+            raise InvalidArgument(f"{field}.named.tenancy must be absent: a topic has no tenancy")
     elif subject.everything is not None:
         wanted = ANY_SUBJECT
     elif subject.within is not None:
-        raise invalid(f"{field}.within must be absent: a topic has no tenancy; send named or everything")
+        raise InvalidArgument(f"{field}.within must be absent: a topic has no tenancy; send named or everything")
     else:
-        raise invalid(f"{field}: a part of the topic is required: send named or everything")
+        raise InvalidArgument(f"{field}: a part of the topic is required: send named or everything")
     # Before the existence of the topic is revealed.
     if permissions is not None and not ask(permissions.may_follow, name, wanted):
-        raise denied(f"permission denied: you may not subscribe to topic {quoted(name)} there ({field})")
+        raise PermissionDenied(f"permission denied: you may not subscribe to topic {quoted(name)} there ({field})")
     topic = topics.get(name)
     if topic is None:
-        raise invalid(f"{field}.topic {quoted(name)} not found: no app of this engine declares it")
+        raise InvalidArgument(f"{field}.topic {quoted(name)} not found: no app of this engine declares it")
     if wanted == ANY_SUBJECT and not topic.wildcard:
-        raise invalid(
+        raise InvalidArgument(
             f"{field}: topic {name} doesn't support everything: name a subject, or declare the topic with wildcard=True"
         )
     return wanted
@@ -205,7 +207,9 @@ def _resume_after(message: subscribe_pb.Position | None) -> SubscriptionPosition
     check_position(message.store, "resume_after.store")
     check_text("resume_after.selection", message.selection)
     if len(message.topics) > MAX_SUBJECTS:
-        raise invalid(f"resume_after.topics has {len(message.topics)} entries: it must have at most {MAX_SUBJECTS}")
+        raise InvalidArgument(
+            f"resume_after.topics has {len(message.topics)} entries: it must have at most {MAX_SUBJECTS}"
+        )
     for index, each in enumerate(message.topics):
         check_text(f"resume_after.topics[{index}].topic", each.topic)
         check_text(f"resume_after.topics[{index}].incarnation", each.incarnation)

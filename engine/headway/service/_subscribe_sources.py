@@ -7,13 +7,13 @@ from typing import Any
 
 import trio
 
+from headway.api import ProgramFailed
 from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, EndOfSnapshot, Position, SnapshotChunk, pb, resource_key
 from headway.service._access import ask
 from headway.service._admission import Type
 from headway.service._handlers import Context
 from headway.service._reader import Reader
-from headway.service._refusals import failed
 from headway.service._subscribe_admission import Part, SubscribePermissions
 from headway.service._versions import View
 from headway.service._watch_list import is_of_version
@@ -242,7 +242,7 @@ class TopicSource:
         try:
             found = [event for subject in sorted(self.subjects) for event in self.topic.snapshot(subject)]
         except Exception as error:
-            raise failed(f"the snapshot of topic {self.topic.name} failed", error) from error
+            raise ProgramFailed(f"the snapshot of topic {self.topic.name} failed", error) from error
         return [event for event in found if self._shows(event)]
 
     def resume(self, after: TopicPosition) -> None:

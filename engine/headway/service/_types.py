@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from grpclib.const import Cardinality, Handler
-
 from headway._gen.headway.types import v1 as types_pb
+from headway.api import Cardinality, Handler
 from headway.protobuf import encode
 from headway.resource import (
     Registry,
@@ -94,7 +93,7 @@ class DescribedTypes(_OfSets[EncodedTypes]):
 
 
 class TypesService:
-    """List over a registry. Its methods are grpclib handlers.
+    """List over a registry. Its methods are handlers.
 
     Args:
         topics: the topics, by name.

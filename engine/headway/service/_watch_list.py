@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from headway.errors import InvalidArgument
 from headway.resource import (
     Bookmark,
     Changes,
@@ -25,7 +26,6 @@ from headway.service._handlers import Context
 from headway.service._list import admit_within
 from headway.service._position import check_known, check_position
 from headway.service._reader import Reader
-from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._resumed import open_checked_watch
 from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._versions import are_of_version, made_ready
@@ -33,7 +33,7 @@ from headway.storage import SkipsUnrelated
 
 
 async def watch_list(context: Context, stream: Any) -> None:
-    """Serve WatchList as a grpclib handler. It sends `StreamItem`s; a stream that serializes turns them into
+    """Serve WatchList as a handler. It sends `StreamItem`s; a stream that serializes turns them into
     WatchEvents.
 
     It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
@@ -48,92 +48,89 @@ async def watch_list(context: Context, stream: Any) -> None:
     check_position(request.resume_after, "resume_after")
     check_position(request.known, "known")
     if request.snapshot_only and request.resume_after is not None:
-        raise invalid("snapshot_only must be false with resume_after: a resumed watch has no snapshot")
+        raise InvalidArgument("snapshot_only must be false with resume_after: a resumed watch has no snapshot")
     # A client that does not know bookmarks would take each for an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
     version, view = type.name.version, versions.view(type)
     contained = access.contained(type.name, versions.contained(type))
     resume_after = position(request.resume_after)
+    watch = await open_checked_watch(context, type, within, contained, resume_after)
+    # Check after opening the watch: if the history has been replaced by now, that also ends the watch.
+    await check_known(backend, type.kind, position(request.known))
+
+    behind: list[StreamItem] = []
+    reader = Reader(access, view, resumed=resume_after is not None)
+    here = Position("", "", 0)
+
+    def visible(item: StreamItem) -> list[StreamItem]:
+        nonlocal here
+        items = [item]
+        if isinstance(item, SnapshotChunk | Changes):
+            items = reader.items(item, here)
+        elif isinstance(item, EndOfSnapshot | Bookmark):
+            here = item.position
+            if contained:
+                here = here._replace(versions=contained)
+                items = [replace(item, position=here)]
+        return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
+
+    converted = partial(made_ready, versions.conversions(type), visible)
+    skipping = watch if isinstance(watch, SkipsUnrelated) else None
+    next_change = watch.next if skipping is None else skipping.next_change
+    # A caller without bookmarks receives nothing for a commit that changes nothing for it.
+    next_item = watch.next if bookmarks else next_change
+
+    async def next_visible(upcoming: Callable[[], Awaitable[StreamItem]] = next_item) -> StreamItem:
+        while not behind:
+            behind[:] = reversed(await converted(await upcoming()))
+        return behind.pop()
+
+    def poll_visible() -> StreamItem | None:
+        if not behind and skipping is not None and (item := skipping.poll()) is not None:
+            behind[:] = reversed(visible(item))
+        return behind.pop() if behind else None
+
+    # A caller who sees everything and asks for no interval reads the watch directly: another coroutine would slow
+    # down every event.
+    directly = not access.restricted and not interval
+    upcoming = next_item if directly else next_visible
+    if interval:
+        change = partial(next_visible, next_change)
+        upcoming = SpacedBookmarks(next_visible, interval, change=change, poll=poll_visible).next
+    snapshot_only, send_message = request.snapshot_only, stream.send_message
+    # Of a store that decodes its resources for each reader, a snapshot for the network is held as bytes while its
+    # client reads, as lists are. Others share their resources with every watch.
+    encode = getattr(stream, "encode", None) if resume_after is None and context.reads is not None else None
+
+    async def next_encoded(encode: Callable[[StreamItem], Awaitable[Any]]) -> tuple[list[Any], bool]:
+        """Return the next item as it is sent, and True if it ends the snapshot."""
+        async with context.reads or nullcontext():
+            item = await upcoming()
+            items = [item] if not directly or is_of_version(item, version) else await converted(item)
+            return [await encode(each) for each in items], isinstance(item, EndOfSnapshot)
+
     try:
-        watch = await open_checked_watch(context, type, within, contained, resume_after)
-        # Check after opening the watch: if the history has been replaced by now, that also ends the watch.
-        await check_known(backend, type.kind, position(request.known))
-
-        behind: list[StreamItem] = []
-        reader = Reader(access, view, resumed=resume_after is not None)
-        here = Position("", "", 0)
-
-        def visible(item: StreamItem) -> list[StreamItem]:
-            nonlocal here
-            items = [item]
-            if isinstance(item, SnapshotChunk | Changes):
-                items = reader.items(item, here)
-            elif isinstance(item, EndOfSnapshot | Bookmark):
-                here = item.position
-                if contained:
-                    here = here._replace(versions=contained)
-                    items = [replace(item, position=here)]
-            return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
-
-        converted = partial(made_ready, versions.conversions(type), visible)
-        skipping = watch if isinstance(watch, SkipsUnrelated) else None
-        next_change = watch.next if skipping is None else skipping.next_change
-        # A caller without bookmarks receives nothing for a commit that changes nothing for it.
-        next_item = watch.next if bookmarks else next_change
-
-        async def next_visible(upcoming: Callable[[], Awaitable[StreamItem]] = next_item) -> StreamItem:
-            while not behind:
-                behind[:] = reversed(await converted(await upcoming()))
-            return behind.pop()
-
-        def poll_visible() -> StreamItem | None:
-            if not behind and skipping is not None and (item := skipping.poll()) is not None:
-                behind[:] = reversed(visible(item))
-            return behind.pop() if behind else None
-
-        # A caller who sees everything and asks for no interval reads the watch directly: another coroutine would slow
-        # down every event.
-        directly = not access.restricted and not interval
-        upcoming = next_item if directly else next_visible
-        if interval:
-            change = partial(next_visible, next_change)
-            upcoming = SpacedBookmarks(next_visible, interval, change=change, poll=poll_visible).next
-        snapshot_only, send_message = request.snapshot_only, stream.send_message
-        # Of a store that decodes its resources for each reader, a snapshot for the network is held as bytes while its
-        # client reads, as lists are. Others share their resources with every watch.
-        encode = getattr(stream, "encode", None) if resume_after is None and context.reads is not None else None
-
-        async def next_encoded(encode: Callable[[StreamItem], Awaitable[Any]]) -> tuple[list[Any], bool]:
-            """Return the next item as it is sent, and True if it ends the snapshot."""
-            async with context.reads or nullcontext():
-                item = await upcoming()
-                items = [item] if not directly or is_of_version(item, version) else await converted(item)
-                return [await encode(each) for each in items], isinstance(item, EndOfSnapshot)
-
-        try:
-            if within.metadata:
-                await send_message(ScopeConfirmed(request.metadata_filter))
-            while encode is not None:
-                encoded, ended = await next_encoded(encode)
-                for each in encoded:
+        if within.metadata:
+            await send_message(ScopeConfirmed(request.metadata_filter))
+        while encode is not None:
+            encoded, ended = await next_encoded(encode)
+            for each in encoded:
+                await send_message(each)
+            if ended:
+                if snapshot_only:
+                    return
+                break
+        while True:
+            item = await upcoming()
+            if not directly or is_of_version(item, version):
+                await send_message(item)
+            else:
+                for each in await converted(item):
                     await send_message(each)
-                if ended:
-                    if snapshot_only:
-                        return
-                    break
-            while True:
-                item = await upcoming()
-                if not directly or is_of_version(item, version):
-                    await send_message(item)
-                else:
-                    for each in await converted(item):
-                        await send_message(each)
-                if snapshot_only and isinstance(item, EndOfSnapshot):
-                    break
-        finally:
-            watch.close()
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
+            if snapshot_only and isinstance(item, EndOfSnapshot):
+                break
+    finally:
+        watch.close()
 
 
 def is_of_version(item: StreamItem, version: str) -> bool:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from grpclib import GRPCError
-
 from headway.base import Steps, in_slices
+from headway.errors import (
+    AlreadyExists,
+    Conflict,
+    HeadwayError,
+    InvalidArgument,
+    RemoteError,
+    StoreUnusable,
+    Unavailable,
+    WrongUid,
+)
 from headway.resource import (
     DELETION_TIMESTAMP,
     EVENT,
@@ -31,7 +39,7 @@ from headway.service._handlers import Context
 from headway.service._payload_names import check_payload_name
 from headway.service._peering import check_replaced_peering
 from headway.service._read import checked_version
-from headway.service._refusals import STORE_ERRORS, Reason, conflict, invalid, precondition, refusal, taken
+from headway.service._refusals import nothing_written
 from headway.service._storage_version import StorageVersion
 from headway.service._writing import (
     NO_UNITS,
@@ -44,7 +52,7 @@ from headway.service._writing import (
     needs_units,
     new_id,
 )
-from headway.storage import Operation, Put, QuotaExceeded, Read, StorageError, version_of
+from headway.storage import Operation, Put, QuotaExceeded, Read, version_of
 
 ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position]]
 
@@ -58,14 +66,14 @@ async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
     if optimistic is not None:
         try:
             return await admitted.attempt(optimistic)
-        except QuotaExceeded as error:
+        except (Unavailable, StoreUnusable) as error:
+            raise nothing_written(error) from error
+        except (QuotaExceeded, RemoteError):
             # The store compares what was read before it looks at quotas, so this does not rest on a stale read.
-            raise refusal(error, write=True) from error
-        except (GRPCError, StorageError):
+            raise
+        except HeadwayError:
             # The refusal may rest on a stale read. Nothing was written, so decide again from the store itself.
             pass
-        except STORE_ERRORS as error:
-            raise refusal(error, write=True) from error
     at = admitted.type.kind, admitted.key
     return await attempt(admitted.attempt, context.turns, at, blanket=not admitted.resource.version)
 
@@ -111,7 +119,7 @@ class _Write:
         if stored is not None and self.request.create_only:
             if optimistic:
                 # An optimistic read may be stale, so only a read of the store can report that a name is taken.
-                raise taken("")
+                raise AlreadyExists("")
             return await self._created_before(stored, at)
         if stored is not None and self.form is not None:
             await in_slices(context.versions.converting(type, stored))
@@ -123,7 +131,7 @@ class _Write:
         else:
             try:
                 prepared = await in_slices(self._replacement(stored))
-            except GRPCError as error:
+            except HeadwayError as error:
                 # Even if nothing is converted, the caller's rights are those for the version that the request names.
                 shown = context.versions.shown(type, stored)
                 assert shown is not None
@@ -156,7 +164,7 @@ class _Write:
         await in_slices(self.context.versions.converting(type, stored))
         try:
             created = checked_version(stored, self.context.versions.view(type)(stored), type.name.version)
-        except GRPCError as error:
+        except HeadwayError as error:
             raise access.redacted(error, stored) from None
         answer = access.answered(created, self.given) if access.restricted else created
         return pb.WriteResponse(resource=answer, position=at.message())
@@ -202,7 +210,7 @@ class _Write:
             check_payload_name(access, self.type, self.payload_name, self.context.versions.shown(self.type, stored))
         # A caller who may not read the resource could otherwise confirm a guess of its stored payload.
         if self.undecodable is not None and not (_carries(stored, self.resource) and access.may_read(self.id)):
-            raise invalid(self.undecodable)
+            raise InvalidArgument(self.undecodable)
 
 
 def _carries(stored: pb.Resource | None, resource: pb.Resource) -> bool:
@@ -217,12 +225,11 @@ def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
     assert resource.id is not None
     assert stored.id is not None
     if resource.id.uid and resource.id.uid != stored.id.uid:
-        raise precondition(
-            f"{resource_id(resource.id)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again",
-            Reason.WRONG_UID,
+        raise WrongUid(
+            f"{resource_id(resource.id)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again"
         )
     if resource.version and resource.version != stored.version:
-        raise conflict(
+        raise Conflict(
             f"{resource_id(resource.id)} is stored at version {stored.version}, not {resource.version}; read it again"
         )
 
@@ -234,14 +241,14 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
     if resource.status and resource.status != stored.status:
         changed = sorted(key for key in resource.status if resource.status[key] != stored.status.get(key))
         changed += sorted(key for key in stored.status if key not in resource.status)
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(resource.id)}: status cannot be changed by Write, but "
             f"{', '.join(changed)} differs; use WriteStatus"
         )
     given, owner = resource.owner, stored.owner
     # The fast path: most resources are unowned, or name their owner exactly as stored.
     if given != owner and not same_owner(given, owner):
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(owner)}, not {_owner(given)}"
         )
     metadata = resource.metadata

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import trio
-from grpclib import GRPCError
 
 from headway.base import in_slices, utc_now
+from headway.errors import Conflict, FailedPrecondition, HeadwayError, InvalidArgument, NotFound
 from headway.protobuf import copy_message
 from headway.resource import (
     EVENT,
@@ -29,7 +29,6 @@ from headway.service._fences import admit_fence, check_fence
 from headway.service._handlers import Context
 from headway.service._peering import check_copies
 from headway.service._read import checked_version
-from headway.service._refusals import conflict, invalid, not_found, precondition
 from headway.service._status_bounds import check_status, room_problem
 from headway.service._writing import attempt, check_store, check_units, needs_units
 from headway.storage import Put
@@ -57,22 +56,22 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
         # A checkpoint follows in any case, so this reads without one if the store can.
         stored, position = await backend.read(type.kind, key) if nowait is None else nowait(type.kind, key)
         if stored is None or stored.id is None or stored.id.uid != wanted.uid:
-            raise not_found(_absent(wanted))
+            raise NotFound(_absent(wanted))
         await in_slices(context.versions.converting(type, stored))
         seen = view(stored)
         if seen is None and not access.shows(stored):
             # Only callers who may read it learn that it is stored in a version that no converter connects with this
             # one.
-            raise not_found(_absent(wanted))
+            raise NotFound(_absent(wanted))
         known = stored.status.get(request.key)
         try:
             # There is room for the first status, which has passed its own bounds.
             if stored.status and (problem := room_problem(stored.status, request.key, status)):
-                raise precondition(f"{resource_id(wanted)}: {problem}")
+                raise FailedPrecondition(f"{resource_id(wanted)}: {problem}")
             seen = _checked(stored, seen, type, request)
             if known is not None:
                 _check_not_older(known, status, request)
-        except GRPCError as error:
+        except HeadwayError as error:
             raise access.redacted(error, stored if seen is None else seen) from None
         if known is not None and _same(known, status):
             await trio.lowlevel.checkpoint()
@@ -103,40 +102,42 @@ def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, parent: tupl
     """Check a request, and return a copy of its status, which the store may keep."""
     assert request.id is not None
     if not request.id.uid:
-        raise invalid("id.uid is required: a status belongs to one incarnation; use the id that you have read")
+        raise InvalidArgument("id.uid is required: a status belongs to one incarnation; use the id that you have read")
     if not request.key:
-        raise invalid("key is required: the name under which this controller keeps its status")
+        raise InvalidArgument("key is required: the name under which this controller keeps its status")
     if resource_id(request.id).type == EVENT.name:
         # No quota counts events.
-        raise invalid("id.type: an Event has no status: write the status of the resource that its events are about")
+        raise InvalidArgument(
+            "id.type: an Event has no status: write the status of the resource that its events are about"
+        )
     if request.status is None:
-        raise invalid("status is required: the status to store under the key")
+        raise InvalidArgument("status is required: the status to store under the key")
     status = copy_message(request.status)
     check_text("key", request.key)
     if not request.key.isprintable():
         # Texts of a terminal and of a log show it. One that is stored already can be read, but not written.
-        raise invalid(
+        raise InvalidArgument(
             f"key {quoted(request.key)} has a character that cannot be printed: use the name of the controller, "
             "such as 'consul.io/namespace-controller'"
         )
     check_text("version", request.version)
     check_status(status, "status")
     if not _ULID.match(status.observed_generation):
-        raise invalid(
+        raise InvalidArgument(
             f"status.observed_generation {status.observed_generation!r} must be a generation of the resource: "
             "use the `generation` of the resource that you have read"
         )
     # ULIDs are case-insensitive. In a single case they can be compared as strings.
     status.observed_generation = status.observed_generation.upper()
     if status.updated_at is not None:
-        raise invalid(f"status.updated_at {status.updated_at.isoformat()} must be empty: the server sets it")
+        raise InvalidArgument(f"status.updated_at {status.updated_at.isoformat()} must be empty: the server sets it")
     problems = [
         problem
         for index, condition in enumerate(status.conditions)
         for problem in _condition_problems(access, condition, f"status.conditions[{index}]", parent)
     ]
     if problems:
-        raise invalid("; ".join(problems))
+        raise InvalidArgument("; ".join(problems))
     return status
 
 
@@ -180,7 +181,7 @@ def _checked(
 ) -> pb.Resource:
     seen = checked_version(stored, seen, type.name.version)
     if request.version and request.version != stored.version:
-        raise conflict(
+        raise Conflict(
             f"{resource_id(request.id)} is stored at version {stored.version}, not {request.version}; read it again"
         )
     return seen
@@ -190,7 +191,7 @@ def _check_not_older(known: pb.Status, status: pb.Status, request: pb.WriteStatu
     """Refuse a status that observes an older generation than the stored status does."""
     # Generations of one resource only increase, so they can be compared as strings.
     if status.observed_generation < known.observed_generation:
-        raise conflict(
+        raise Conflict(
             f"{resource_id(request.id)}: status {request.key} already observes generation {known.observed_generation}, "
             f"above {status.observed_generation}; read it again"
         )

@@ -9,10 +9,11 @@ import trio
 from ulid_transform import ulid_now
 
 from headway.base import KeyTurns
+from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable, Unavailable
 from headway.resource import DEFAULT_UNIT, NAMESPACE, PARTITION, Key, Kind, is_marked, pb, resource_id
 from headway.service._blanket import replace
 from headway.service._bounds import check_text
-from headway.service._refusals import STORE_ERRORS, invalid, precondition, refusal
+from headway.service._refusals import nothing_written
 from headway.storage import Backend, Read, Require, VersionConflict, WrongUid
 
 
@@ -51,7 +52,7 @@ async def check_units(read: Read, key: Key) -> Units:
     for kind, unit_key in asked:
         stored, _ = await read(kind, unit_key)
         if stored is None or stored.id is None:
-            raise invalid(f"tenancy: {_text(kind, unit_key)} not found; create it first")
+            raise InvalidArgument(f"tenancy: {_text(kind, unit_key)} not found; create it first")
         if is_marked(stored.metadata) and not marked:
             marked = _text(kind, unit_key)
         required.append(Require(kind, unit_key, stored.id.uid, stored.version))
@@ -61,7 +62,7 @@ async def check_units(read: Read, key: Key) -> Units:
 def check_staying(units: Units, id: pb.Id | None) -> None:
     """Refuse a write to a unit that is being deleted, unless the write is part of the deletion."""
     if units.marked:
-        raise invalid(
+        raise InvalidArgument(
             f"{resource_id(id)}: {units.marked} is marked for deletion, so nothing in it may be created or changed"
         )
 
@@ -69,7 +70,7 @@ def check_staying(units: Units, id: pb.Id | None) -> None:
 def check_deletable(kind: Kind, name: str) -> None:
     """Refuse to delete the default units, which always exist."""
     if name == DEFAULT_UNIT and kind in (NAMESPACE.kind, PARTITION.kind):
-        raise invalid(f"the {kind[1].lower()} {DEFAULT_UNIT!r} always exists and cannot be deleted")
+        raise InvalidArgument(f"the {kind[1].lower()} {DEFAULT_UNIT!r} always exists and cannot be deleted")
 
 
 def _text(kind: Kind, key: Key) -> str:
@@ -84,7 +85,7 @@ def check_store(backend: Backend, store_id: str) -> None:
         return
     check_text("store_id", store_id)
     if store_id != (here := backend.position.store_id):
-        raise precondition(f"store_id: the write is for store {store_id}, but this is {here}; read again")
+        raise FailedPrecondition(f"store_id: the write is for store {store_id}, but this is {here}; read again")
 
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -114,19 +115,19 @@ Answer = TypeVar("Answer")
 async def attempt(
     once: Callable[[], Awaitable[Answer]], turns: KeyTurns, at: tuple[Kind, Key], *, blanket: bool
 ) -> Answer:
-    """Run ``once`` and translate the store's errors.
+    """Run ``once``, which writes.
 
     A caller that gave no version (``blanket``) replaces any other writer's state, and so `replace` runs ``once`` again
     if it loses a race. A write with a version cannot succeed after it has lost a race: ``once`` runs again only to
     report the stored version.
     """
-    if blanket:
-        return await replace(once, turns, at)
     try:
+        if blanket:
+            return await replace(once, turns, at)
         try:
             return await once()
         except (VersionConflict, WrongUid):
             await trio.lowlevel.checkpoint()
             return await once()
-    except STORE_ERRORS as error:
-        raise refusal(error, write=True) from error
+    except (Unavailable, StoreUnusable) as error:
+        raise nothing_written(error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headway.errors import LeaseLost
 from headway.resource import Position
 from headway.storage._operations import Fence, FenceLowered, StorageError, UnknownTerm
 
@@ -41,7 +42,7 @@ class Acquired(NamedTuple):
     position: Position
 
 
-class TermEnded(StorageError):
+class TermEnded(StorageError, LeaseLost):
     """The term of a lease has ended: it was released, has expired, or the lease has a new term."""
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headway.errors import HeadwayError
+from headway import errors
+from headway.errors import Conflict, Fenced, HeadwayError, StoreChanged
 from headway.resource import Key, Kind, Position, pb
 from headway.resource import Within as Within
 
@@ -108,11 +109,11 @@ class StorageError(HeadwayError):
     """The base class of the errors of a rejected commit or watch. Nothing was changed."""
 
 
-class VersionConflict(StorageError):
+class VersionConflict(StorageError, Conflict):
     """The stored version is not the expected one. This includes a resource that is unexpectedly stored or missing."""
 
 
-class WrongUid(StorageError):
+class WrongUid(StorageError, errors.WrongUid):
     """The stored resource has another uid: it is another incarnation of the name."""
 
 
@@ -120,13 +121,13 @@ class StillOwns(StorageError):
     """The commit required that a resource owns nothing, but it owns others."""
 
 
-class FenceLowered(StorageError):
+class FenceLowered(StorageError, Fenced):
     """The fence is below the stored one, because the writer has been superseded."""
 
 
-class UnknownTerm(StorageError):
+class UnknownTerm(StorageError, errors.UnknownTerm):
     """The fence carries a term that the store has not granted to its controller and member."""
 
 
-class StoreMismatch(StorageError):
+class StoreMismatch(StorageError, StoreChanged):
     """The position does not belong to this store: it has another store id, or an unknown session."""

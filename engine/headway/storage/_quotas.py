@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from headway import errors
 from headway.errors import PayloadError
 from headway.protobuf import decode, encode
 from headway.resource import DEFAULT_UNIT, NAMESPACE, QUOTA, RESERVED_GROUPS, Key, Kind, Quota, is_marked, pb
@@ -98,27 +99,17 @@ class QuotaUse(NamedTuple):
     refused: int
 
 
-class QuotaExceeded(StorageError):
-    """The commit would exceed a quota. Nothing was changed.
+class QuotaExceeded(StorageError, errors.QuotaExceeded):
+    """The commit would exceed a quota. Nothing was changed."""
 
-    Attributes:
-        quota: the name of the quota.
-        what: the limited number: "resources" or "bytes".
-        limit: its limit.
-        use: what is used now.
-        adds: what the commit would have added.
-    """
 
-    def __init__(self, quota: str, place: Place, what: str, limit: int, use: int, adds: int) -> None:
-        super().__init__(quota, place, what, limit, use, adds)
-        self.quota, self.place, self.what = quota, place, what
-        self.limit, self.use, self.adds = limit, use, adds
-
-    def __str__(self) -> str:
-        return (
-            f"quota {self.quota!r} is exceeded: {self.place} may have {self.limit} {self.what} and has {self.use}, "
-            f"and this write adds {self.adds}; delete some, or raise the quota"
-        )
+def quota_exceeded(limit: Limit, what: str, most: int, use: int, adds: int) -> QuotaExceeded:
+    """Return the error for a commit that would add as much."""
+    message = (
+        f"quota {limit.name!r} is exceeded: {limit.place} may have {most} {what} and has {use}, and this write adds "
+        f"{adds}; delete some, or raise the quota"
+    )
+    return QuotaExceeded(message, limit.name, what, most, use, adds)
 
 
 class Growth(NamedTuple):
@@ -279,7 +270,7 @@ def _check(limit: Limit, needs: Use, use: Use) -> None:
         ("bytes", limit.bytes, needs.bytes, use.bytes),
     ):
         if most is not None and added > 0 and used + added > most:
-            raise QuotaExceeded(limit.name, limit.place, what, most, used, added)
+            raise quota_exceeded(limit, what, most, used, added)
 
 
 _NOTHING = Use()

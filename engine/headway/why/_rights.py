@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import repeat
 from typing import TypeVar
 
-from grpclib import GRPCError
-
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.api import ProgramFailed
 from headway.base import give_way
 from headway.resource import Kind, Registry, ResourceId, TypeName, pb, resource_id
 from headway.service import AccessChecks, Decision, Permissions, Versions
@@ -86,7 +85,7 @@ class AttendingRights:
         shows = AccessChecks(self._permissions, self._registry).shows
         try:
             return stored is not None and any(map(shows, Versions(self._registry).views(stored)))
-        except GRPCError:
+        except ProgramFailed:
             # The code of a type has failed. Don't fail the whole answer, because other processes may know more.
             return False
 

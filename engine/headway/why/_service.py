@@ -7,26 +7,14 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Any, Protocol
 
-from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
-
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.api import Cardinality, Exhausted, Handler
 from headway.base import give_way
-from headway.errors import NotFound
+from headway.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
 from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
 from headway.resource import Registry, ResourceId, TypeName, did_you_mean, event_id, quoted, type_name
-from headway.service import (
-    AccessChecks,
-    Decision,
-    Permissions,
-    admit_id,
-    check_text,
-    denied,
-    invalid,
-    precondition,
-    unary_handlers,
-)
+from headway.service import AccessChecks, Decision, Permissions, admit_id, check_text, unary_handlers
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
 from headway.why._rights import AttendingRights
@@ -60,7 +48,7 @@ class ObservePermissions(Permissions, Protocol):
 
 
 class ObserveService:
-    """Answers to "why is this not done?". Its methods are grpclib handlers.
+    """Answers to "why is this not done?". Its methods are handlers.
 
     Args:
         permissions: what the caller may observe; without them, everything.
@@ -88,13 +76,10 @@ class ObserveService:
         type, key = admit_id(self._access, message.id, "id")
         id = ResourceId(type.name, key[2], key[0], key[1], "" if message.id is None else message.id.uid)
         if not self._may(id):
-            raise denied(f"permission denied: you may not observe {id}")
+            raise PermissionDenied(f"permission denied: you may not observe {id}")
         # An answer takes a millisecond, and a caller may send a thousand questions at once. The callers take turns.
         await give_way()
-        try:
-            why = await self._ask(id)
-        except NotFound as error:
-            raise GRPCError(Status.NOT_FOUND, str(error)) from None
+        why = await self._ask(id)
         await give_way()
         if self._permissions is not None:
             why = redacted(why, self._permissions, self._everywhere(self._permissions))
@@ -103,12 +88,12 @@ class ObserveService:
     async def stuck(self, message: observe_pb.StuckRequest) -> observe_pb.StuckResponse:
         """Answer which resources have long had pending work, of the types that the caller may observe everywhere."""
         if not (math.isfinite(message.longer_than) and message.longer_than >= 0):
-            raise invalid(f"longer_than {message.longer_than} must be a number of seconds >= 0, such as 60")
+            raise InvalidArgument(f"longer_than {message.longer_than} must be a number of seconds >= 0, such as 60")
         permissions, allowed = self._permissions, set[str]()
         if permissions is not None:
             allowed = self._everywhere(permissions)
             if not allowed:
-                raise denied("permission denied: you may not observe all resources of any type")
+                raise PermissionDenied("permission denied: you may not observe all resources of any type")
         # The list is cut after it is reduced to what the caller may observe.
         types = None if permissions is None else allowed
         stuck = await self._host.stuck(message.longer_than, types)
@@ -136,19 +121,23 @@ class ObserveService:
         if controller not in known:
             named = f"named {message.controller!r} " if message.controller else ""
             hint = did_you_mean(message.controller, known)
-            raise invalid(f"no controller {named}manages {type.name} in a process connected to this server{hint}")
+            raise InvalidArgument(
+                f"no controller {named}manages {type.name} in a process connected to this server{hint}"
+            )
         if not message.controller and len(known) > 1:
-            raise invalid(f"controller is required, because several manage {type.name}: give one of {', '.join(known)}")
+            raise InvalidArgument(
+                f"controller is required, because several manage {type.name}: give one of {', '.join(known)}"
+            )
         observes = self._may(id)
         if observes and await self._host.read(id) is None:
             # The reconcile of a deletion may have failed.
             parts = (await self._host.why(id)).controllers
             if not any(each.name == controller and each.attempt for each in parts):
-                raise GRPCError(Status.NOT_FOUND, f"{id} not found, and {controller} has no work pending for it")
+                raise NotFound(f"{id} not found, and {controller} has no work pending for it")
         done, silent = await self._host.retry(controller, id)
         if not done:
             ended = f"; {', '.join(silent)} did not answer" if observes and silent else ""
-            raise precondition(
+            raise FailedPrecondition(
                 f"{controller} does not reconcile {id} in any process connected to this server: it is starting, ended, "
                 f"or another process holds its lease{ended}"
             )
@@ -156,21 +145,23 @@ class ObserveService:
         return observe_pb.RetryResponse(controller=controller, processes=names, running=any(done.values()))
 
     async def attend(self, stream: Any) -> None:
-        """Serve Attend as a grpclib handler: send questions to a process until its stream ends.
+        """Serve Attend as a handler: send questions to a process until its stream ends.
 
         It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
         """
         message: observe_pb.AttendRequest = await stream.recv_message()
         check_text("process", message.process)
         if not message.process:
-            raise invalid("process is required: the name of the process that attends, such as 'web-1'")
+            raise InvalidArgument("process is required: the name of the process that attends, such as 'web-1'")
         if not 1 <= len(message.controllers) <= MOST_CONTROLLERS:
-            raise invalid(f"controllers must have 1 to {MOST_CONTROLLERS} entries, not {len(message.controllers)}")
+            raise InvalidArgument(
+                f"controllers must have 1 to {MOST_CONTROLLERS} entries, not {len(message.controllers)}"
+            )
         controllers, scoped = {}, {each.name for each in message.controllers if each.scoped}
         for each in message.controllers:
             check_text("controllers.name", each.name)
             if self._permissions is not None and not self._permissions.may_take_lease(each.name):
-                raise denied(f"permission denied: you may not acquire lease {each.name}")
+                raise PermissionDenied(f"permission denied: you may not acquire lease {each.name}")
             manages = type_name(each.manages)
             self._access.check_known(manages)
             controllers[each.name] = manages.unversioned
@@ -187,13 +178,13 @@ class ObserveService:
                 async for question in attending.questions:
                     await stream.send_message(question)
         except Busy:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many processes attend; try again later") from None
+            raise Exhausted("too many processes attend; try again later") from None
 
     async def answer(self, message: observe_pb.AnswerRequest) -> observe_pb.AnswerResponse:
         """Accept the answer to a question. Only the process that was asked knows the number of the question."""
         pass_on = None if self._between else self._host.pass_on
         if not self._host.answered(message) and (pass_on is None or not await pass_on(message)):
-            raise GRPCError(Status.NOT_FOUND, f"number {quoted(message.number)}: no question waits for this answer")
+            raise NotFound(f"number {quoted(message.number)}: no question waits for this answer")
         return observe_pb.AnswerResponse()
 
     def __mapping__(self) -> dict[str, Handler]:

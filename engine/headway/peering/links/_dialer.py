@@ -9,7 +9,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.peering import v1 as wire
-from headway.errors import CallerError, Conflict, FailedPrecondition, HeadwayError
+from headway.errors import CallerError, Conflict, FailedPrecondition, HeadwayError, InvalidArgument
 from headway.events import PeerNotNotified, PeerRefused
 from headway.peering._host import PeeringHost
 from headway.peering._hub import (
@@ -221,8 +221,8 @@ class Dialer:
             try:
                 # Headway's own writes are not checked.
                 check_way(*wanted, "", plain_text=data.plain_text)
-            except GRPCError as error:
-                why = f"its addresses are not valid: {error.message}"
+            except InvalidArgument as error:
+                why = f"its addresses are not valid: {error}"
                 self._host.report(PeerRefused, why=why, peer=peering.name)
                 return
             data.addresses, data.server_name, data.ca = wanted

@@ -7,11 +7,18 @@ from functools import partial
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
 
 from headway._gen.headway.peering import v1 as wire
-from headway.errors import FailedPrecondition, HeadwayError, NotFound, PermissionDenied
+from headway.api import Cardinality, Detailed, Exhausted, Handler
+from headway.errors import (
+    Conflict,
+    FailedPrecondition,
+    HeadwayError,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+)
 from headway.events import PeerRefused
 from headway.peering._exchange import is_local
 from headway.peering._host import PeeringHost
@@ -38,7 +45,7 @@ that no stranger keeps a dialer out."""
 _MAX_TEXT = 255
 # Terminated was received, or sent. After any other end, a dialer that was deleted must notify this side again.
 _NORMAL = (TERMINATED, DELETED)
-_STATUS = {BREACH: Status.INVALID_ARGUMENT, REPLACED: Status.ABORTED}
+_REFUSALS: dict[str, type[HeadwayError]] = {BREACH: InvalidArgument, REPLACED: Conflict}
 
 
 class PeerStreamService:
@@ -66,19 +73,19 @@ class PeerStreamService:
         if not host.streams.leading:
             raise await self._not_leading()
         if entry is None:
-            raise GRPCError(Status.UNAVAILABLE, "the peering is not ready yet, or is being deleted: try again")
+            raise Unavailable("the peering is not ready yet, or is being deleted: try again")
         try:
             entry.opening.spend(trio.current_time(), "streams")
         except Breach as breach:
             host.report(PeerRefused, why=str(breach), peer=entry.peering.name)
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, str(breach)) from breach
+            raise Exhausted(str(breach)) from breach
         if _in_plain_text(stream) and not entry.peering.data.plain_text:
-            raise GRPCError(Status.PERMISSION_DENIED, "the peering's stream must be over TLS")
+            raise PermissionDenied("the peering's stream must be over TLS")
         ended = await self._run(stream, entry)
         if ended.reason == NOT_LEADING:
             raise await self._not_leading()
         if ended.reason not in _NORMAL:
-            raise GRPCError(_STATUS.get(ended.reason, Status.UNAVAILABLE), str(ended))
+            raise _REFUSALS.get(ended.reason, Unavailable)(str(ended))
 
     async def _run(self, stream: Any, entry: Entry) -> StreamEnded:
         # It would fail at its next commit, once the copies are read for the new one.
@@ -114,14 +121,14 @@ class PeerStreamService:
             # The peering was deleted here as well.
             return
         except HeadwayError as error:
-            raise GRPCError(Status.UNAVAILABLE, "the deletion could not be stored: try again") from error
+            raise Unavailable("the deletion could not be stored: try again") from error
 
     async def _admit(self, stream: Any) -> str | None:
         """Return the uid of the Peering that a stream belongs to, or None if it was deleted."""
         host, peer = self._host, getattr(stream, "peer", None)
         caller = "" if peer is None else peer_of(peer.addr())
         if host.failures.refuses(caller, trio.current_time()):
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many failed attempts from this host: try again in a minute")
+            raise Exhausted("too many failed attempts from this host: try again in a minute")
         if len(self._unknown) >= MOST_UNKNOWN:
             self._end_unknown()
         first: wire.PeerMessage | None = None
@@ -133,22 +140,22 @@ class PeerStreamService:
         finally:
             ended = self._unknown.pop(waiting, None) is None
         if first is None and ended:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many streams have not sent open yet: try again")
+            raise Exhausted("too many streams have not sent open yet: try again")
         if first is None or first.open is None:
-            raise GRPCError(Status.INVALID_ARGUMENT, f"open must be the first message, within {OPEN_TIMEOUT:g} s")
+            raise InvalidArgument(f"open must be the first message, within {OPEN_TIMEOUT:g} s")
         given = first.open
         if max(len(given.peer_id), len(given.secret)) > _MAX_TEXT:
-            raise GRPCError(Status.INVALID_ARGUMENT, f"open has a field of more than {_MAX_TEXT} characters")
+            raise InvalidArgument(f"open has a field of more than {_MAX_TEXT} characters")
         if _in_plain_text(stream) and not is_local(peer):
-            raise GRPCError(Status.PERMISSION_DENIED, "a peer stream from another host must be over TLS")
+            raise PermissionDenied("a peer stream from another host must be over TLS")
         try:
             admitted = await host.secrets.authenticate(given.peer_id, given.secret)
         except PermissionDenied as error:
             host.failures.add(caller, trio.current_time())
             host.report(PeerRefused, why=str(error), peer=caller)
-            raise GRPCError(Status.PERMISSION_DENIED, str(error)) from error
+            raise
         except HeadwayError as error:
-            raise GRPCError(Status.UNAVAILABLE, str(error)) from error
+            raise Unavailable(str(error)) from error
         return None if admitted.terminated else admitted.uid
 
     def _end_unknown(self) -> None:
@@ -159,7 +166,7 @@ class PeerStreamService:
         del self._unknown[oldest]
         oldest.cancel()
 
-    async def _not_leading(self) -> GRPCError:
+    async def _not_leading(self) -> Detailed:
         host = self._host
         leader = wire.Leader()
         try:
@@ -169,7 +176,7 @@ class PeerStreamService:
             leader = wire.Leader()
         details = (AnyMessage(type_url=LEADER_URL, value=encode(leader)),)
         text = f"another process serves peers: {', '.join(leader.addresses) or 'its addresses are not known yet'}"
-        return GRPCError(Status.FAILED_PRECONDITION, text, details)
+        return Detailed(text, details)
 
 
 def _in_plain_text(stream: Any) -> bool:

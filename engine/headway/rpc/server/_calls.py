@@ -9,15 +9,17 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Cardinality, Handler, Status
+from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.metadata import Deadline
 from grpclib.protocol import AbstractHandler, Stream
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from headway.rpc._channel import HandlerFault, Report
+from headway.api import Cardinality, Handler
+from headway.rpc._channel import Report
 from headway.rpc._limits import Budget, Limits
+from headway.rpc._refused import refused
 from headway.rpc._services import Services
 from headway.rpc.http2 import Http2Stream, Request
 from headway.rpc.server._stream import CALL_SIZE, ServerStream
@@ -211,15 +213,12 @@ class Calls(AbstractHandler):
                 await handler.func(stream)
                 return None
         except GRPCError as error:
-            if isinstance(error, HandlerFault):
-                self._report(stream.path, error.cause)
             # The traceback's frames hold the request and the error itself: a cycle until the garbage collector runs.
             return error.with_traceback(None)
         except (StreamTerminatedError, ProtocolError):
             raise
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is reported and sent as UNKNOWN
-            self._report(stream.path, error)
-            return GRPCError(Status.UNKNOWN, "Internal Server Error")
+        except Exception as error:  # noqa: BLE001  # what is not a refusal is reported and sent as UNKNOWN
+            return refused(stream.path, error, self._report)
         if call.error is not None and trio.current_time() >= call.scope.deadline:
             return call.error
         return GRPCError(Status.CANCELLED, "the call was canceled")

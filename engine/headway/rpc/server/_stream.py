@@ -8,19 +8,22 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Handler, Status
+from grpclib.const import Cardinality, Status
 from grpclib.encoding.base import CodecBase
 from grpclib.events import _DispatchServerEvents
 from grpclib.metadata import Deadline, encode_bin_value, encode_grpc_message
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
+from headway.api import Handler
 from headway.base import encodable, give_way
+from headway.errors import HeadwayError
 from headway.resource import AnyMessage
-from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Compressed, Oversized
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Compressed, Oversized, ignore_error
 from headway.rpc._details import TRAILER, StatusDetails
 from headway.rpc._limited import Limited
 from headway.rpc._limits import Budget, Limits
+from headway.rpc._refused import refused
 from headway.rpc._services import Services
 from headway.rpc._wire import Codec, Encoded, Framed, MessageParser, StreamEncoder, framed
 from headway.rpc.http2 import Http2Stream, Request
@@ -96,7 +99,7 @@ class ServerStream(Stream[Any, Any]):
         super().__init__(
             stream,
             path,
-            handler.cardinality,
+            Cardinality[handler.cardinality.name],
             handler.request_type,
             handler.reply_type,
             codec=_SUBTYPE,
@@ -125,9 +128,9 @@ class ServerStream(Stream[Any, Any]):
         if not stream.buffer.ended:
             stream.buffer.count(CALL_SIZE)
 
-    def end_after(self, seconds: float, error: GRPCError) -> None:
+    def end_after(self, seconds: float, error: HeadwayError) -> None:
         """End the call with this error after ``seconds``, whatever its handler is doing then."""
-        self._end(error, trio.current_time() + seconds)
+        self._end(refused(self.path, error, ignore_error), trio.current_time() + seconds)
 
     def limit_message(self, size: int) -> None:
         """Reject messages over this size, in addition to the limit. Call it before the first message is received."""

@@ -14,12 +14,14 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Handler, Status
+from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 
 from headway._gen.headway.peering.v1 import Peering, PeerMessage
+from headway.api import Handler
+from headway.errors import HeadwayError
 from headway.protobuf import decode, encode
-from headway.rpc import InProcessChannel
+from headway.rpc import InProcessChannel, grpc_error
 from headway.testing.simulation import faults
 from headway.testing.simulation.oracles import Message
 from headway.testing.simulation.world._injector import Injector
@@ -291,8 +293,10 @@ class _Pipe:
         try:
             with self.serving:
                 await handler.func(_AcceptingEnd(self))
-        except GRPCError as error:
-            end = error
+        except HeadwayError as error:
+            end = grpc_error(error)
+            if end is None:
+                raise
         except StreamTerminatedError:
             return
         finally:

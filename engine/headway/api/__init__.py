@@ -1,0 +1,19 @@
+"""The seam between services and those who call them: methods by path, and the one table of refusals.
+
+A service raises the errors of `headway.errors`. What carries a call, such as gRPC or HTTP, looks up their forms here.
+"""
+
+from headway.api._methods import Cardinality as Cardinality
+from headway.api._methods import Handler as Handler
+from headway.api._refusals import Code as Code
+from headway.api._refusals import Detailed as Detailed
+from headway.api._refusals import Exhausted as Exhausted
+from headway.api._refusals import KeepsCopies as KeepsCopies
+from headway.api._refusals import NothingWritten as NothingWritten
+from headway.api._refusals import ProgramFailed as ProgramFailed
+from headway.api._refusals import ProgramFailedLate as ProgramFailedLate
+from headway.api._refusals import Reason as Reason
+from headway.api._refusals import Row as Row
+from headway.api._refusals import TooSlow as TooSlow
+from headway.api._refusals import error_of as error_of
+from headway.api._refusals import row_of as row_of
