@@ -136,11 +136,15 @@ class AlreadyExists(Conflict):
 
 
 class FailedPrecondition(CallerError):
-    """The stored resource is another incarnation (it has another uid), or is in a state that forbids the call."""
+    """The stored resource is in a state that forbids the call, or is another incarnation."""
 
 
 class WrongUid(FailedPrecondition):
     """The stored resource has another uid than the one given: it is another incarnation of the name."""
+
+
+class PartitionReserved(FailedPrecondition):
+    """The partition is reserved for the copies of a peering. Only the peering writes there."""
 
 
 class PermissionDenied(CallerError):
@@ -148,7 +152,7 @@ class PermissionDenied(CallerError):
 
 
 class Unauthenticated(PermissionDenied):
-    """The caller's token is missing, invalid or has ended, or the caller has to sign in again."""
+    """The caller's token is missing, invalid or expired, or the session has ended."""
 
 
 class NotHeadway(CallerError):

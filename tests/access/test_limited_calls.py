@@ -26,11 +26,12 @@ from headway.events import AccessChanged, CallLimited, ignore
 from headway.observe import Metrics
 from headway.protobuf import encode
 from headway.resource import pb
-from headway.rpc import InProcessChannel, Limited, open_channel, open_forwarder, reason_of
+from headway.rpc import InProcessChannel, Limited, open_channel, open_forwarder
 from headway.service import ResourceService
 from headway.storage import MemoryBackend
 from tests.access.test_audit import Server as AuditServer
 from tests.client.test_outcomes import Heard
+from tests.helpers.service_errors import reason_of
 
 READ = "/headway.resource.v1.ResourceService/Read"
 NEVER = 0.0001

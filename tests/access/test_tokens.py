@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.access import REFUSED, Token, TokenSet, _tokens, entry, new_token
-from headway.errors import InvalidArgument, PermissionDenied
+from headway.errors import InvalidArgument, Unauthenticated
 
 NOW = 1_700_000_000.0
 
@@ -106,10 +106,10 @@ def test_text_finds_its_token() -> None:
 @pytest.mark.parametrize("reason", BAD)
 def test_every_invalid_token_gets_the_same_error(reason: str) -> None:
     """The token is unknown, malformed, expired or revoked. The error has the same text and no cause."""
-    with pytest.raises(PermissionDenied) as caught:
+    with pytest.raises(Unauthenticated) as caught:
         TOKENS.find(BAD[reason], NOW)
 
-    assert (type(caught.value), str(caught.value)) == (PermissionDenied, REFUSED)
+    assert (type(caught.value), str(caught.value)) == (Unauthenticated, REFUSED)
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
@@ -135,7 +135,7 @@ def test_every_text_costs_one_hash_and_one_comparison(reason: str, monkeypatch: 
     if reason == "right":
         assert tokens.find(text, NOW) is TOKEN
     else:
-        with pytest.raises(PermissionDenied):
+        with pytest.raises(Unauthenticated):
             tokens.find(text, NOW)
 
     assert (len(hash_of.calls), len(compare.calls), len(look_ups)) == (1, 1, 1)
@@ -146,7 +146,7 @@ def test_overlong_text_is_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     """An overlong text costs no more than a valid token."""
     hash_of = Counted(_tokens.hash_of)
     monkeypatch.setattr(_tokens, "hash_of", hash_of)
-    with pytest.raises(PermissionDenied):
+    with pytest.raises(Unauthenticated):
         TOKENS.find(TEXT * 10_000, NOW)
 
     assert hash_of.calls == [("",)]
@@ -159,7 +159,7 @@ def test_token_is_valid_until_it_expires(now: float, holds: bool) -> None:
     if holds:
         assert TOKENS.find(EXPIRED_TEXT, now) is EXPIRED
     else:
-        with pytest.raises(PermissionDenied):
+        with pytest.raises(Unauthenticated):
             TOKENS.find(EXPIRED_TEXT, now)
 
 
@@ -175,7 +175,7 @@ surrogates_too = st.characters(codec=None)
 )
 def test_every_other_text_is_denied(text: str) -> None:
     """No text raises another exception."""
-    with pytest.raises(PermissionDenied, match=re.escape(REFUSED)):
+    with pytest.raises(Unauthenticated, match=re.escape(REFUSED)):
         TOKENS.find(text, NOW)
 
 

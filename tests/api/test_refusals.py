@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import errors, storage
-from headway.api import Code, ProgramFailed, ProgramFailedLate, Reason, Row, error_of, row_of
-from headway.api._refusals import ROWS
+from headway.api import ROWS, Code, MethodNotFound, ProgramFailed, Reason, Row, error_of, row_of
 from headway.client import client_error
 from headway.errors import HeadwayError, OutcomeUnknown, QuotaExceeded, RateLimited, Unavailable
-from headway.rpc._refused import grpc_error, reason_of, refused
-
-ARGUMENTS: dict[type[HeadwayError], tuple[Any, ...]] = {
-    QuotaExceeded: ("a quota", "bytes", 3, 2, 1),
-    RateLimited: (1.5,),
-    ProgramFailed: (ValueError("broken"),),
-    ProgramFailedLate: (ValueError("broken"),),
-}
-"""The further arguments of the errors that have more than a message."""
+from headway.rpc._refusals import grpc_error, refused
+from tests.helpers.service_errors import an_error, reason_of
 
 UNCERTAIN = (Code.INTERNAL, Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.DATA_LOSS, Code.RESOURCE_EXHAUSTED)
 """The statuses after which a write may have been stored, unless their reason says otherwise."""
 
 
-def an_error(row: Row) -> HeadwayError:
-    return row.error("because", *ARGUMENTS.get(row.error, ()))
+_PUBLIC = {errors.PayloadError: errors.InvalidArgument, MethodNotFound: errors.NotHeadway}
+"""The errors that a client raises in place of others."""
 
 
 def test_codes_are_the_statuses_of_grpc() -> None:
@@ -50,7 +39,7 @@ def test_error_has_its_form_over_grpc(row: Row) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.error.__name__)
 def test_client_gets_the_error_back(row: Row) -> None:
-    """It is the same one, or the public one that says as much of the outcome."""
+    """An error that only services raise becomes the public one with the same outcome."""
     error = an_error(row)
     wire = grpc_error(error)
     assert wire is not None
@@ -62,9 +51,8 @@ def test_client_gets_the_error_back(row: Row) -> None:
         assert type(written) is OutcomeUnknown
         assert type(read) is (errors.StoreChanged if row.code is Code.DATA_LOSS else Unavailable)
     else:
-        public = errors.InvalidArgument if row.error is errors.PayloadError else row.error
-        expected = errors.FailedPrecondition if row.reason is Reason.COPIES else public
-        assert {type(read), type(written)} == {expected} or isinstance(read, expected)
+        expected = _PUBLIC.get(row.error, row.error)
+        assert {type(read), type(written)} == {expected}
 
 
 def test_numbers_of_a_refusal_reach_the_client() -> None:
@@ -86,20 +74,23 @@ def test_reason_that_has_no_name_here_leaves_the_status() -> None:
     assert error_of(Code.FAILED_PRECONDITION, Reason(99)) is errors.FailedPrecondition
 
 
-def test_errors_of_stores_are_refusals() -> None:
-    """They reach a caller without a translation."""
-    kinds = (storage.VersionConflict, storage.WrongUid, storage.FenceLowered, storage.UnknownTerm, storage.TermEnded)
-    found = [row_of(kind("because")) for kind in (*kinds, storage.StoreMismatch)]
-
-    assert [None if row is None else row.reason for row in found] == [
-        None,
-        Reason.WRONG_UID,
-        Reason.FENCED,
-        Reason.UNKNOWN_TERM,
-        Reason.LEASE_LOST,
-        None,
-    ]
-    assert [None if row is None else row.code for row in (found[0], found[-1])] == [Code.ABORTED, Code.DATA_LOSS]
+@pytest.mark.parametrize(
+    ("raised", "public"),
+    [
+        (storage.VersionConflict, errors.Conflict),
+        (storage.WrongUid, errors.WrongUid),
+        (storage.FenceLowered, errors.Fenced),
+        (storage.UnknownTerm, errors.UnknownTerm),
+        (storage.TermEnded, errors.LeaseLost),
+        (storage.StoreMismatch, errors.StoreChanged),
+    ],
+)
+def test_error_of_a_store_has_the_form_of_the_public_one(
+    raised: type[HeadwayError], public: type[HeadwayError]
+) -> None:
+    row = row_of(raised("because"))
+    assert row is not None
+    assert row.error is public
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), errors.NotPrimed("x"), errors.EngineBug("x")])
@@ -119,9 +110,3 @@ def test_cause_of_a_failed_hook_is_reported_and_not_sent() -> None:
 
     assert (wire.status, wire.message) == (Status.INTERNAL, "the hook failed")
     assert told == [("/a/b", cause)]
-
-
-def test_errors_of_grpc_pass_as_they_are() -> None:
-    """The stream of a call may have raised one."""
-    error = GRPCError(Status.CANCELLED)
-    assert refused("/a/b", error, lambda *_: None) is error

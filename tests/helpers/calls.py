@@ -27,7 +27,7 @@ from headway.resource import (
     pb,
     position,
 )
-from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server, reason_of
+from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from headway.service import (
     ConsulService,
     LeaseService,
@@ -40,6 +40,7 @@ from headway.service import (
 )
 from headway.storage import Acquired, Backend, CurrentLease, Fence, Operation, Raised, Watch, Within
 from tests.helpers.declared import a_type, an_id, uid_of
+from tests.helpers.service_errors import reason_of
 
 RESOURCES = "/headway.resource.v1.ResourceService/"
 CONSUL_RESOURCES = "/hashicorp.consul.resource.ResourceService/"

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import headway
-from headway.api import TooSlow
+from headway.api import DeadlineExceeded
 from headway.errors import NotFound
 from headway.http import Bounds, HttpRefusal, HttpServer, RequestLimits, Shares, _listening, _offered
 from headway.http._bounds import HeldReply
@@ -163,7 +163,7 @@ async def test_service_that_does_not_answer_is_given_up() -> None:
             return pb.ListRequest(type=TEAM.name.message(), tenancy=pb.Tenancy())
 
         path = "/headway.resource.v1.ResourceService/List"
-        with pytest.raises(TooSlow, match=r"did not answer within 0\.05 s"):
+        with pytest.raises(DeadlineExceeded, match=r"did not answer within 0\.05 s"):
             await unary(Services(plain, interceptors=[slow]), path, caller, at_once, failed, timeout=0.05, reply=reply)
 
 

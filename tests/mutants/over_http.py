@@ -185,7 +185,7 @@ HTTP_MUTANTS = (
     Mutant(
         "two different tokens are accepted",
         "access/_authorizer.py",
-        "        raise PermissionDenied(TWO_TOKENS)\n",
+        "        raise Unauthenticated(TWO_TOKENS)\n",
         "        pass\n",
         _ACCESS,
         "two_tokens",

@@ -18,11 +18,11 @@ import headway
 from headway.api import Reason
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import RunEnded, RunStarted
-from headway.rpc import reason_of
 from headway.storage import SqliteBackend, open_store
 from headway.testing import Fault
 from tests.helpers.pools import Member, Pool, PoolsApp
 from tests.helpers.rig import Rig
+from tests.helpers.service_errors import reason_of
 from tests.helpers.settings import Setting
 
 

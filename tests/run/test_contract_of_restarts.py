@@ -7,10 +7,10 @@ from trio.testing import MockClock
 
 import headway
 from headway.api import Reason
-from headway.rpc import reason_of
 from headway.testing import Fault
 from tests.helpers.pools import Member
 from tests.helpers.rig import Rig
+from tests.helpers.service_errors import reason_of
 from tests.helpers.settings import Setting
 
 

@@ -10,11 +10,11 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.api import Reason
-from headway.rpc import reason_of
 from headway.testing import Fault
 from tests.helpers.noted_pools import Note, NotedPools
 from tests.helpers.pools import Member
 from tests.helpers.rig import Rig
+from tests.helpers.service_errors import reason_of
 from tests.helpers.settings import Setting
 
 

@@ -13,10 +13,10 @@ import headway
 from headway.api import Reason
 from headway.errors import Fenced, HeadwayError
 from headway.events import WriteResolved, WriteUnknown
-from headway.rpc import reason_of
 from headway.testing import Fault
 from tests.helpers.pools import Member, Summary
 from tests.helpers.rig import Rig
+from tests.helpers.service_errors import reason_of
 from tests.helpers.settings import OVER_THE_NETWORK, Setting
 
 DEADLINE = 5.0

@@ -2,7 +2,7 @@
 
     text, token = new_token(["operators"], description="the deploy job")     # show the text once, keep the token
     authorizer = Authorizer(load_access("access.yaml"))
-    identity = authorizer.identify(metadata)                                # once per request; PermissionDenied
+    identity = authorizer.identify(metadata)                                # once per request; Unauthenticated
     identity.allows("read", type_name, partition, namespace, name)          # any number of times; True or False
     Guarded(serve, authorizer, registry)                                    # does both for a network service
 

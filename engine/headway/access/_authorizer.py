@@ -18,7 +18,7 @@ from headway.access._login import Login
 from headway.access._policy import ANY, Rule, Verb
 from headway.access._tokens import REFUSED, Token
 from headway.base import repr_text, safe_report
-from headway.errors import DeclarationError, PermissionDenied
+from headway.errors import DeclarationError, PermissionDenied, Unauthenticated
 from headway.events import AccessChanged, Report
 from headway.resource import TypeName
 from headway.rpc import TOKEN_HEADER
@@ -148,7 +148,7 @@ class Authorizer:
         """
         try:
             text = _presented(metadata)
-        except PermissionDenied:
+        except Unauthenticated:
             return
         if text is not None and self._is_login(text):
             await self.logins.wait_for_key(text)
@@ -156,7 +156,7 @@ class Authorizer:
     def identify(self, metadata: Mapping[str, str]) -> Identity:
         """Return the identity of the sender of a request with this metadata, anonymous if it has no token.
 
-        Raises PermissionDenied if the token is not valid, or if two headers have different ones. Such a caller is not
+        Raises Unauthenticated if the token is not valid, or if two headers have different ones. Such a caller is not
         anonymous: it would get incomplete results without an error.
         """
         text = _presented(metadata)
@@ -165,7 +165,7 @@ class Authorizer:
             try:
                 token = self.logins.find(text, self._clock())
             except JwtRefused:
-                raise PermissionDenied(REFUSED) from None
+                raise Unauthenticated(REFUSED) from None
         elif text is not None:
             token = self._access.tokens.find(text, self._clock())
         return Identity(self, token, self._access)
@@ -174,7 +174,7 @@ class Authorizer:
         """Return why `identify` has refused a token. For the operator only."""
         try:
             text = _presented(metadata) or ""
-        except PermissionDenied as error:
+        except Unauthenticated as error:
             why = str(error)
             return Refusal(None, "the authorization header is not a bearer token" if why == REFUSED else why)
         if self._is_login(text):
@@ -344,20 +344,20 @@ def _presented(metadata: Mapping[str, str]) -> str | None:
     bearer = bearer.strip()
     if scheme.lower() != "bearer":
         if not text:
-            raise PermissionDenied(REFUSED)
+            raise Unauthenticated(REFUSED)
     elif not text:
         return bearer
     elif text != bearer:
         # A proxy may decide by the other one, and the caller would not know which of them has the rights.
-        raise PermissionDenied(TWO_TOKENS)
+        raise Unauthenticated(TWO_TOKENS)
     return text
 
 
 def _sent(metadata: Mapping[str, str], key: str) -> str | None:
-    """Return the value of a key. Raises PermissionDenied if it has several, even if they are equal: it is ambiguous."""
+    """Return the value of a key. Raises Unauthenticated if it has several, even if they are equal: it is ambiguous."""
     # gRPC's metadata has the first method, and that of a request over HTTP the second one.
     several = getattr(metadata, "getall", None) or getattr(metadata, "getlist", None)
     value = metadata.get(key)
     if value is not None and several is not None and len(values := several(key)) > 1:
-        raise PermissionDenied(SEVERAL.format(key, len(values)))
+        raise Unauthenticated(SEVERAL.format(key, len(values)))
     return value

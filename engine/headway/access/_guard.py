@@ -40,8 +40,8 @@ _DONE = (
     *("GenerateToken", "Establish", "ExchangeSecret", "Answer"),
 )
 
-# The status of a method when the caller's rights have changed, if it is not UNAVAILABLE. Subscribers of Consul take
-# ABORTED to mean that they must reset their state and subscribe again.
+# The error of a method when the caller's rights have changed, if it is not Unavailable. Subscribers of Consul take its
+# status, ABORTED, to mean that they must reset their state and subscribe again.
 _CHANGED: dict[str, type[HeadwayError]] = {"Subscribe": Conflict}
 
 CHANGED = "your permissions have changed: retry"
@@ -203,8 +203,8 @@ class Guarded:
 
     An invalid token is refused before anything else, with UNAUTHENTICATED. Once the caller's identity has ended,
     nothing more is sent, because an answer filtered by it may lack too much. A stream then ends: over a network at
-    once, and in-process before it would send the next item. Its status is UNAUTHENTICATED if the token is no longer
-    valid. Otherwise it is UNAVAILABLE, because the caller only has to retry, or ABORTED for a subscription.
+    once, and in-process before it would send the next item. Its error is Unauthenticated if the token is no longer
+    valid. Otherwise it is Unavailable, because the caller only has to retry, or Conflict for a subscription.
 
     Args:
         serve: creates the service for a caller. It is called once per request, so it should do little work.
@@ -292,23 +292,17 @@ class Guarded:
     async def _admitted(self, path: str, stream: Any) -> Identity:
         try:
             await self._authorizer.wait_for_keys(stream.metadata)
-            return self._identified(stream)
+            return self._authorizer.identify(stream.metadata)
         except Unauthenticated:
             self._audit.failed(self._authorizer, path, stream)
             raise
         except Exception as error:
             raise authorizer_failed(error) from error
 
-    def _identified(self, stream: Any) -> Identity:
-        try:
-            return self._authorizer.identify(stream.metadata)
-        except PermissionDenied as error:
-            raise Unauthenticated(str(error)) from None
-
     def _check(self, identity: Identity, stream: Any, method: str) -> None:
-        """Raise the appropriate error if the caller's identity has ended."""
+        """Raise Unauthenticated, or an error that says to retry, if the caller's identity has ended."""
         if not identity.is_current():
-            self._identified(stream)
+            self._authorizer.identify(stream.metadata)
             raise _CHANGED.get(method, Unavailable)(CHANGED)
 
     def _has_changed(self, identity: Identity, stream: Any) -> bool:
@@ -316,7 +310,7 @@ class Guarded:
         if identity.is_current():
             return False
         with suppress(Unauthenticated):
-            self._identified(stream)
+            self._authorizer.identify(stream.metadata)
             return True
         return False
 
@@ -340,7 +334,7 @@ class Guarded:
         def ended() -> None:
             try:
                 self._check(identity, stream, method)
-            except (Unauthenticated, Conflict, Unavailable) as error:
+            except HeadwayError as error:
                 stream.end_after(apart, error)
 
         # Nothing is sent in between.

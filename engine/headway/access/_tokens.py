@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from headway.access._policy import Check, check_fields
-from headway.errors import InvalidArgument, PermissionDenied
+from headway.errors import InvalidArgument, Unauthenticated
 from headway.resource import name_problem
 
 PREFIX = "hw"
@@ -98,13 +98,13 @@ class TokenSet:
         """Return the token whose text was presented, at a time in seconds since the epoch.
 
         Every text costs one look-up, one hash and one comparison. Each of these takes equally long whether the token is
-        unknown, wrong, expired, revoked or valid. Raises the same PermissionDenied for every text that is not valid.
+        unknown, wrong, expired, revoked or valid. Raises the same Unauthenticated for every text that is not valid.
         """
         presented = text if len(text) == _TEXT_LENGTH else ""
         token = self._by_accessor.get(accessor_of(presented), _ABSENT)
         is_right = hmac.compare_digest(hash_of(presented), token.hash)
         if not (is_right & token.holds(now)):
-            raise PermissionDenied(REFUSED)
+            raise Unauthenticated(REFUSED)
         return token
 
     def refusal(self, text: str) -> tuple[str | None, str]:

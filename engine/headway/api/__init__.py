@@ -5,15 +5,16 @@ A service raises the errors of `headway.errors`. What carries a call, such as gR
 
 from headway.api._methods import Cardinality as Cardinality
 from headway.api._methods import Handler as Handler
+from headway.api._refusals import ROWS as ROWS
 from headway.api._refusals import Code as Code
-from headway.api._refusals import Detailed as Detailed
+from headway.api._refusals import DeadlineExceeded as DeadlineExceeded
+from headway.api._refusals import DetailedPrecondition as DetailedPrecondition
 from headway.api._refusals import Exhausted as Exhausted
-from headway.api._refusals import KeepsCopies as KeepsCopies
+from headway.api._refusals import MethodNotFound as MethodNotFound
 from headway.api._refusals import NothingWritten as NothingWritten
 from headway.api._refusals import ProgramFailed as ProgramFailed
 from headway.api._refusals import ProgramFailedLate as ProgramFailedLate
 from headway.api._refusals import Reason as Reason
 from headway.api._refusals import Row as Row
-from headway.api._refusals import TooSlow as TooSlow
 from headway.api._refusals import error_of as error_of
 from headway.api._refusals import row_of as row_of

@@ -30,7 +30,8 @@ class Handler(NamedTuple):
     """A method of a service.
 
     Attributes:
-        func: answers a call. It takes the call's stream, with ``recv_message`` and ``send_message``.
+        func: a coroutine function that answers a call. It takes a stream with ``recv_message`` and ``send_message``.
+        cardinality: how many messages go each way.
         request_type: the type of its requests.
         reply_type: the type of its replies.
     """

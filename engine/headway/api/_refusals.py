@@ -1,7 +1,8 @@
-"""The one table of refusals: the errors of services, and their forms over gRPC and HTTP.
+"""The errors that services raise, and the one table of their forms over gRPC and HTTP.
 
-A program that must know more of a refusal than its status reads its reason. A client that does not know the reason
-still has the status and the message.
+Most are public errors of `headway.errors`. The others are below, and a client turns each of them into a public one
+(`client/_refusals.py`). An error without a row is a fault of the server: the operator gets it, and the caller gets
+UNKNOWN, or 500, without its text.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from headway.errors import (
     InvalidArgument,
     LeaseLost,
     NotFound,
-    NotHeadway,
     OutcomeUnknown,
+    PartitionReserved,
     PayloadError,
     PermissionDenied,
     QuotaExceeded,
     RateLimited,
+    RemoteError,
     StoreChanged,
     StoreUnusable,
     Unauthenticated,
@@ -40,7 +42,7 @@ from headway.resource import AnyMessage
 
 
 class Code(enum.IntEnum):
-    """The statuses of gRPC."""
+    """The statuses of gRPC, without OK."""
 
     CANCELLED = 1
     UNKNOWN = 2
@@ -61,22 +63,26 @@ class Code(enum.IntEnum):
 
 
 class NothingWritten(Unavailable):
-    """A write, or a read before its commit, failed before anything was stored.
+    """A write has failed before anything was stored.
 
-    Over a network, the status of `Unavailable` leaves the outcome open. This says that nothing was written.
+    Over a network, the status UNAVAILABLE alone leaves the outcome open, because the reply may have been lost.
     """
 
 
 class Exhausted(Unavailable):
-    """A bound of the server refuses the call, for as long as others use what it bounds or the call asks for as much."""
+    """A bound other than a rate has refused the call, such as one on open streams or on the size of a list."""
 
 
-class TooSlow(Unavailable):
-    """The service has not answered within the time that the call had."""
+class DeadlineExceeded(RemoteError):
+    """The service did not answer within the timeout of the call, which may have taken effect."""
+
+
+class MethodNotFound(HeadwayError):
+    """The server has no method at this path."""
 
 
 class ProgramFailed(HeadwayError):
-    """The program's own code, such as a hook, has failed before the call changed anything.
+    """The program's own code, such as a hook, has failed. Nothing was changed, unless this is a `ProgramFailedLate`.
 
     The cause is reported to the operator. Its text may contain what the caller must not know.
 
@@ -93,15 +99,11 @@ class ProgramFailed(HeadwayError):
 
 
 class ProgramFailedLate(ProgramFailed):
-    """The same, but the call may have changed something before."""
+    """The program's own code has failed in a call that may have changed something already."""
 
 
-class KeepsCopies(FailedPrecondition):
-    """A write in a partition that is reserved for the copies of a peering."""
-
-
-class Detailed(FailedPrecondition):
-    """A refusal with messages for programs that know their types.
+class DetailedPrecondition(FailedPrecondition):
+    """A failed precondition with messages about it, such as the address of the leader.
 
     Attributes:
         details: the messages.
@@ -116,11 +118,13 @@ class Detailed(FailedPrecondition):
 
 
 class Row(NamedTuple):
-    """The forms of an error.
+    """A row of the table: an error and its forms.
 
     Attributes:
         error: the error, or the base class of several.
+        code: the status over gRPC.
         http: the code of HTTP.
+        reason: says more than the status; None if the status says enough.
     """
 
     error: type[HeadwayError]
@@ -134,18 +138,18 @@ ROWS = (
     Row(UnknownTerm, Code.FAILED_PRECONDITION, 409, Reason.UNKNOWN_TERM),
     Row(Fenced, Code.FAILED_PRECONDITION, 409, Reason.FENCED),
     Row(LeaseLost, Code.FAILED_PRECONDITION, 409, Reason.LEASE_LOST),
-    Row(KeepsCopies, Code.FAILED_PRECONDITION, 409, Reason.COPIES),
+    Row(PartitionReserved, Code.FAILED_PRECONDITION, 409, Reason.COPIES),
     Row(FailedPrecondition, Code.FAILED_PRECONDITION, 409),
     Row(AlreadyExists, Code.ALREADY_EXISTS, 409),
     Row(Conflict, Code.ABORTED, 409),
     Row(NotFound, Code.NOT_FOUND, 404),
     Row(Unauthenticated, Code.UNAUTHENTICATED, 401),
     Row(PermissionDenied, Code.PERMISSION_DENIED, 403),
-    # Clients repeat a request after 429, and many after 5xx. That does not help here.
+    # Not 429 or 5xx, after which clients repeat a request: that does not help here.
     Row(QuotaExceeded, Code.RESOURCE_EXHAUSTED, 403, Reason.QUOTA_EXCEEDED),
     Row(RateLimited, Code.RESOURCE_EXHAUSTED, 429, Reason.LIMITED),
     Row(Exhausted, Code.RESOURCE_EXHAUSTED, 429),
-    Row(TooSlow, Code.DEADLINE_EXCEEDED, 504),
+    Row(DeadlineExceeded, Code.DEADLINE_EXCEEDED, 504),
     # The history after a position is no longer kept, or the position is of another store: begin with a snapshot.
     Row(HistoryCompacted, Code.OUT_OF_RANGE, 410),
     Row(StoreChanged, Code.DATA_LOSS, 410),
@@ -156,15 +160,15 @@ ROWS = (
     Row(NothingWritten, Code.UNAVAILABLE, 503, Reason.NOTHING_WRITTEN),
     Row(StoreUnusable, Code.UNAVAILABLE, 503),
     Row(Unavailable, Code.UNAVAILABLE, 503),
-    # The store cannot hold a value that it was given, either.
+    # Stores also raise these two, for a value that they cannot hold.
     Row(InvalidArgument, Code.INVALID_ARGUMENT, 400),
     Row(PayloadError, Code.INVALID_ARGUMENT, 400),
-    Row(NotHeadway, Code.UNIMPLEMENTED, 500),
+    Row(MethodNotFound, Code.UNIMPLEMENTED, 500),
 )
-"""The forms of each error. An error that has none is a fault of the server: UNKNOWN, and 500."""
+"""The forms of each error. The first row that fits applies, so a subclass comes before its base class."""
 
 _CERTAIN = (CallerError, HistoryCompacted, WriteRejected)
-"""The errors of which a status says that the call had no effect."""
+"""The errors whose status and reason tell a client that the call had no effect."""
 
 
 def row_of(error: BaseException) -> Row | None:
@@ -173,12 +177,11 @@ def row_of(error: BaseException) -> Row | None:
 
 
 def error_of(code: int, reason: Reason | None) -> type[HeadwayError] | None:
-    """Return the error that a status and its reason stand for, which says that the call had no effect.
+    """Return the error that a status and a reason stand for, or None if the call may have had an effect.
 
-    None stands for a status that leaves that open, or that other rules explain.
+    An unknown reason counts as none. RESOURCE_EXHAUSTED is None too: its errors need more than a message.
     """
-    # Of what is exhausted, a quota says more than its reason, and other bounds may have let a part of the call pass.
-    known = () if code == Code.RESOURCE_EXHAUSTED else ROWS
-    found = [row for row in known if row.code == code and issubclass(row.error, _CERTAIN)]
-    exact = [row.error for row in found if row.reason is reason]
-    return next(iter(exact or [row.error for row in found if row.reason is None]), None)
+    if code == Code.RESOURCE_EXHAUSTED:
+        return None
+    rows = [row for row in ROWS if row.code == code and issubclass(row.error, _CERTAIN)]
+    return next((row.error for wanted in (reason, None) for row in rows if row.reason is wanted), None)

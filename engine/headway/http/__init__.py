@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from headway.http._offered import Exchange as Exchange
     from headway.http._offered import Offered as Offered
     from headway.http._query import Query as Query
-    from headway.http._refusal import failure as failure
-    from headway.http._refusal import refusal_of as refusal_of
     from headway.http._server import HttpServer as HttpServer
     from headway.http._server import listener as listener
     from headway.http._server import listening_at as listening_at
@@ -61,7 +59,6 @@ _LATER = {
     "Verb": "_app",
     "answer": "_answer",
     "delete": "_verbs",
-    "failure": "_refusal",
     "json_bytes": "_document",
     "json_steps": "_document",
     "listener": "_server",
@@ -70,7 +67,6 @@ _LATER = {
     "open_http": "_listening",
     "patch": "_verbs",
     "put": "_verbs",
-    "refusal_of": "_refusal",
     "refused": "_answer",
     "resource_steps": "_document",
     "resources_in": "_call",

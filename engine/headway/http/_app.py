@@ -18,7 +18,7 @@ from headway.http._bounds import Shares
 from headway.http._collection import get_collection
 from headway.http._offered import Exchange, Offered
 from headway.http._openapi import get_document
-from headway.http._refusal import HttpRefusal, failure, refusal_of
+from headway.http._refusal import HttpRefusal
 from headway.http._server import CLOSE
 from headway.http._verbs import delete, get, patch, put, put_status
 from headway.resource import quoted
@@ -143,13 +143,8 @@ class Endpoint:
                 )
             await exchange.wait_for_keys()
             return await verb(exchange)
-        except HttpRefusal as refusal:
-            return refused(refusal)
         except Exception as error:  # noqa: BLE001  # one request must not end the others of the server
-            found = refusal_of(error)
-            if found is None:
-                exchange.offered.failed(exchange.request.url.path, error)
-            return refused(found or failure())
+            return refused(exchange.offered.refusal(exchange.request.url.path, error))
 
 
 async def _head(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

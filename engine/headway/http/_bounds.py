@@ -146,7 +146,7 @@ class Shares:
     def ending(self, end: End) -> Iterator[None]:
         """Let `stop` call ``end`` while the block runs."""
         if self._stopping:
-            raise HttpRefusal(503, Code.UNAVAILABLE.name, STOPPING)
+            raise Unavailable(STOPPING)
         key = object()
         self._ends[key] = end
         try:
@@ -180,7 +180,7 @@ class Shares:
                     429, Code.RESOURCE_EXHAUSTED.name, "you are sending too many large requests at once: try again"
                 )
             if self.bodies + size > limits.bodies_size:
-                raise HttpRefusal(503, "UNAVAILABLE", "too many large requests are being received: try again")
+                raise HttpRefusal(503, Code.UNAVAILABLE.name, "too many large requests are being received: try again")
             self._bodies[caller] += size
             held += size
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import trio
 
-from headway.api import ProgramFailed, TooSlow
-from headway.errors import HeadwayError, NotHeadway, Unavailable
+from headway.api import DeadlineExceeded, MethodNotFound, ProgramFailed
+from headway.errors import HeadwayError, Unavailable
 from headway.http._bounds import UNREAD, HeldReply
 from headway.protobuf import decode
 from headway.resource import pb
@@ -98,7 +98,7 @@ class Call:
         """
         handler = services.handler(path)
         if handler is None:
-            raise NotHeadway(f"Method not found: {path}")
+            raise MethodNotFound(f"Method not found: {path}")
         try:
             with self._scope:
                 await handler.func(self)
@@ -125,7 +125,7 @@ async def unary(
 
     Raises:
         HeadwayError: the service refused the request.
-        TooSlow: it did not answer within ``timeout`` seconds.
+        DeadlineExceeded: it did not answer within ``timeout`` seconds.
         Unavailable: unread answers take too much memory.
     """
     replies: list[Any] = []
@@ -134,7 +134,7 @@ async def unary(
         replies.append(message)
 
     call = Call(caller, requested, keep, reply.hold, announced)
-    call.end_after(timeout, TooSlow(f"the server did not answer within {timeout:g} s"))
+    call.end_after(timeout, DeadlineExceeded(f"the server did not answer within {timeout:g} s"))
     # A request may make several calls, and goes on after each.
     before, reply.end = reply.end, partial(call.end_after, 0, Unavailable(UNREAD))
     try:

@@ -13,11 +13,11 @@ from starlette.requests import ClientDisconnect, Request
 
 from headway.access import Authorizer
 from headway.api import Code
-from headway.errors import InvalidArgument, PermissionDenied
+from headway.errors import InvalidArgument
 from headway.http._bounds import HeldReply, RequestLimits, Shares
 from headway.http._call import Caller, Failed, Requested, unary
 from headway.http._document import Body, decoded
-from headway.http._refusal import HttpRefusal, invalid
+from headway.http._refusal import HttpRefusal, invalid, refusal_of
 from headway.resource import Registry, ResourceId, ResourceType, TypeName, did_you_mean, pb, quoted
 from headway.rpc import TOKEN_HEADER, Budget, Services, peer_of
 from headway.service import POSITION, PositionRequest
@@ -52,6 +52,15 @@ class Offered(NamedTuple):
     failed: Failed
     limits: RequestLimits = RequestLimits()
     replies: Budget | None = None
+
+    def refusal(self, path: str, error: Exception) -> HttpRefusal:
+        """Return the answer for what a call has raised, and report what no service may raise."""
+        if isinstance(error, HttpRefusal):
+            return error
+        found = refusal_of(error)
+        if found is None:
+            self.failed(path, error)
+        return found or HttpRefusal(500, Code.UNKNOWN.name, "Internal Server Error")
 
 
 class Exchange:
@@ -107,13 +116,10 @@ class Exchange:
 
         With a token, it is the token's name. Without one, it is the host, or its /64 network of IPv6.
 
-        Raises HttpRefusal (401) if the token is not valid, or no longer.
+        Raises Unauthenticated if the token is not valid, or no longer.
         """
         access = self.offered.access
-        try:
-            account = "" if access is None else access.identify(self.caller.metadata).account
-        except PermissionDenied as error:
-            raise HttpRefusal(401, Code.UNAUTHENTICATED.name, str(error)) from None
+        account = "" if access is None else access.identify(self.caller.metadata).account
         return account or self._host
 
     @property

@@ -1,4 +1,4 @@
-"""Refusals over HTTP: the statuses of the service as codes of HTTP, and the JSON of an error. Pure."""
+"""Errors over HTTP: the form of a service's error, and its JSON. Pure."""
 
 from __future__ import annotations
 
@@ -70,8 +70,3 @@ def refusal_of(error: Exception) -> HttpRefusal | None:
         reason=None if row.reason is None else row.reason.name,
         headers=headers,
     )
-
-
-def failure() -> HttpRefusal:
-    """Return an error for a failure of the server, which has been reported to the operator."""
-    return HttpRefusal(500, Code.UNKNOWN.name, "Internal Server Error")

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from starlette.responses import Response
 
-from headway.api import Code, Reason
+from headway.api import NothingWritten
 from headway.base import Steps, chance, in_slices
 from headway.documents import Mapping, merged
 from headway.errors import AlreadyExists, Conflict, HeadwayError, InvalidArgument, NotFound, PayloadError, WrongUid
@@ -178,6 +178,7 @@ async def _read_within(
     try:
         found: pb.Resource = (await exchange.call(_READ, ready, request)).resource
     except HeadwayError as error:
+        # Not an error of Headway: `_repeated` would take it for the error of the write.
         raise refusal_of(error) or error from None
     return found
 
@@ -202,7 +203,7 @@ async def _repeated(
             if not outdated(error):
                 raise
     why = f"{target.id} was changed by others in each of {_ATTEMPTS} attempts; nothing was written: try again"
-    raise HttpRefusal(503, Code.UNAVAILABLE.name, why, reason=Reason.NOTHING_WRITTEN.name)
+    raise NothingWritten(why)
 
 
 async def _written(exchange: Exchange, target: Target, requested: Any, shown: Shown, announced: Any = None) -> Response:
@@ -279,7 +280,7 @@ class _Merge:
             await self._held.enter_async_context(turn)
         except trio.TooSlowError:
             why = f"too many others change {target.id}; nothing was written: try again"
-            raise HttpRefusal(503, Code.UNAVAILABLE.name, why, reason=Reason.NOTHING_WRITTEN.name) from None
+            raise NothingWritten(why) from None
 
 
 async def _patchable(target: Target, stored: pb.Resource, registry: Registry, most_values: int) -> Mapping:

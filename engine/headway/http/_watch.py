@@ -23,7 +23,7 @@ from headway.http._call import Call
 from headway.http._document import json_steps, resource_steps
 from headway.http._offered import Exchange
 from headway.http._position_text import position_text
-from headway.http._refusal import HttpRefusal, failure, refusal_of
+from headway.http._refusal import HttpRefusal
 from headway.resource import (
     Bookmark,
     Changes,
@@ -91,13 +91,10 @@ class WatchResponse(Response):
                 if sent.begun or not self._watched.restarts:
                     raise
                 await self._watch(sent, resume=False)
-        except (HttpRefusal, _Gone):
+        except _Gone:
             raise
         except Exception as error:  # noqa: BLE001  # one watch must not end the others of the server
-            found = refusal_of(error)
-            if found is None:
-                self._exchange.offered.failed(WATCH_LIST, error)
-            raise found or failure() from None
+            raise self._exchange.offered.refusal(WATCH_LIST, error) from None
 
     async def _watch(self, sent: _Sent, *, resume: bool) -> None:
         exchange = self._exchange

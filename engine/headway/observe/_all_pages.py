@@ -34,7 +34,7 @@ class PageResponse:
 
 
 class PagesService:
-    """The pages of one process for its supervisor, as a handler of grpclib."""
+    """Serves the pages of one process to its supervisor."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages

@@ -15,9 +15,7 @@ from headway.http import (
     HEADERS,
     Exchange,
     HttpRefusal,
-    failure,
     json_bytes,
-    refusal_of,
     refused,
     until_disconnected,
 )
@@ -78,13 +76,8 @@ class EventsResponse(Response):
                     await self._produce(emit)
             if self._scope.cancelled_caught:
                 raise self._error or Unauthenticated("the session has ended: sign in again")
-        except HttpRefusal as refusal:
-            return refusal
         except Exception as error:  # noqa: BLE001  # one stream must not end the others of the server
-            found = refusal_of(error)
-            if found is None:
-                exchange.offered.failed(exchange.request.url.path, error)
-            return found or failure()
+            return exchange.offered.refusal(exchange.request.url.path, error)
         return None
 
     def _end_after(self, seconds: float, error: HeadwayError) -> None:

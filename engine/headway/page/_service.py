@@ -1,4 +1,4 @@
-"""The answers of the page, with the rights of their caller. Its methods are handlers, as for gRPC.
+"""The answers of the page, with the rights of their caller.
 
 Paths and messages are the page's own, so none of this is offered over gRPC.
 """
@@ -189,7 +189,7 @@ class PageService:
         return after
 
     def _visible(self) -> Visible:
-        """Return what the caller may see. Raises PERMISSION_DENIED if that is nothing."""
+        """Return what the caller may see. Raises PermissionDenied if that is nothing."""
         permissions, registry = self._permissions, self._access.registry
         known = frozenset(each.name for each in registry if self._access.knows(each.name))
         if permissions is None:

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.api import Code
-from headway.errors import PermissionDenied
 from headway.http import Exchange, HttpRefusal, Offered, Shares
 from headway.page._sessions import SECONDS, Session, Sessions
 from headway.rpc import TOKEN_HEADER
@@ -72,14 +71,11 @@ class Visits:
         The session ends if its token is revoked or gets other policies, even if this is undone before the next
         request.
 
-        Raises HttpRefusal (401) if the token is not valid.
+        Raises Unauthenticated if the token is not valid.
         """
         access = self.offered.access
         assert access is not None
-        try:
-            identity = access.identify({TOKEN_HEADER: token})
-        except PermissionDenied as error:
-            raise HttpRefusal(401, Code.UNAUTHENTICATED.name, str(error)) from None
+        identity = access.identify({TOKEN_HEADER: token})
         self._end(request)
         now = trio.current_time()
         text, session = self.sessions.begin(token, identity.account, now, identity.expires_in())

@@ -30,9 +30,9 @@ _ATTEMPTS = 8
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Raise the errors of the engine's own client that leave the block as errors of the service.
+    """Turn the errors of the engine's own client into errors of this service.
 
-    Another write of the call may have been stored before.
+    Unavailable leaves the outcome open over a network: the call may have written before.
     """
     try:
         yield

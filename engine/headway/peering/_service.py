@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class PeeringService:
-    """The peerings of an engine. Its methods are handlers.
+    """The peerings of an engine.
 
     Making a token and establishing need the right to write the Peering, and to read everything that it exports. An
     exchange needs nothing but the secret.

@@ -44,9 +44,8 @@ from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate
 from headway.rpc._private_names import check_network
-from headway.rpc._refused import grpc_error as grpc_error
-from headway.rpc._refused import reason_of as reason_of
-from headway.rpc._refused import refusal_of as refusal_of
+from headway.rpc._refusals import grpc_error as grpc_error
+from headway.rpc._refusals import refusal_of as refusal_of
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
 from headway.rpc._token import Token as Token

@@ -1,4 +1,4 @@
-"""A channel to grpclib handlers in the same process, without serialization or copies.
+"""A channel to the services of this process, without serialization or copies.
 
 A handler is a coroutine function that takes a stream and calls `recv_message` and `send_message` on it. Here it runs in
 the caller's own task. A unary call simply awaits it. A server stream *drives* it: each `send_message` suspends the
@@ -23,7 +23,7 @@ from trio.lowlevel import current_trio_token, in_trio_task
 from headway.api import Handler
 from headway.base import check_trio, current_run
 from headway.rpc._channel import Channel, ChannelClosed, Metadata, Report, ignore_error
-from headway.rpc._refused import refused
+from headway.rpc._refusals import refused
 
 ANSWER = "answer"
 """The attribute of a unary handler that holds a pair: the handler itself, and a function from request to reply.
@@ -41,7 +41,7 @@ class InProcessChannel(Channel):
     Messages are passed without a copy: a caller must not modify a reply, or must copy it first.
 
     Args:
-        services: objects with grpclib's ``__mapping__``.
+        services: objects whose ``__mapping__`` returns handlers by path.
         report: called with the path and the error when a handler raises an unexpected exception.
         lasting_leases: True if leases held through this channel don't expire. See `LeaseClient.lasting`.
     """

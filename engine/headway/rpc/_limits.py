@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
+from headway.api import Exhausted
 from headway.base import check_number, check_whole, repr_text
 from headway.errors import DeclarationError
 
@@ -240,7 +238,7 @@ class OpenStreams:
         """Count a stream while the block runs.
 
         Raises:
-            GRPCError: a limit is reached. The status is RESOURCE_EXHAUSTED.
+            Exhausted: a limit is reached.
         """
         bound_request(stream)
         # A stream within the process has no connection. It is not limited, because only its caller pays for it.
@@ -284,8 +282,5 @@ def bound_request(stream: Any) -> None:
         stream.limit_message(REQUEST_SIZE)
 
 
-def _refused(bound: int, where: str) -> GRPCError:
-    return GRPCError(
-        Status.RESOURCE_EXHAUSTED,
-        f"{where} has {bound} open streams of health and reflection: end one, or use unary calls",
-    )
+def _refused(bound: int, where: str) -> Exhausted:
+    return Exhausted(f"{where} has {bound} open streams of health and reflection: end one, or use unary calls")

@@ -50,7 +50,7 @@ class Services:
     """The handlers of all methods, and the encoders of what they send.
 
     Args:
-        services: objects with grpclib's ``__mapping__`` whose handlers run on Trio.
+        services: objects whose ``__mapping__`` returns handlers by path. These run on Trio.
         encoders: by path, the encoders of methods whose handlers send something other than messages.
         interceptors: functions called around every handler. The first is the outermost.
         codec: decodes requests and encodes messages. By default they are protobuf messages.

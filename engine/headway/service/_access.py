@@ -282,7 +282,7 @@ class AccessChecks:
     def redacted(self, refused: HeadwayError, stored: pb.Resource) -> HeadwayError:
         """Return a refusal caused by a stored resource, without details for a caller who may not read the resource."""
         row = row_of(refused)
-        # Without its reason. Other errors say nothing of the resource.
+        # The base error of its status, because a reason would tell more. Unavailable, for example, tells nothing.
         kind = None if row is None else error_of(row.code, None)
         if kind is None or self.shows(stored):
             return refused

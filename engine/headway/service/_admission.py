@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from headway.api import ProgramFailed
+from headway.api import ProgramFailed, row_of
 from headway.base import Steps, reason_text
-from headway.errors import CallerError, HeadwayError, InvalidArgument, PayloadError
+from headway.errors import HeadwayError, InvalidArgument, PayloadError
 from headway.protobuf import SMALL, Payload, decode, decoding
 from headway.resource import (
     MAX_NAME,
@@ -123,7 +123,7 @@ def admit_resource(
     """Check everything that Write checks before it looks at the store.
 
     The caller's rights are checked before the hooks, which are the program's own code, and before all fields other than
-    names. Raises CallerError for a refusal, and ProgramFailed for any other failure.
+    names. Raises ProgramFailed for any failure that is not a refusal.
     """
     try:
         if resource is None:
@@ -175,11 +175,9 @@ def admit_resource(
         if type.hooks.validate is not None:
             _hooked(type, "validate", type.hooks.validate, resource, decoded if resource.data == data else None)
         return Admitted(type, key, resource, given, checked_fence, payload_name, None)
-    except (CallerError, ProgramFailed) as error:
-        if isinstance(error, PayloadError):
-            raise ProgramFailed("Internal Server Error", error) from error
-        raise
     except Exception as error:
+        if row_of(error) is not None and not isinstance(error, PayloadError):
+            raise
         # A hook may have left a value that the later checks fail on.
         raise ProgramFailed("Internal Server Error", error) from error
 
@@ -192,7 +190,7 @@ def _admit_owner(access: AccessChecks, resource: pb.Resource, key: Key) -> None:
 
 
 def _hooked(type: Type, name: str, hook: Hook, resource: pb.Resource, decoded: Payload | None = None) -> pb.Resource:
-    """Return the resource as the hook leaves it. Raise INVALID_ARGUMENT if a validate hook raises ValueError."""
+    """Return the resource as the hook leaves it. Raise InvalidArgument if a validate hook raises ValueError."""
     # Each hook gets its own view, so a validate hook cannot change what is stored: that is the result of mutate.
     view = type.view(resource, decoded)
     try:

@@ -83,10 +83,9 @@ def _as_consul(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Aw
             await function(_ConsulStream(stream))
         except HeadwayError as error:
             row = row_of(error)
-            sentence = None if row is None else _SENTENCES.get(row.error)
-            if row is None or sentence is None:
+            if row is None or row.error not in _SENTENCES:
                 raise
-            raise row.error(f"{error} ({sentence})") from error
+            raise row.error(f"{error} ({_SENTENCES[row.error]})") from error
 
     return serve
 

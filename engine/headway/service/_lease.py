@@ -162,7 +162,7 @@ class LeaseWaits:
 
 
 class LeaseService:
-    """Leases and fences over a store. Its methods are handlers.
+    """Leases and fences over a store.
 
     Args:
         permissions: what each caller may do; without them, every caller may do everything.

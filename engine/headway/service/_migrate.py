@@ -197,7 +197,7 @@ MIGRATION_SERVICE = "headway.migration.v1.MigrationService"
 
 
 class MigrationService:
-    """Migrate over a store, for the types of a registry. Its methods are handlers.
+    """Migrate over a store, for the types of a registry.
 
     Hooks are not called: what readers see of a resource stays the same, except for its version.
 

@@ -94,7 +94,7 @@ class ListReply:
             await self._encode()
 
     def add(self, resource: pb.Resource) -> None:
-        """Add a resource. Raises RESOURCE_EXHAUSTED if the reply would be too large."""
+        """Add a resource. Raises Exhausted if the reply would be too large."""
         self._resources.append(resource if self._as_listed is None else self._as_listed(resource))
         self.count += 1
         self.last = resource_key(resource)

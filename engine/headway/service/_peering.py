@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway._gen.headway.peering.v1 import Export, Peering, Role
-from headway.api import KeepsCopies
-from headway.errors import HeadwayError, InvalidArgument, PayloadError
+from headway.errors import HeadwayError, InvalidArgument, PartitionReserved, PayloadError
 from headway.protobuf import decode
 from headway.resource import (
     DEFAULT_UNIT,
@@ -50,7 +49,7 @@ def check_copies(access: AccessChecks, kind: Kind, key: Key) -> None:
     partition = key[2] if kind == PARTITION.kind else key[0]
     peering = peering_of(partition)
     if peering and not access.writes_copies:
-        raise KeepsCopies(
+        raise PartitionReserved(
             f"partition {quoted(partition)} is reserved for the copies of peering {peering!r}, which alone writes "
             "there: change the original on the other side, or use another partition"
         )

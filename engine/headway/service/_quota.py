@@ -16,7 +16,7 @@ QUOTA_SERVICE = "headway.quota.v1.QuotaService"
 
 
 class QuotaService:
-    """List over a store. Its methods are handlers.
+    """List over a store.
 
     Args:
         permissions: what each caller may do; without them, every caller may do everything.

@@ -11,7 +11,7 @@ from headway.service._position import check_revision
 
 
 async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
-    """Return the resource as the requested version, or NOT_FOUND. A request with a uid finds only that incarnation."""
+    """Return the resource as the requested version. Raises NotFound. A request with a uid finds only that one."""
     access = context.access
     type, key = admit_id(access, request.id, "id")
     assert request.id is not None

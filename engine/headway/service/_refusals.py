@@ -1,4 +1,4 @@
-"""Refusals of the services that several of them make."""
+"""Errors that several services raise."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def authorizer_failed(cause: BaseException) -> ProgramFailed:
 
 
 def nothing_written(error: Unavailable | StoreUnusable) -> HeadwayError:
-    """Return the error of a write, for one that its commit or a read before that has raised."""
+    """Return the error of a write whose commit, or the read before it, has failed with this error."""
     return error if isinstance(error, WriteRejected) else NothingWritten(str(error))

@@ -33,7 +33,7 @@ WATCH_LIST = f"/{RESOURCE_SERVICE}/WatchList"
 class ResourceService:
     """The eight verbs over a store, for the types of a registry.
 
-    Every refusal is a ``GRPCError`` whose message names the field and says what would be right.
+    Every refusal is a `HeadwayError` whose message names the field and says what would be right.
 
     Args:
         permissions: what each caller may do; without them, every caller may do everything.

@@ -75,7 +75,7 @@ class OpenSubscriptions:
 
     @contextmanager
     def wait(self, deadline: float) -> Iterator[None]:
-        """Leave the block at a deadline, and raise UNAVAILABLE if the engine ends."""
+        """Leave the block at a deadline, and raise Unavailable if the engine ends."""
         if not self._ended:
             with trio.CancelScope(deadline=deadline) as scope:
                 self._waits.add(scope)
@@ -120,7 +120,7 @@ class SubscribeService:
         self._streams = OpenSubscriptions() if streams is None else streams
 
     async def subscribe(self, stream: Any) -> None:
-        """Serve Subscribe as a handler. It sends `SubscriptionItem`s, which an encoder turns into messages.
+        """Serve Subscribe. It sends `SubscriptionItem`s, which an encoder turns into messages.
 
         It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
         """

@@ -93,7 +93,7 @@ class DescribedTypes(_OfSets[EncodedTypes]):
 
 
 class TypesService:
-    """List over a registry. Its methods are handlers.
+    """List over a registry.
 
     Args:
         topics: the topics, by name.

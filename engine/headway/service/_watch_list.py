@@ -33,7 +33,7 @@ from headway.storage import SkipsUnrelated
 
 
 async def watch_list(context: Context, stream: Any) -> None:
-    """Serve WatchList as a handler. It sends `StreamItem`s; a stream that serializes turns them into
+    """Serve WatchList. It sends `StreamItem`s; a stream that serializes turns them into
     WatchEvents.
 
     It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from headway import errors
 from headway.base import Steps, in_slices
 from headway.errors import (
     AlreadyExists,
@@ -14,7 +15,6 @@ from headway.errors import (
     RemoteError,
     StoreUnusable,
     Unavailable,
-    WrongUid,
 )
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -225,7 +225,7 @@ def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
     assert resource.id is not None
     assert stored.id is not None
     if resource.id.uid and resource.id.uid != stored.id.uid:
-        raise WrongUid(
+        raise errors.WrongUid(
             f"{resource_id(resource.id)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again"
         )
     if resource.version and resource.version != stored.version:

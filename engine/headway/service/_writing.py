@@ -115,7 +115,7 @@ Answer = TypeVar("Answer")
 async def attempt(
     once: Callable[[], Awaitable[Answer]], turns: KeyTurns, at: tuple[Kind, Key], *, blanket: bool
 ) -> Answer:
-    """Run ``once``, which writes.
+    """Run ``once``, which commits. If the store is unavailable, the error says that nothing was written.
 
     A caller that gave no version (``blanket``) replaces any other writer's state, and so `replace` runs ``once`` again
     if it loses a race. A write with a version cannot succeed after it has lost a race: ``once`` runs again only to

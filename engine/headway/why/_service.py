@@ -48,7 +48,7 @@ class ObservePermissions(Permissions, Protocol):
 
 
 class ObserveService:
-    """Answers to "why is this not done?". Its methods are handlers.
+    """Answers to "why is this not done?".
 
     Args:
         permissions: what the caller may observe; without them, everything.
@@ -145,7 +145,7 @@ class ObserveService:
         return observe_pb.RetryResponse(controller=controller, processes=names, running=any(done.values()))
 
     async def attend(self, stream: Any) -> None:
-        """Serve Attend as a handler: send questions to a process until its stream ends.
+        """Serve Attend: send questions to a process until its stream ends.
 
         It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
         """

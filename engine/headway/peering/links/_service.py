@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from headway._gen.headway.peering import v1 as wire
-from headway.api import Cardinality, Detailed, Exhausted, Handler
+from headway.api import Cardinality, DetailedPrecondition, Exhausted, Handler
 from headway.errors import (
     Conflict,
     FailedPrecondition,
@@ -166,7 +166,7 @@ class PeerStreamService:
         del self._unknown[oldest]
         oldest.cancel()
 
-    async def _not_leading(self) -> Detailed:
+    async def _not_leading(self) -> DetailedPrecondition:
         host = self._host
         leader = wire.Leader()
         try:
@@ -176,7 +176,7 @@ class PeerStreamService:
             leader = wire.Leader()
         details = (AnyMessage(type_url=LEADER_URL, value=encode(leader)),)
         text = f"another process serves peers: {', '.join(leader.addresses) or 'its addresses are not known yet'}"
-        return Detailed(text, details)
+        return DetailedPrecondition(text, details)
 
 
 def _in_plain_text(stream: Any) -> bool:

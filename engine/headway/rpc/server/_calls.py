@@ -19,7 +19,7 @@ from h2.exceptions import ProtocolError
 from headway.api import Cardinality, Handler
 from headway.rpc._channel import Report
 from headway.rpc._limits import Budget, Limits
-from headway.rpc._refused import refused
+from headway.rpc._refusals import refused
 from headway.rpc._services import Services
 from headway.rpc.http2 import Http2Stream, Request
 from headway.rpc.server._stream import CALL_SIZE, ServerStream

@@ -23,7 +23,7 @@ from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Compressed, Oversized
 from headway.rpc._details import TRAILER, StatusDetails
 from headway.rpc._limited import Limited
 from headway.rpc._limits import Budget, Limits
-from headway.rpc._refused import refused
+from headway.rpc._refusals import refused
 from headway.rpc._services import Services
 from headway.rpc._wire import Codec, Encoded, Framed, MessageParser, StreamEncoder, framed
 from headway.rpc.http2 import Http2Stream, Request

@@ -1,4 +1,4 @@
-"""The errors of services as gRPC's errors, and the details of these."""
+"""The errors of services as GRPCErrors, and the details that these carry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.refusal.v1 import ExceededQuota, Refusal
-from headway.api import Detailed, ProgramFailed, Reason, row_of
+from headway.api import DetailedPrecondition, ProgramFailed, row_of
 from headway.errors import PayloadError, QuotaExceeded, RateLimited
 from headway.protobuf import decode, encode, field, message
 from headway.resource import AnyMessage
@@ -28,8 +28,6 @@ class _RetryInfo:
 
 def refused(path: str, error: Exception, report: Report) -> GRPCError:
     """Return the form over gRPC of what a service has raised, and report what is not a refusal."""
-    if isinstance(error, GRPCError):
-        return error
     found = grpc_error(error)
     if found is None or isinstance(error, ProgramFailed):
         report(path, error.cause if isinstance(error, ProgramFailed) else error)
@@ -42,7 +40,7 @@ def grpc_error(error: BaseException) -> GRPCError | None:
     row = row_of(error)
     if row is None:
         return None
-    details = error.details if isinstance(error, Detailed) else ()
+    details = error.details if isinstance(error, DetailedPrecondition) else ()
     if row.reason is not None:
         quota: ExceededQuota | None = None
         if isinstance(error, QuotaExceeded):
@@ -64,9 +62,3 @@ def refusal_of(error: GRPCError) -> Refusal | None:
             except PayloadError:
                 return None
     return None
-
-
-def reason_of(error: GRPCError) -> Reason | None:
-    """Return the reason of a refusal, or None if it has none. A newer server may give one that has no name here."""
-    found = refusal_of(error)
-    return None if found is None else found.reason
