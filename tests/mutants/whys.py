@@ -96,14 +96,14 @@ WHY_MUTANTS = (
     Mutant(
         "an answer names resources that the caller may not observe",
         "why/_service.py",
-        "if it is None or it == why.resource or not it.name or permissions.may_observe(it.id()):",
+        "if it is None or it == why.resource or not it.name or ask(permissions.may_observe, it.id()):",
         "if True:",
         _WORKERS,
     ),
     Mutant(
         "everyone may answer in the name of a controller",
         "why/_service.py",
-        "if self._permissions is not None and not self._permissions.may_take_lease(each.name):",
+        "if self._permissions is not None and not ask(self._permissions.may_take_lease, each.name):",
         "if False:",
         _WORKERS,
     ),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
 
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.client import Client, LeaseClient
-from headway.errors import HeadwayError, OutcomeUnknown, Unavailable
-from headway.resource import Resource
+from headway.errors import Conflict, HeadwayError, OutcomeUnknown, PayloadError, PermissionDenied, Unavailable
+from headway.resource import Resource, pb
 from headway.rpc import InProcessChannel
-from headway.service import Decision, LeaseService, ResourceService
+from headway.service import RESOURCE_SERVICE, Decision, LeaseService, ResourceService
 from headway.storage import MemoryBackend
 from tests.helpers.counted_writes import CountedWrites
 from tests.helpers.declared import NOTE, Note, registry
@@ -21,13 +24,14 @@ from tests.service.conftest import reached
 class Failing:
     """An authorizer that allows everything, and raises at one kind of question."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.question = ""
         self.fails: Callable[[], bool] = lambda: True
+        self.error = error or LookupError("a mistake of the authorizer's")
 
     def _asked(self, question: str) -> bool:
         if question == self.question and self.fails():
-            raise LookupError("a mistake of the authorizer's")
+            raise self.error
         return True
 
     def may_know(self, *_: object) -> bool:
@@ -102,6 +106,33 @@ async def test_authorizer_fault_leaves_no_unknown_outcome(how: str, question: st
             await call(client, one)
         assert (heard.unknowns, calls.revision) == (0, before)
         assert {type(each) for each in calls.unexpected} == {LookupError}
+
+
+@pytest.mark.parametrize("error", [Conflict("a secret"), PermissionDenied("a secret"), PayloadError("a secret")])
+@pytest.mark.parametrize("question", ["know", "read"])
+async def test_error_of_headway_in_an_authorizer_is_no_refusal(question: str, error: Exception) -> None:
+    """Its text is the program's own. The operator gets it, and the caller does not."""
+    failing, failed = Failing(error), list[BaseException]()
+    service = ResourceService(MemoryBackend(), registry(), failing)
+    client = Client(InProcessChannel(service, report=lambda _, each: failed.append(each)), registry())
+    failing.question = question
+    with pytest.raises(Unavailable, match=r"^INTERNAL: the authorizer failed$"):
+        await client.read(NOTE, "one")
+    assert failed == [error]
+
+
+async def test_fault_while_a_similar_type_is_looked_for_is_no_refusal() -> None:
+    """The names of types that the caller may know are offered for a type that is not registered."""
+    failing, failed = Failing(), list[type[BaseException]]()
+    asked = itertools.count()
+    failing.fails = lambda: next(asked) > 0
+    failing.question = "know"
+    service = ResourceService(MemoryBackend(), registry(), failing)
+    channel = InProcessChannel(service, report=lambda _, each: failed.append(type(each)))
+    unknown = pb.Id(type=pb.Type(group="tests", group_version="v1", kind="Notee"), name="one")
+    with pytest.raises(GRPCError, match="the authorizer failed") as caught:
+        await channel.unary(f"/{RESOURCE_SERVICE}/Read", pb.ReadRequest(id=unknown), pb.ReadResponse)
+    assert (caught.value.status, failed) == (Status.INTERNAL, [LookupError])
 
 
 @pytest.mark.parametrize("how", ["in process", "network"])

@@ -54,6 +54,8 @@ async def test_failed_write_reports_whether_anything_was_written(
         with pytest.raises(HeadwayError, match=str(error)) as caught:
             await VERBS[verb](client, one)
         assert type(caught.value) is expected
+        # An error that is its own cause would be garbage, with all that its frames hold.
+        assert error.__cause__ is None
 
 
 def _raise(resource: Resource[Note]) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from grpclib.const import Status
+from typing_extensions import override
 
+from headway.client import Client
+from headway.errors import EngineBug, OutcomeUnknown
 from headway.protobuf import copy_message
 from headway.resource import AnyMessage, Key, Kind, Position, ResourceType, pb
-from headway.storage import MemoryBackend
+from headway.rpc import InProcessChannel
+from headway.service import ResourceService
+from headway.storage import Fence, MemoryBackend, Operation
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import CHILD, NOTE, a_note, a_status, an_id, registry, text_of, uid_of
 from tests.helpers.versions import V1, V2, V3, Member, a_team, data_of, versions
@@ -177,6 +182,23 @@ class Believing(MemoryBackend):
     async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         stored, position = await self.read(kind, key)
         return self.believed or stored, position
+
+
+async def test_error_that_is_no_refusal_is_not_tried_again() -> None:
+    """A store with optimistic reads has committed, and then raises an error that no store may raise."""
+    commits: list[object] = []
+
+    class Broken(Believing):
+        @override
+        async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+            commits.append(await super().commit(operations, fence))
+            raise EngineBug("a mistake of the store's")
+
+    failed: list[type[BaseException]] = []
+    channel = InProcessChannel(ResourceService(Broken(), registry()), report=lambda _, each: failed.append(type(each)))
+    with pytest.raises(OutcomeUnknown):
+        await Client(channel, registry()).write(NOTE.new("one"))
+    assert (len(commits), failed) == (1, [EngineBug])
 
 
 @pytest.mark.parametrize("type", [V1, V2, V3])

@@ -299,10 +299,18 @@ class Guarded:
         except Exception as error:
             raise authorizer_failed(error) from error
 
+    def _identified(self, stream: Any) -> Identity:
+        try:
+            return self._authorizer.identify(stream.metadata)
+        except Unauthenticated:
+            raise
+        except Exception as error:
+            raise authorizer_failed(error) from error
+
     def _check(self, identity: Identity, stream: Any, method: str) -> None:
         """Raise Unauthenticated, or an error that says to retry, if the caller's identity has ended."""
         if not identity.is_current():
-            self._authorizer.identify(stream.metadata)
+            self._identified(stream)
             raise _CHANGED.get(method, Unavailable)(CHANGED)
 
     def _has_changed(self, identity: Identity, stream: Any) -> bool:
@@ -310,7 +318,7 @@ class Guarded:
         if identity.is_current():
             return False
         with suppress(Unauthenticated):
-            self._authorizer.identify(stream.metadata)
+            self._identified(stream)
             return True
         return False
 

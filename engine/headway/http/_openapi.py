@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from headway.api import row_of
 from headway.base import Steps, give_way
 from headway.errors import HeadwayError
 from headway.http._answer import JSON, long_answer
@@ -80,7 +81,11 @@ async def _example(exchange: Exchange, type: ResourceType[Any]) -> dict[str, Any
 
     try:
         await exchange.call(f"/{RESOURCE_SERVICE}/MutateAndValidate", requested)
-    except (HeadwayError, HttpRefusal):
+    except HttpRefusal:
+        return None
+    except HeadwayError as error:
+        if row_of(error) is None:
+            raise
         return None
     return body
 

@@ -59,7 +59,7 @@ def refusal_of(error: Exception) -> HttpRefusal | None:
     if row is None:
         return None
     headers = {"retry-after": str(math.ceil(error.retry_after))} if isinstance(error, RateLimited) else None
-    message = str(error)
+    message = str(error) or row.code.name
     if message.startswith(f"{_FILTER} "):
         # The parameter of a request over HTTP has a shorter name.
         message = message.replace(_FILTER, "filter", 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from headway._gen.headway.observe import v1 as observe_pb
@@ -22,7 +23,7 @@ from headway.page._host import PageHost
 from headway.page._overview import Visible, charted, drawn_elsewhere, overview, picture
 from headway.page._search import Cursors, Search, find, has_condition, row
 from headway.resource import EVENT, Key, Registry, ResourceId, TypeName, pb, resource_key
-from headway.service import AccessChecks, admit_within, check_text, resolve, unary_handlers
+from headway.service import AccessChecks, admit_within, ask, check_text, resolve, unary_handlers
 from headway.why import ObservePermissions, ObserveService
 
 PAGE_SERVICE = "headway.page"
@@ -194,7 +195,7 @@ class PageService:
         known = frozenset(each.name for each in registry if self._access.knows(each.name))
         if permissions is None:
             return Visible(frozenset(each.fence_name for each in self._host.observe.supervisors), known, known, True)
-        observed = frozenset(name for name in known if permissions.may_observe_all(name))
+        observed = frozenset(name for name in known if ask(permissions.may_observe_all, name))
         controllers = {
             each.fence_name
             for each in self._host.observe.supervisors
@@ -203,11 +204,11 @@ class PageService:
         if not observed:
             raise PermissionDenied("permission denied: you may not observe all resources of any type")
         whole = all(each.name in observed for each in registry)
-        return Visible(frozenset(controllers), known, observed, whole, permissions.may_read_lease)
+        return Visible(frozenset(controllers), known, observed, whole, partial(ask, permissions.may_read_lease))
 
     def _observes(self, type: TypeName, key: Key) -> bool:
         permissions = self._permissions
-        return permissions is None or permissions.may_observe(ResourceId(type, key[2], key[0], key[1]))
+        return permissions is None or ask(permissions.may_observe, ResourceId(type, key[2], key[0], key[1]))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

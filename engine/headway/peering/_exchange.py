@@ -9,13 +9,15 @@ from typing import Any
 import trio
 
 from headway._gen.headway.peering import v1 as peering_pb
-from headway.api import Exhausted, row_of
+from headway.api import Exhausted, ProgramFailed, ProgramFailedLate
 from headway.errors import (
+    AlreadyExists,
     CallerError,
     Conflict,
     FailedPrecondition,
     HeadwayError,
     InvalidArgument,
+    NotFound,
     PermissionDenied,
     Unavailable,
 )
@@ -36,10 +38,12 @@ def refusing() -> Iterator[None]:
     """
     try:
         yield
-    except CallerError as error:
-        if row_of(error) is None:
-            raise FailedPrecondition(str(error)) from error
+    except (AlreadyExists, Conflict, InvalidArgument, NotFound, PermissionDenied):
         raise
+    except ProgramFailed as failed:
+        raise ProgramFailedLate(str(failed), failed.cause) from failed.cause
+    except CallerError as error:
+        raise FailedPrecondition(str(error)) from error
     except HeadwayError as error:
         raise Unavailable(str(error)) from error
 

@@ -28,6 +28,8 @@ class _RetryInfo:
 
 def refused(path: str, error: Exception, report: Report) -> GRPCError:
     """Return the form over gRPC of what a service has raised, and report what is not a refusal."""
+    if isinstance(error, GRPCError):
+        return error
     found = grpc_error(error)
     if found is None or isinstance(error, ProgramFailed):
         report(path, error.cause if isinstance(error, ProgramFailed) else error)

@@ -9,6 +9,7 @@ share objects with the store and must not be changed. In-process channels make c
 from headway.service._access import AccessChecks as AccessChecks
 from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
+from headway.service._access import ask as ask
 from headway.service._admission import admit_id as admit_id
 from headway.service._admission import resolve as resolve
 from headway.service._announced import admit_announced as admit_announced

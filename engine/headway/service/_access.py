@@ -28,13 +28,15 @@ Answer = TypeVar("Answer")
 def ask(question: Callable[..., Answer], *about: object) -> Answer:
     """Return the authorizer's answer. An authorizer that raises is a failure of the service, not of the request.
 
-    A PayloadError passes through: it means that the authorizer has read a payload that does not decode.
+    A PayloadError about a resource passes through: the authorizer has read a payload that does not decode.
     """
     try:
         return question(*about)
-    except (ProgramFailed, PayloadError):
+    except ProgramFailed:
         raise
     except Exception as error:
+        if isinstance(error, PayloadError) and any(isinstance(each, Resource) for each in about):
+            raise
         raise authorizer_failed(error) from error
 
 
@@ -181,7 +183,7 @@ class AccessChecks:
             return True
         name = resource_id(stored.id)
         try:
-            return self._permissions.may_write(name, self.registry.resolve(name.type).view(stored))
+            return ask(self._permissions.may_write, name, self.registry.resolve(name.type).view(stored))
         except PayloadError:
             return False
 
@@ -279,11 +281,11 @@ class AccessChecks:
             data=own.data,
         )
 
-    def redacted(self, refused: HeadwayError, stored: pb.Resource) -> HeadwayError:
-        """Return a refusal caused by a stored resource, without details for a caller who may not read the resource."""
+    def redact(self, refused: HeadwayError, stored: pb.Resource) -> None:
+        """Raise a refusal caused by a stored resource without its details, if the caller may not read the resource."""
         row = row_of(refused)
         # The base error of its status, because a reason would tell more. Unavailable, for example, tells nothing.
         kind = None if row is None else error_of(row.code, None)
-        if kind is None or self.shows(stored):
-            return refused
-        return kind(f"{resource_id(stored.id)}: the stored resource forbids it, and you may not read it")
+        if kind is not None and not self.shows(stored):
+            text = f"{resource_id(stored.id)}: the stored resource forbids it, and you may not read it"
+            raise kind(text) from None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from headway.api import ProgramFailed, row_of
 from headway.base import Steps, reason_text
-from headway.errors import HeadwayError, InvalidArgument, PayloadError
+from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import SMALL, Payload, decode, decoding
 from headway.resource import (
     MAX_NAME,
@@ -80,7 +80,7 @@ def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
     access.check_known(name)
     try:
         return access.registry.resolve(name, access.knows)
-    except HeadwayError as error:
+    except InvalidArgument as error:
         raise InvalidArgument(f"{field}: {error}") from None
 
 

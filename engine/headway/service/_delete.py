@@ -79,7 +79,8 @@ async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteRespon
             if type.kind == TOMBSTONE.kind and not finalizers(stored.metadata):
                 await check_done(backend, stored)
         except HeadwayError as error:
-            raise access.redacted(error, stored if seen is None else seen) from None
+            access.redact(error, stored if seen is None else seen)
+            raise
         if not finalizers(stored.metadata):
             # A delete that loses the race reads again, but only deletes this incarnation. By that time the name may
             # belong to another incarnation, which is then returned.

@@ -42,7 +42,9 @@ async def mutate_and_validate(context: Context, request: pb.MutateAndValidateReq
             try:
                 await in_slices(StorageVersion(context.versions, chain, type).checking(stored, resource))
             except HeadwayError as error:
-                raise error if seen is None else access.redacted(error, seen) from None
+                if seen is not None:
+                    access.redact(error, seen)
+                raise
     if marks:
         check_mark(resource)
     check_staying(units, resource.id)

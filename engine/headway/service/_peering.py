@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway._gen.headway.peering.v1 import Export, Peering, Role
-from headway.errors import HeadwayError, InvalidArgument, PartitionReserved, PayloadError
+from headway.errors import InvalidArgument, PartitionReserved, PayloadError
 from headway.protobuf import decode
 from headway.resource import (
     DEFAULT_UNIT,
@@ -203,7 +203,7 @@ def _exported(access: AccessChecks, registry: Registry, message: pb.Type, field:
     access.check_known(name)
     try:
         type = registry.resolve(name, access.knows)
-    except HeadwayError as error:
+    except InvalidArgument as error:
         raise InvalidArgument(f"{field}: {error}") from None
     if type.scope not in (Scope.PARTITION, Scope.NAMESPACE):
         raise InvalidArgument(

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headway import errors
+from headway.api import NothingWritten, ProgramFailedLate, row_of
 from headway.base import Steps, in_slices
 from headway.errors import (
     AlreadyExists,
@@ -15,6 +16,7 @@ from headway.errors import (
     RemoteError,
     StoreUnusable,
     Unavailable,
+    WriteRejected,
 )
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -39,7 +41,6 @@ from headway.service._handlers import Context
 from headway.service._payload_names import check_payload_name
 from headway.service._peering import check_replaced_peering
 from headway.service._read import checked_version
-from headway.service._refusals import nothing_written
 from headway.service._storage_version import StorageVersion
 from headway.service._writing import (
     NO_UNITS,
@@ -52,7 +53,7 @@ from headway.service._writing import (
     needs_units,
     new_id,
 )
-from headway.storage import Operation, Put, QuotaExceeded, Read, version_of
+from headway.storage import Operation, Put, QuotaExceeded, Read, StorageError, version_of
 
 ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position]]
 
@@ -66,14 +67,17 @@ async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
     if optimistic is not None:
         try:
             return await admitted.attempt(optimistic)
+        except WriteRejected:
+            raise
         except (Unavailable, StoreUnusable) as error:
-            raise nothing_written(error) from error
-        except (QuotaExceeded, RemoteError):
+            raise NothingWritten(str(error)) from error
+        except (QuotaExceeded, RemoteError, ProgramFailedLate):
             # The store compares what was read before it looks at quotas, so this does not rest on a stale read.
             raise
-        except HeadwayError:
+        except HeadwayError as error:
+            if row_of(error) is None and not isinstance(error, StorageError):
+                raise
             # The refusal may rest on a stale read. Nothing was written, so decide again from the store itself.
-            pass
     at = admitted.type.kind, admitted.key
     return await attempt(admitted.attempt, context.turns, at, blanket=not admitted.resource.version)
 
@@ -138,7 +142,8 @@ class _Write:
                 if not access.shows(shown) and stored.id is not None and self.id.uid != stored.id.uid:
                     # Answer as for a free name, so that a guess does not reveal that this one is taken.
                     await self._creation(read, units)
-                raise access.redacted(error, shown) from None
+                access.redact(error, shown)
+                raise
             operations = (Put(type.kind, key, prepared, stored.version),)
             if is_marked(prepared.metadata):
                 operations += removal_after(prepared)
@@ -165,7 +170,8 @@ class _Write:
         try:
             created = checked_version(stored, self.context.versions.view(type)(stored), type.name.version)
         except HeadwayError as error:
-            raise access.redacted(error, stored) from None
+            access.redact(error, stored)
+            raise
         answer = access.answered(created, self.given) if access.restricted else created
         return pb.WriteResponse(resource=answer, position=at.message())
 

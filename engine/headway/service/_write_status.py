@@ -72,7 +72,8 @@ async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.W
             if known is not None:
                 _check_not_older(known, status, request)
         except HeadwayError as error:
-            raise access.redacted(error, stored if seen is None else seen) from None
+            access.redact(error, stored if seen is None else seen)
+            raise
         if known is not None and _same(known, status):
             await trio.lowlevel.checkpoint()
             await check_fence(backend, fence)

@@ -8,12 +8,12 @@ from typing import NamedTuple, TypeVar
 import trio
 from ulid_transform import ulid_now
 
+from headway.api import NothingWritten
 from headway.base import KeyTurns
-from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable, Unavailable
+from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable, Unavailable, WriteRejected
 from headway.resource import DEFAULT_UNIT, NAMESPACE, PARTITION, Key, Kind, is_marked, pb, resource_id
 from headway.service._blanket import replace
 from headway.service._bounds import check_text
-from headway.service._refusals import nothing_written
 from headway.storage import Backend, Read, Require, VersionConflict, WrongUid
 
 
@@ -129,5 +129,7 @@ async def attempt(
         except (VersionConflict, WrongUid):
             await trio.lowlevel.checkpoint()
             return await once()
+    except WriteRejected:
+        raise
     except (Unavailable, StoreUnusable) as error:
-        raise nothing_written(error) from error
+        raise NothingWritten(str(error)) from error

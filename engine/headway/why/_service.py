@@ -14,7 +14,7 @@ from headway.errors import FailedPrecondition, InvalidArgument, NotFound, Permis
 from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
 from headway.resource import Registry, ResourceId, TypeName, did_you_mean, event_id, quoted, type_name
-from headway.service import AccessChecks, Decision, Permissions, admit_id, check_text, unary_handlers
+from headway.service import AccessChecks, Decision, Permissions, admit_id, ask, check_text, unary_handlers
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
 from headway.why._rights import AttendingRights
@@ -99,7 +99,7 @@ class ObserveService:
         stuck = await self._host.stuck(message.longer_than, types)
         if permissions is not None:
             standbys = tuple(
-                each if permissions.may_read_lease(each.controller) else replace(each, lease=None)
+                each if ask(permissions.may_read_lease, each.controller) else replace(each, lease=None)
                 for each in stuck.standbys
             )
             stuck = replace(stuck, standbys=standbys)
@@ -160,7 +160,7 @@ class ObserveService:
         controllers, scoped = {}, {each.name for each in message.controllers if each.scoped}
         for each in message.controllers:
             check_text("controllers.name", each.name)
-            if self._permissions is not None and not self._permissions.may_take_lease(each.name):
+            if self._permissions is not None and not ask(self._permissions.may_take_lease, each.name):
                 raise PermissionDenied(f"permission denied: you may not acquire lease {each.name}")
             manages = type_name(each.manages)
             self._access.check_known(manages)
@@ -201,10 +201,10 @@ class ObserveService:
 
     def _everywhere(self, permissions: ObservePermissions) -> set[str]:
         """Return the types that the caller may observe everywhere."""
-        return {str(type.name) for type in self._access.registry if permissions.may_observe_all(type.name)}
+        return {str(type.name) for type in self._access.registry if ask(permissions.may_observe_all, type.name)}
 
     def _may(self, id: ResourceId) -> bool:
-        return self._permissions is None or self._permissions.may_observe(id)
+        return self._permissions is None or ask(self._permissions.may_observe, id)
 
 
 class QuestionDecoder:
@@ -231,7 +231,7 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
     """
 
     def ref(it: Ref | None) -> Ref | None:
-        if it is None or it == why.resource or not it.name or permissions.may_observe(it.id()):
+        if it is None or it == why.resource or not it.name or ask(permissions.may_observe, it.id()):
             return it
         return Ref(it.type)
 
@@ -257,7 +257,7 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
         return replace(it, causes=causes(it.causes), reads=touched(it.reads), writes=touched(it.writes))
 
     def part(it: ControllerWhy) -> ControllerWhy:
-        shown = permissions.may_read_lease(it.lease_name)
+        shown = ask(permissions.may_read_lease, it.lease_name)
         return replace(
             it,
             lease=it.lease if shown else None,
@@ -291,6 +291,6 @@ def redacted(why: Why, permissions: ObservePermissions, everywhere: Collection[s
         stored = replace(stored, owner=ref(stored.owner))
     # The name of an event contains the resource's uid, which is not in the answer. No rule needs to be that exact.
     of = why.resource
-    if events and (of is None or permissions.may_read(event_id(of.id()), None) is not Decision.ALLOWED):
+    if events and (of is None or ask(permissions.may_read, event_id(of.id()), None) is not Decision.ALLOWED):
         events = ()
     return replace(why, stored=stored, events=events, controllers=tuple(map(part, why.controllers)))

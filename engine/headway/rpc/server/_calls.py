@@ -184,7 +184,7 @@ class Calls(AbstractHandler):
             self._services,
             self._limits,
             deadline,
-            call.end,
+            lambda error, at: call.end(refused(head.path, error, self._report), at),
             turn=self._turn,
             replies=self._replies,
         )

@@ -19,11 +19,10 @@ from headway.api import Handler
 from headway.base import encodable, give_way
 from headway.errors import HeadwayError
 from headway.resource import AnyMessage
-from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Compressed, Oversized, ignore_error
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Compressed, Oversized
 from headway.rpc._details import TRAILER, StatusDetails
 from headway.rpc._limited import Limited
 from headway.rpc._limits import Budget, Limits
-from headway.rpc._refusals import refused
 from headway.rpc._services import Services
 from headway.rpc._wire import Codec, Encoded, Framed, MessageParser, StreamEncoder, framed
 from headway.rpc.http2 import Http2Stream, Request
@@ -90,7 +89,7 @@ class ServerStream(Stream[Any, Any]):
         services: Services,
         limits: Limits,
         deadline: Deadline | None,
-        end: Callable[[GRPCError, float], None],
+        end: Callable[[Exception, float], None],
         *,
         turn: trio.Lock,
         replies: Budget,
@@ -130,7 +129,7 @@ class ServerStream(Stream[Any, Any]):
 
     def end_after(self, seconds: float, error: HeadwayError) -> None:
         """End the call with this error after ``seconds``, whatever its handler is doing then."""
-        self._end(refused(self.path, error, ignore_error), trio.current_time() + seconds)
+        self._end(error, trio.current_time() + seconds)
 
     def limit_message(self, size: int) -> None:
         """Reject messages over this size, in addition to the limit. Call it before the first message is received."""
