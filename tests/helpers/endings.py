@@ -19,7 +19,7 @@ from tests.helpers.crossings import Crossings
 from tests.helpers.pools import Pool, Summary
 from tests.helpers.putting_back import PuttingBack
 from tests.helpers.restarting import Restarting
-from tests.helpers.stream_beginnings import Begins, Behind, Half, Unreachable
+from tests.helpers.stream_beginnings import Begins, Behind, Beyond, Half, Unreachable
 
 
 class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
@@ -98,6 +98,7 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         self._ends_before_it_is_primed()
 
     def _without_a_commit(self) -> None:
+        self._resumes_beyond_a_deletion()
         self._one_commit_below_the_history()
         self._one_commit_below_the_cache()
         self._summary_is_replaced()
@@ -195,6 +196,16 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         self._change([("no pool", "c", "")])
         self._pass(12.0)
         self.restart(crashes=True, gone="", down=[], begin=([], [], []), meanwhile=[], seconds=2.0)
+
+    def _resumes_beyond_a_deletion(self) -> None:
+        """A stream breaks before a deletion, and a wrong server resumes after it."""
+        self._settle([("pool", "a", ""), ("member", "a", "m1")])
+        self._open_streams_again()
+        self._streams(1).hold()
+        self._change([("no member", "", "m1")])
+        self.channel.begin(self._type(1), Beyond())
+        self._streams(1).drop()
+        self._look(6.0)
 
     def _one_commit_below_the_history(self) -> None:
         """A stream breaks, and the store has dropped exactly one commit that it has not delivered."""
