@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway.access import Access, Authorizer
-from headway.errors import OutcomeUnknown, PermissionDenied, Unavailable
+from headway.errors import OutcomeUnknown, PermissionDenied, RateLimited, Unavailable
 from headway.protobuf import field, message
 from headway.resource import ResourceType, describe
-from headway.rpc import Limited, Services, open_server
+from headway.rpc import Services, open_server
 from headway.service import ConsulService, ResourceService
 from headway.storage import MemoryBackend
 from tests.helpers.compared import NEWER, SAID, TEAM, WRONG, Compared, Lists, Team, Wrong
+from tests.helpers.service_errors import failed
 
 
 def program(type: ResourceType[Any], *, controller: bool = False) -> headway.App:
@@ -176,7 +176,7 @@ async def test_workers_without_controllers_are_compared() -> None:
 
 async def test_unreachable_server_is_compared_once_it_answers(autojump_clock: trio.testing.MockClock) -> None:
     """An unreachable server is not a failure. Each wait is longer than the one before, up to a limit."""
-    away = GRPCError(Status.UNAVAILABLE, "away")
+    away = failed(Status.UNAVAILABLE, "away")
     lists = Lists(*[away] * 20, describe([TEAM]))
     lists.may_answer.set()
     channel = Compared(lists, WRONG)
@@ -188,7 +188,7 @@ async def test_unreachable_server_is_compared_once_it_answers(autojump_clock: tr
 
 async def test_mismatch_found_by_another_call_ends_the_wait(nursery: trio.Nursery) -> None:
     """A controller's call may find the mismatch while the first comparison waits to try again."""
-    lists = Lists(GRPCError(Status.UNAVAILABLE, "away"), describe([TEAM]))
+    lists = Lists(failed(Status.UNAVAILABLE, "away"), describe([TEAM]))
     lists.may_answer.set()
     channel = Compared(lists, WRONG)
     ended: list[BaseException] = []
@@ -228,16 +228,16 @@ async def test_token_without_rights_learns_no_types() -> None:
 
 async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) -> None:
     """If it fails, all of them fail before they are sent, and the next call compares again."""
-    lists = Lists(GRPCError(Status.UNAVAILABLE, "away"), describe([TEAM]))
+    lists = Lists(failed(Status.UNAVAILABLE, "away"), describe([TEAM]))
     channel = Compared(lists, TEAM)
     client = headway.Client(channel, program(TEAM).registry)
-    failed: list[BaseException] = []
+    failures: list[BaseException] = []
 
     async def write() -> None:
         try:
             await client.write(TEAM.new("core"))
         except (Unavailable, OutcomeUnknown) as error:
-            failed.append(error)
+            failures.append(error)
 
     for _ in range(5):
         nursery.start_soon(write)
@@ -245,7 +245,7 @@ async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) ->
     assert lists.asked == 1
     lists.may_answer.set()
     await trio.testing.wait_all_tasks_blocked()
-    assert [type(each) for each in failed] == [Unavailable] * 5
+    assert [type(each) for each in failures] == [Unavailable] * 5
     assert await channel.unary("/a/B", None, str) == "answered"
     assert await channel.unary("/a/B", None, str) == "answered"
     assert (lists.asked, lists.calls[-2:]) == (2, ["/a/B", "/a/B"])
@@ -284,12 +284,12 @@ async def test_invalid_description_is_reported() -> None:
 
 async def test_comparison_that_a_limit_refuses_is_repeated() -> None:
     """All waiting calls get the error that says when, and the channel repeats them."""
-    lists = Lists(Limited("too many calls", 0.5), describe([TEAM]))
+    lists = Lists(RateLimited("too many calls", 0.5), describe([TEAM]))
     lists.may_answer.set()
     channel = Compared(lists, TEAM)
-    with pytest.raises(Limited) as caught:
+    with pytest.raises(RateLimited) as caught:
         await channel.unary("/a/B", None, str)
-    assert caught.value.seconds == 0.5
+    assert caught.value.retry_after == 0.5
     assert await channel.unary("/a/B", None, str) == "answered"
 
 

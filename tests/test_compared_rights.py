@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
@@ -17,6 +16,7 @@ from headway.access import Access, Authorizer, Policy, Rule, new_token
 from headway.errors import PermissionDenied
 from headway.resource import ResourceType, describe, pb
 from tests.helpers.compared import OWNER, SAID, TEAM, WRONG, Compared, Lists, Wrong
+from tests.helpers.service_errors import failed
 
 Uses = Callable[[headway.Client], Awaitable[None]]
 
@@ -84,7 +84,7 @@ async def test_type_is_compared_once_the_caller_gets_rights_to_it(granted: str, 
 
 async def test_only_calls_about_types_that_were_not_described_compare_again() -> None:
     """A caller without rights to one of its types makes all other calls without a delay."""
-    lists = Lists(describe([OWNER]), describe([OWNER]), GRPCError(Status.PERMISSION_DENIED, "no"), describe([TEAM]))
+    lists = Lists(describe([OWNER]), describe([OWNER]), failed(Status.PERMISSION_DENIED, "no"), describe([TEAM]))
     lists.may_answer.set()
     channel = Compared(lists, TEAM, OWNER)
 
@@ -105,7 +105,7 @@ async def test_only_calls_about_types_that_were_not_described_compare_again() ->
 
 
 async def test_server_that_describes_its_types_to_no_caller_is_asked_once() -> None:
-    lists = Lists(GRPCError(Status.UNIMPLEMENTED, "no such method"))
+    lists = Lists(failed(Status.UNIMPLEMENTED, "no such method"))
     lists.may_answer.set()
     channel = Compared(lists, WRONG)
     for _ in range(2):

@@ -15,20 +15,20 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
 from headway import events, field
 from headway.engine import _store_health
-from headway.errors import StoreUnusable, Unavailable, WriteRejected
+from headway.errors import HeadwayError, StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
 from headway.protobuf import decode
 from headway.resource import Key, Kind, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
+from tests.helpers.service_errors import status_of
 from tests.http.kit import NO_CERTIFICATES
 from tests.run.test_store_rolled_back import rolled_back
 from tests.storage.sqlite_kit import fail_commits
@@ -309,8 +309,8 @@ async def test_health_watch_receives_the_end_of_the_server(tmp_path: Path) -> No
                     statuses.append(each.status)
                     if each.status == SERVING:
                         task_status.started()
-        except GRPCError as error:
-            statuses.append(error.status)
+        except HeadwayError as error:
+            statuses.append(status_of(error))
 
     with trio.fail_after(20):
         async with (

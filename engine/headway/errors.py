@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class HeadwayError(Exception):
     """The base of every error that Headway raises on purpose."""
+
+    failed_call: Any = None
+    """How the call has failed that has raised it, for Headway's own code (`headway.api.call_of`)."""
 
 
 # --- Errors of the caller: the call or the declaration has to change ----------

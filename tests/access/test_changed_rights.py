@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import rpc
 from headway.access import Access, Authorizer, Policy, Rule, new_token
+from headway.errors import HeadwayError
 from headway.resource import Bookmark, EndOfSnapshot, pb, position
 from headway.service import WATCH_LIST, WatchDecoder
 from tests.helpers.cached import Staff, names
+from tests.helpers.service_errors import status_of
 
 TEXT, TOKEN = new_token(["readers"])
 TEAM = "staff.v1.Team"
@@ -123,9 +124,9 @@ async def test_watch_resumes_as_long_as_it_shows_the_same(before: Access, after:
                 assert found.resumed
                 assert found.position == end.position
             else:
-                with pytest.raises(GRPCError, match="under other rights to read") as caught:
+                with pytest.raises(HeadwayError, match="under other rights to read") as caught:
                     await watches.first(listed)
-                assert caught.value.status is Status.OUT_OF_RANGE
+                assert status_of(caught.value) is Status.OUT_OF_RANGE
 
 
 async def test_position_reveals_no_rule() -> None:

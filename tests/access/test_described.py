@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import field, rpc
 from headway.access import Access, Authorizer, Policy, Rule, new_token
+from headway.errors import HeadwayError
 from headway.resource import ResourceType, describe, types_pb
+from tests.helpers.service_errors import status_of
 
 
 @headway.message
@@ -132,10 +133,10 @@ async def test_caller_without_a_token_sees_the_types_of_the_anonymous_policy() -
 
 async def test_invalid_token_sees_nothing() -> None:
     """The types of the anonymous policy are hidden, too."""
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         await described(new_token([])[0], Policy("anonymous", [rule("*")]))
 
-    assert caught.value.status is Status.UNAUTHENTICATED
+    assert status_of(caught.value) is Status.UNAUTHENTICATED
 
 
 async def test_every_type_is_described_without_access_rules() -> None:

@@ -7,19 +7,20 @@ from functools import partial
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 from typing_extensions import override
 
 from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Policy, Rule, Token, new_token
 from headway.api import Cardinality, Handler
 from headway.base import CALLER
+from headway.errors import HeadwayError
 from headway.resource import ResourceId, pb, type_name
 from headway.rpc import InProcessChannel
 from headway.service import Decision, Handlers, ResourceService
 from headway.storage import Backend, MemoryBackend
 from tests.helpers.calls import refused
 from tests.helpers.declared import NOTE, PLANET, REGION, a_note, a_type, an_id, registry
+from tests.helpers.service_errors import status_of
 
 SERVICE = "/headway.resource.v1.ResourceService"
 VERBS = ["read", "list", "watch", "write", "write_status", "delete"]
@@ -42,8 +43,8 @@ async def said(text: str, authorizer: Authorizer, backend: Backend, name: str) -
     try:
         request = pb.ReadRequest(id=id)
         await channel.unary(f"{SERVICE}/Read", request, pb.ReadResponse, metadata={"x-consul-token": text})
-    except GRPCError as error:
-        return error.status, error.message
+    except HeadwayError as error:
+        return status_of(error), str(error)
     return Status.OK, None
 
 
@@ -268,10 +269,10 @@ async def test_stream_ends_with_its_token(watched: Any) -> None:
     """The token is revoked in the middle. Nothing more is sent, and the caller gets the reason."""
     authorizer, items, _ = watched
     authorizer.replace(Access())
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         await anext(items)
 
-    assert (caught.value.status, caught.value.message) == (Status.UNAUTHENTICATED, REFUSED)
+    assert (status_of(caught.value), str(caught.value)) == (Status.UNAUTHENTICATED, REFUSED)
 
 
 @pytest.mark.parametrize("method", ["Read", "List", "ListByOwner", "Write", "WriteStatus", "Delete"])
@@ -284,5 +285,5 @@ async def test_token_that_ends_during_a_call_hides_no_write_and_truncates_no_lis
     if is_write:
         assert (await answers(channel, method, pb.ListRequest(), text))["delete"]
     else:
-        with pytest.raises(GRPCError, match=REFUSED):
+        with pytest.raises(HeadwayError, match=REFUSED):
             await answers(channel, method, pb.ListRequest(), text)

@@ -12,7 +12,6 @@ from typing import Any
 import grpc
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 
@@ -21,17 +20,17 @@ from headway import field
 from headway.access import Access, Audit, Authorizer, Guarded, Limit, Policy, Rule, new_token
 from headway.api import Reason
 from headway.client import Client
-from headway.errors import InvalidArgument, RateLimited
+from headway.errors import HeadwayError, InvalidArgument, RateLimited
 from headway.events import AccessChanged, CallLimited, ignore
 from headway.observe import Metrics
 from headway.protobuf import encode
 from headway.resource import pb
-from headway.rpc import InProcessChannel, Limited, open_channel, open_forwarder
+from headway.rpc import InProcessChannel, open_channel, open_forwarder
 from headway.service import ResourceService
 from headway.storage import MemoryBackend
 from tests.access.test_audit import Server as AuditServer
 from tests.client.test_outcomes import Heard
-from tests.helpers.service_errors import reason_of
+from tests.helpers.service_errors import reason_of, status_of
 
 READ = "/headway.resource.v1.ResourceService/Read"
 NEVER = 0.0001
@@ -314,10 +313,10 @@ async def test_error_of_a_channel_says_that_nothing_was_done_and_for_which_reaso
     server = Server(limit("read"))
     async with server.client() as client, open_channel(server.engine.addresses[0]) as channel:
         await client.get(TEAM, "core")
-        with pytest.raises(GRPCError) as raised:
+        with pytest.raises(HeadwayError) as raised:
             await channel.unary(READ, pb.ReadRequest(), pb.ReadResponse, metadata={"x-consul-token": server.text})
-    assert isinstance(raised.value, Limited)
-    assert raised.value.status is Status.RESOURCE_EXHAUSTED
+    assert isinstance(raised.value, RateLimited)
+    assert status_of(raised.value) is Status.RESOURCE_EXHAUSTED
     assert reason_of(raised.value) is Reason.LIMITED
 
 
@@ -356,9 +355,9 @@ async def test_refusal_passes_a_forwarder() -> None:
         open_channel(forwarder.addresses[0]) as channel,
     ):
         await client.get(TEAM, "core")
-        with pytest.raises(Limited) as raised:
+        with pytest.raises(RateLimited) as raised:
             await channel.unary(READ, pb.ReadRequest(), pb.ReadResponse, metadata={"x-consul-token": server.text})
-        assert raised.value.seconds > 1
+        assert raised.value.retry_after > 1
         assert reason_of(raised.value) is Reason.LIMITED
 
 

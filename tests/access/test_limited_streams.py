@@ -14,9 +14,11 @@ from typing_extensions import override
 import headway
 from headway import field
 from headway.access import Access, Authorizer, Limit, Policy, Rule, new_token
+from headway.api import of_call
 from headway.client import Client
+from headway.errors import RateLimited
 from headway.events import CallLimited, LeaseDelayed, LeaseEnded, Reconciled, StreamEnded
-from headway.rpc import Channel, CopyingChannel, Limited
+from headway.rpc import Channel, CopyingChannel
 from headway.run import deletions_since
 from headway.service import SUBSCRIBE, WATCH_LIST
 from headway.storage import MemoryBackend
@@ -48,7 +50,7 @@ class Refusing(CopyingChannel):
         if path == self._path:
             self.opened.append(trio.current_time())
             if len(self.opened) <= self._count:
-                raise Limited("too many calls", SECONDS)
+                raise of_call(RateLimited("too many calls", SECONDS))
         async with super().stream(path, request, metadata=metadata) as items:
             yield items
 

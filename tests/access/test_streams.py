@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import field, rpc
 from headway.access import CHANGED, REFUSED, Access, Authorizer, Policy, Rule, Token, new_token
+from headway.errors import HeadwayError
 from headway.resource import Changes, EndOfSnapshot, pb
 from headway.service import WATCH_LIST, WatchDecoder
+from tests.helpers.service_errors import status_of
 
 
 @headway.message
@@ -55,9 +56,9 @@ async def watch(channel: rpc.RemoteChannel, text: str) -> AsyncIterator[Any]:
 
 async def ended(items: Any) -> tuple[Status, str | None]:
     """Return the error that ends the stream. Fail if the stream sends anything before it."""
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         await anext(items)
-    return caught.value.status, caught.value.message
+    return status_of(caught.value), str(caught.value)
 
 
 async def test_idle_stream_ends_when_its_token_expires() -> None:
@@ -72,10 +73,10 @@ async def test_idle_stream_ends_when_its_token_expires() -> None:
             assert await ended(items) == (Status.UNAUTHENTICATED, REFUSED)
         assert trio.current_time() - began >= 0.3
         now = 0.3
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             async with watch(channel, text):
                 pytest.fail("the stream was accepted")
-        assert (caught.value.status, caught.value.message) == (Status.UNAUTHENTICATED, REFUSED)
+        assert (status_of(caught.value), str(caught.value)) == (Status.UNAUTHENTICATED, REFUSED)
 
 
 @pytest.mark.parametrize("revoked", [True, False])
@@ -107,10 +108,10 @@ async def test_idle_stream_ends_when_its_policies_change(has_token: bool) -> Non
         async with watch(channel, given) as again:
             access.replace(saying("edit"))
             assert await ended(again) == (Status.UNAVAILABLE, CHANGED)
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             async with watch(channel, given):
                 pytest.fail("the stream was accepted")
-        assert caught.value.status is Status.PERMISSION_DENIED
+        assert status_of(caught.value) is Status.PERMISSION_DENIED
 
 
 async def test_stream_continues_if_nothing_has_changed_for_it() -> None:
@@ -146,11 +147,11 @@ async def test_caller_with_too_many_open_streams_is_refused_until_one_ends() -> 
     access = Authorizer(Access([policy("view")], [token, another]), max_streams=2)
     async with watched(access, text) as (_, channel, _):
         async with watch(channel, text):
-            with pytest.raises(GRPCError) as caught:
+            with pytest.raises(HeadwayError) as caught:
                 async with watch(channel, text):
                     pytest.fail("the stream was accepted")
-            assert caught.value.status is Status.RESOURCE_EXHAUSTED
-            assert caught.value.message == "you have 2 streams open on this server: end one first"
+            assert status_of(caught.value) is Status.RESOURCE_EXHAUSTED
+            assert str(caught.value) == "you have 2 streams open on this server: end one first"
             async with watch(channel, other):
                 assert access.streams.total() == 3
         while access.streams.total() > 1:

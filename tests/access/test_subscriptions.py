@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import field, rpc
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import CHANGED, REFUSED, Access, Authorizer, Policy, Rule, new_token
-from headway.errors import PermissionDenied
+from headway.errors import HeadwayError, PermissionDenied
 from headway.service import SUBSCRIBE, SubscribeDecoder
 from headway.subscription import SnapshotComplete
 from tests.client.test_subscribe import said
+from tests.helpers.service_errors import status_of
 
 
 @headway.message(name="tests.GuardedTeam")
@@ -130,7 +130,7 @@ def said_of(batch: headway.SubscriptionBatch) -> list[str]:
     return sorted(event.subject for event in batch.events if isinstance(event, headway.Published))
 
 
-async def raw_end(engine: headway.Engine, text: str, change: Any) -> GRPCError:
+async def raw_end(engine: headway.Engine, text: str, change: Any) -> HeadwayError:
     """Open a raw subscription, change the policies, and return the error that ends it."""
     request = subscribe_pb.SubscribeRequest(
         subjects=[subscribe_pb.Subject(type=TEAM.name.message(), everything=EVERYTHING)]
@@ -145,7 +145,7 @@ async def raw_end(engine: headway.Engine, text: str, change: Any) -> GRPCError:
         try:
             async for _ in items:
                 pass
-        except GRPCError as error:
+        except HeadwayError as error:
             return error
     pytest.fail("the stream ended without an error")
 
@@ -164,7 +164,7 @@ async def test_q5_changed_policy_ends_a_subscription_with_aborted(revoked: bool,
                 token_text,
                 lambda: access.replace(Access([policy(rule("view"), rule("write"))], [] if revoked else [token])),
             )
-    assert (error.status, error.message) == (status, text)
+    assert (status_of(error), str(error)) == (status, text)
     assert access.followed == 0
 
 
@@ -233,16 +233,16 @@ async def test_open_subscriptions_of_a_caller_are_bounded(monkeypatch: pytest.Mo
                 async with opened(texts[0]) as second:
                     assert isinstance(await anext(second), SnapshotComplete)
                     async with opened(texts[0]) as third:
-                        with pytest.raises(GRPCError, match="you have 2 open subscriptions: end one") as caught:
+                        with pytest.raises(HeadwayError, match="you have 2 open subscriptions: end one") as caught:
                             await anext(third)
-                        assert caught.value.status is Status.RESOURCE_EXHAUSTED
+                        assert status_of(caught.value) is Status.RESOURCE_EXHAUSTED
                 while True:
                     async with opened(texts[0]) as third:
                         try:
                             assert isinstance(await anext(third), SnapshotComplete)
-                        except GRPCError as error:
+                        except HeadwayError as error:
                             # The server has not yet heard of the end of the second one.
-                            if error.status is not Status.RESOURCE_EXHAUSTED:
+                            if status_of(error) is not Status.RESOURCE_EXHAUSTED:
                                 raise
                         else:
                             break

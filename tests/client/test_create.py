@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 
-from headway import rpc
+from headway.api import Code, NotBegun
 from headway.client import Client
 from headway.errors import (
     AlreadyExists,
     Conflict,
     Fenced,
+    HeadwayError,
     InvalidArgument,
     NotHeadway,
     OutcomeUnknown,
@@ -30,8 +30,9 @@ from headway.storage import MemoryBackend
 from tests.client.test_outcomes import Heard
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import NOTE, Note, a_note, registry
+from tests.helpers.service_errors import failed
 
-LOST = GRPCError(Status.UNAVAILABLE, "connection lost")
+LOST = failed(Status.UNAVAILABLE, "connection lost")
 
 
 class Losing:
@@ -39,7 +40,7 @@ class Losing:
 
     knows_outcomes = False
 
-    def __init__(self, inner: Channel, *script: tuple[bool, GRPCError | None]) -> None:
+    def __init__(self, inner: Channel, *script: tuple[bool, HeadwayError | None]) -> None:
         self._inner = inner
         self.script = list(script)
         self.times: list[float] = []
@@ -65,7 +66,7 @@ def calls() -> Calls:
     return Calls(MemoryBackend(), registry())
 
 
-def client_of(calls: Calls, *script: tuple[bool, GRPCError | None]) -> tuple[Client, Losing]:
+def client_of(calls: Calls, *script: tuple[bool, HeadwayError | None]) -> tuple[Client, Losing]:
     channel = Losing(calls.channel, *script)
     return Client(channel, registry()), channel
 
@@ -122,7 +123,7 @@ async def test_create_does_not_claim_a_resource_of_another_writer(calls: Calls, 
 async def test_creation_that_stays_unknown_raises_outcome_unknown(calls: Calls, autojump_clock: MockClock) -> None:
     """The error comes after four attempts, even if the later ones certainly had no effect."""
     assert autojump_clock.autojump_threshold == 0
-    not_begun = rpc.NotBegun(Status.UNAVAILABLE, "no server was reached")
+    not_begun = NotBegun(Code.UNAVAILABLE, "no server was reached")
     client, channel = client_of(calls, (True, LOST), *[(False, not_begun)] * 3)
     with pytest.raises(OutcomeUnknown, match=r"connection lost; sent again: .*no server was reached") as raised:
         await client.create(NOTE.new("one"))
@@ -137,7 +138,7 @@ async def test_creation_that_stays_unknown_raises_outcome_unknown(calls: Calls, 
 async def test_refusal_of_a_repetition_leaves_the_outcome_unknown(calls: Calls, autojump_clock: MockClock) -> None:
     """The first attempt has stored the resource, and its reply was lost. Then the caller's token was revoked."""
     assert autojump_clock.autojump_threshold == 0
-    revoked = GRPCError(Status.PERMISSION_DENIED, "your token is not valid here")
+    revoked = failed(Status.PERMISSION_DENIED, "your token is not valid here")
     client, channel = client_of(calls, (True, LOST), (False, revoked))
     with pytest.raises(OutcomeUnknown, match=r"connection lost; sent again: .*your token is not valid here"):
         await client.create(NOTE.new("one"))

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -23,6 +22,7 @@ from headway.rpc import InProcessChannel, Metadata
 from headway.service import LeaseService
 from headway.storage import Fence, FenceLowered, MemoryBackend
 from headway.testing.conformance import put, thing
+from tests.helpers.service_errors import failed
 
 NAME, TTL = "staff/reports", 15.0
 
@@ -58,13 +58,13 @@ class Network:
         faults = self.faults.get(method)
         fault = faults.popleft() if faults else self.broken
         if fault is Fault.FAILED:
-            raise GRPCError(Status.UNAVAILABLE, "no answer")
+            raise failed(Status.UNAVAILABLE, "no answer")
         if fault is Fault.DENIED:
-            raise GRPCError(Status.PERMISSION_DENIED, "not you")
+            raise failed(Status.PERMISSION_DENIED, "not you")
         reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
         await trio.sleep(self.latency)
         if fault is Fault.LOST:
-            raise GRPCError(Status.UNAVAILABLE, "the answer was lost")
+            raise failed(Status.UNAVAILABLE, "the answer was lost")
         if fault is Fault.SILENT:
             await trio.sleep_forever()
         return reply

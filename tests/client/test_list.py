@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
@@ -20,6 +19,7 @@ from headway.rpc import Services, open_channel, open_server, timeout_of
 from headway.service import WATCH_LIST, Decision, ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import MemoryBackend, Put
 from tests.helpers.declared import NOTE, NOTE_V2, a_note, an_id, registry
+from tests.helpers.service_errors import failed
 
 COUNT = 1500
 
@@ -145,7 +145,7 @@ class Silent:
     ends = False
 
     async def unary(self, *_: Any, **__: Any) -> Any:
-        raise GRPCError(Status.UNIMPLEMENTED, "only watches here")
+        raise failed(Status.UNIMPLEMENTED, "only watches here")
 
     @asynccontextmanager
     async def stream(self, path: str, request: object, *, metadata: Any = None) -> AsyncIterator[AsyncIterator[Any]]:  # noqa: ARG002

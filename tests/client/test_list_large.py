@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.client import Client
+from headway.errors import HeadwayError
 from headway.resource import Resource, ResourceType, pb, resource_key
 from headway.rpc import InProcessChannel, open_channel
 from headway.service import WATCH_LIST, ResourceService, WatchDecoder
 from headway.storage import MemoryBackend, Put
 from tests.helpers.declared import NOTE, Note, a_note, registry
+from tests.helpers.service_errors import status_of
 
 ROOT = Path(__file__).parents[2]
 COUNT = 1_000_000
@@ -57,9 +58,9 @@ async def test_list_of_a_million_needs_little_memory_of_the_server(tmp_path: Pat
         before = most_resident(process)
         async with open_channel(f"unix:{socket}", decoders={WATCH_LIST: WatchDecoder}, timeout=60.0) as channel:
             everything = pb.ListRequest(type=NOTE.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
-            with pytest.raises(GRPCError, match=r"page_size.*--prefix") as refused:
+            with pytest.raises(HeadwayError, match=r"page_size.*--prefix") as refused:
                 await channel.unary(LIST, everything, pb.ListResponse)
-            assert refused.value.status is Status.RESOURCE_EXHAUSTED
+            assert status_of(refused.value) is Status.RESOURCE_EXHAUSTED
             listed = await Client(channel, registry()).list(NOTE)
         assert (len(listed), len({each.name for each in listed})) == (COUNT, COUNT)
         more = most_resident(process) - before

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import errors
 from headway._gen.headway.refusal.v1 import Refusal
 from headway.api import Reason
 from headway.client import Acknowledged, Client, LeaseClient, client_error
-from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, UnknownTerm
+from headway.errors import Fenced, HeadwayError, OutcomeUnknown, RateLimited, StoreUnusable, Unavailable, UnknownTerm
 from headway.protobuf import encode
 from headway.resource import AnyMessage, Key, Position, Resource, ResourceId, ResourceType, pb
-from headway.rpc import Limited, Metadata
+from headway.rpc import Metadata
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, REGION, Note, registry
+from tests.helpers.service_errors import failed
 
 ALWAYS = {
     Status.INVALID_ARGUMENT: errors.InvalidArgument,
@@ -120,10 +120,10 @@ async def test_every_status_maps_to_a_typed_error(way: str, status: Status) -> N
     Any other status makes a write unknown.
     """
     heard = Heard()
-    client = Client(Failing(GRPCError(status, "why")), registry(), heard)
+    client = Client(Failing(failed(status, "why")), registry(), heard)
     with pytest.raises(HeadwayError, match="why") as caught:
         await (WRITES | READS)[way](client)
-    assert isinstance(caught.value.__cause__, GRPCError)
+    assert caught.value.__cause__ is not caught.value
     if status in ALWAYS:
         assert type(caught.value) is ALWAYS[status]
     elif way in WRITES:
@@ -140,7 +140,7 @@ async def test_every_status_maps_to_a_typed_error(way: str, status: Status) -> N
 async def test_write_that_a_limit_refuses_is_certainly_not_stored(way: str) -> None:
     """No key of its controller is held back for it."""
     heard = Heard()
-    client = Client(Failing(Limited("too many calls", 7.0)), registry(), heard)
+    client = Client(Failing(RateLimited("too many calls", 7.0)), registry(), heard)
     with pytest.raises(errors.RateLimited, match="too many calls") as caught:
         await WRITES[way](client)
     assert caught.value.retry_after == 7.0
@@ -156,7 +156,7 @@ async def test_write_that_has_waited_for_its_turn_carries_the_fence_of_that_mome
             heard.fence, heard.store_id = pb.Fence(controller="staff/teams", term=1, number=2), "after"
 
     heard.governor = Turns()
-    channel = Failing(GRPCError(Status.NOT_FOUND, "why"))
+    channel = Failing(failed(Status.NOT_FOUND, "why"))
     client = Client(channel, registry(), heard)
     for way in WRITES.values():
         with pytest.raises(errors.NotFound):
@@ -177,11 +177,11 @@ def test_argument_that_is_not_a_type_is_named(way: str) -> None:
         trio.run(ask)
 
 
-def refused_for(reason: Reason, message: str) -> GRPCError:
+def refused_for(reason: Reason, message: str) -> HeadwayError:
     """Return a refusal with a reason, as a service sends it."""
     url = "type.googleapis.com/headway.refusal.v1.Refusal"
     detail = AnyMessage(type_url=url, value=encode(Refusal(reason=reason)))
-    return GRPCError(Status.FAILED_PRECONDITION, message, [detail])
+    return failed(Status.FAILED_PRECONDITION, message, [detail])
 
 
 def test_fenced_write_raises_fenced() -> None:
@@ -201,14 +201,14 @@ def test_write_of_an_unknown_term_raises_unknown_term() -> None:
 
 def test_error_without_a_message_has_the_name_of_its_status() -> None:
     """Otherwise, a log line would be empty."""
-    assert str(client_error(GRPCError(Status.NOT_FOUND))) == "NOT_FOUND"
+    assert str(client_error(failed(Status.NOT_FOUND))) == "NOT_FOUND"
 
 
 async def test_unavailable_means_no_effect_only_if_the_channel_knows_outcomes(backend: MemoryBackend) -> None:
     """Over a network, the same status may mean that a reply was lost."""
     for settles, expected in ((True, Unavailable), (False, OutcomeUnknown)):
         client = Client(
-            Failing(GRPCError(Status.UNAVAILABLE, "why"), knows_outcomes=settles), registry(), heard := Heard()
+            Failing(failed(Status.UNAVAILABLE, "why"), knows_outcomes=settles), registry(), heard := Heard()
         )
         with pytest.raises(HeadwayError) as caught:
             await client.write(NOTE.new("one"))
@@ -393,6 +393,6 @@ async def test_lease_client_raises_fences_and_records_checkpoints(calls: Calls) 
     with pytest.raises(Fenced):
         await lease.record_checkpoint(first.fence, 9)
     with pytest.raises(Unavailable, match="INTERNAL: why"):
-        await LeaseClient(Failing(GRPCError(Status.INTERNAL, "why"))).raise_fence("painter", "here")
+        await LeaseClient(Failing(failed(Status.INTERNAL, "why"))).raise_fence("painter", "here")
     with pytest.raises(Unavailable, match="has no fence or no position"):
         await LeaseClient(Failing(None)).raise_fence("painter", "here")

@@ -10,13 +10,20 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import field
 from headway.client import Client
-from headway.errors import Closed, FailedPrecondition, InvalidArgument, NotHeadway, PermissionDenied, StoreChanged
+from headway.errors import (
+    Closed,
+    FailedPrecondition,
+    HeadwayError,
+    InvalidArgument,
+    NotHeadway,
+    PermissionDenied,
+    StoreChanged,
+)
 from headway.resource import Change, Position, Registry
 from headway.rpc import Channel
 from headway.subscription import (
@@ -30,6 +37,7 @@ from headway.subscription import (
     TopicEvent,
     TopicPosition,
 )
+from tests.helpers.service_errors import failed
 
 
 @headway.message(name="tests.SubscribedTeam")
@@ -225,8 +233,8 @@ def scripted(*streams: list[Step]) -> tuple[Scripted, Client]:
     return channel, Client(channel, registry)
 
 
-def lost(status: Status = Status.UNAVAILABLE) -> GRPCError:
-    return GRPCError(status, "lost")
+def lost(status: Status = Status.UNAVAILABLE) -> HeadwayError:
+    return failed(status, "lost")
 
 
 FIRST = [SnapshotPart([upsert("core", "1", 3)]), SnapshotComplete(at(5))]

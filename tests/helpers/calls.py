@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.api import Reason
+from headway.errors import HeadwayError
 from headway.resource import (
     NAMESPACE,
     PARTITION,
@@ -40,7 +40,7 @@ from headway.service import (
 )
 from headway.storage import Acquired, Backend, CurrentLease, Fence, Operation, Raised, Watch, Within
 from tests.helpers.declared import a_type, an_id, uid_of
-from tests.helpers.service_errors import reason_of
+from tests.helpers.service_errors import reason_of, status_of
 
 RESOURCES = "/headway.resource.v1.ResourceService/"
 CONSUL_RESOURCES = "/hashicorp.consul.resource.ResourceService/"
@@ -202,10 +202,10 @@ async def refused(call: Awaitable[object], status: Status, *said: str, reason: R
 
     Return the message.
     """
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         await call
-    assert caught.value.status is status, caught.value
-    message = caught.value.message or ""
+    assert status_of(caught.value) is status, caught.value
+    message = str(caught.value)
     for part in said:
         assert part in message, message
     assert reason_of(caught.value) is reason

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import trio
-from grpclib import GRPCError
 
 from headway.engine import Comparison
+from headway.errors import HeadwayError
 from headway.protobuf import field, message
 from headway.resource import ResourceType, types_pb
 from headway.subscription import Topic
@@ -77,7 +77,7 @@ SAID_OF_TOPIC = (
 class Lists:
     """A types service that replays answers, and counts its calls."""
 
-    def __init__(self, *answers: types_pb.ListResponse | GRPCError) -> None:
+    def __init__(self, *answers: types_pb.ListResponse | HeadwayError) -> None:
         self.answers = list(answers)
         self.asked = 0
         self.may_answer = trio.Event()
@@ -91,7 +91,7 @@ class Lists:
         self.asked += 1
         await self.may_answer.wait()
         answer = self.answers.pop(0)
-        if isinstance(answer, GRPCError):
+        if isinstance(answer, HeadwayError):
             raise answer
         return answer
 

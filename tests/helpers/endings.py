@@ -203,7 +203,7 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
         self._open_streams_again()
         self._streams(1).hold()
         self._change([("no member", "", "m1")])
-        self.channel.begin(self._type(1), Beyond())
+        self.channel.begin(self.pools.member, Beyond())
         self._streams(1).drop()
         self._look(6.0)
 

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from typing_extensions import override
 
@@ -19,6 +18,7 @@ from headway.rpc import Metadata
 from headway.service import POSITION, WATCH_LIST
 from headway.testing import Fault, ScriptedChannel
 from tests.helpers.faulty_stream import FaultyStream, KindStreams
+from tests.helpers.service_errors import failed
 from tests.helpers.stream_beginnings import Begins, Unreachable
 from tests.helpers.truth import Record
 
@@ -120,7 +120,7 @@ class FaultyChannel(ScriptedChannel):
             coming = streams.beginnings
             # An endpoint that serves a stream can be reached. It may otherwise never be left (seed 729194).
             if coming and isinstance(coming[0], Unreachable) and not streams.open:
-                raise GRPCError(Status.UNAVAILABLE, "the endpoint refuses the connection")
+                raise failed(Status.UNAVAILABLE, "the endpoint refuses the connection")
         before = self.before_raise
         if before is not None and isinstance(request, lease_pb.RaiseRequest) and request.controller.startswith("test/"):
             self.before_raise = None

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any
 
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.store import v1 as store_pb
+from headway.errors import HeadwayError
 from headway.resource import (
     Bookmark,
     Change,
@@ -36,6 +36,7 @@ from headway.resource import (
 )
 from headway.rpc import Channel
 from headway.service import POSITION, WATCH_LIST
+from tests.helpers.service_errors import failed
 from tests.helpers.stream_beginnings import NEEDS_SNAPSHOT, Again, Begins, Behind, Beyond, Compacted, Half, Unreachable
 from tests.helpers.truth import Record
 
@@ -138,7 +139,7 @@ class FaultyStream:
         # The items that a slow replica delivers, by step.
         self._steps: deque[list[StreamItem]] = deque()
         self._snapshot_left: int | None = None
-        self._failure: GRPCError | None = None
+        self._failure: HeadwayError | None = None
         self._lags = False
         self._repeated = 0
         self._scope: trio.CancelScope | None = None
@@ -183,7 +184,7 @@ class FaultyStream:
         await trio.lowlevel.checkpoint()
         while True:
             if self._dropped and not self._hides_change:
-                raise GRPCError(Status.UNAVAILABLE, "the connection broke")
+                raise failed(Status.UNAVAILABLE, "the connection broke")
             if self._ready and (not self.held or self.passes or self._hides_change):
                 self.passes = max(0, self.passes - 1)
                 return self._hand_out(self._ready.popleft())
@@ -270,11 +271,11 @@ class FaultyStream:
 
     async def _begin(self, begins: Begins) -> None:
         if isinstance(begins, Unreachable):
-            raise GRPCError(Status.UNAVAILABLE, "connection refused")
+            raise failed(Status.UNAVAILABLE, "connection refused")
         if self._asked is not None and isinstance(begins, NEEDS_SNAPSHOT):
             if not isinstance(begins, Compacted):
                 self._streams.beginnings.appendleft(begins)
-            raise GRPCError(Status.OUT_OF_RANGE, f"history after revision {self._asked.revision} was compacted")
+            raise failed(Status.OUT_OF_RANGE, f"history after revision {self._asked.revision} was compacted")
         if isinstance(begins, Half):
             self._snapshot_left = begins.resources
         elif isinstance(begins, Behind):
@@ -362,7 +363,7 @@ class FaultyStream:
 
     def _break(self) -> None:
         """Break the connection once everything before has been delivered."""
-        self._failure = GRPCError(Status.UNAVAILABLE, "the connection broke in the middle of the snapshot")
+        self._failure = failed(Status.UNAVAILABLE, "the connection broke in the middle of the snapshot")
 
     def _changes(self, item: Changes, last: int) -> None:
         streams = self._streams

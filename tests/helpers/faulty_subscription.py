@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.rpc import Channel
 from headway.subscription import Commits
+from tests.helpers.service_errors import failed
 
 
 class FaultySubscription(Channel):
@@ -73,7 +73,7 @@ class _Items:
             channel.drops -= 1
             if channel.status is None:
                 raise StopAsyncIteration
-            raise GRPCError(channel.status, "lost")
+            raise failed(channel.status, "lost")
         if channel.repeats and isinstance(item, Commits):
             channel.repeats -= 1
             self._again = item

@@ -6,24 +6,20 @@ from itertools import pairwise
 
 import trio
 import trio.testing
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.cache import Follower, Informer
 from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import StreamOpened
 from headway.resource import Position
-from tests.helpers.resources import (
-    TEAM,
-    at,
-    key,
-)
+from tests.helpers.resources import TEAM, at, key
 from tests.helpers.scripted_channel import Line, ScriptedChannel
+from tests.helpers.service_errors import failed
 
 LAG_LIMIT = 30.0
-GONE = GRPCError(Status.OUT_OF_RANGE, "history is gone")
-NOT_OURS = GRPCError(Status.DATA_LOSS, "that position is not one of this store's")
-DOWN = GRPCError(Status.UNAVAILABLE, "down")
+GONE = failed(Status.OUT_OF_RANGE, "history is gone")
+NOT_OURS = failed(Status.DATA_LOSS, "that position is not one of this store's")
+DOWN = failed(Status.UNAVAILABLE, "down")
 
 
 def down(times: int) -> list[list[Line]]:

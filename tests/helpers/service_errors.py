@@ -1,14 +1,15 @@
-"""An error of each row of the table of refusals, and the reasons of refusals."""
+"""The errors of failed calls: one of each row of the table of refusals, and those of a status."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from grpclib import GRPCError
+from grpclib.const import Status
 
-from headway.api import ProgramFailed, ProgramFailedLate, Reason, Row
+from headway.api import NotBegun, ProgramFailed, ProgramFailedLate, Reason, Row, call_of, code_of, row_of
 from headway.errors import HeadwayError, QuotaExceeded, RateLimited
-from headway.rpc import refusal_of
+from headway.rpc import told
 
 _ARGUMENTS: dict[type[HeadwayError], tuple[Any, ...]] = {
     QuotaExceeded: ("a quota", "bytes", 3, 2, 1),
@@ -24,7 +25,28 @@ def an_error(row: Row) -> HeadwayError:
     return row.error("because", *_ARGUMENTS.get(row.error, ()))
 
 
-def reason_of(error: GRPCError) -> Reason | None:
-    """Return the reason of a refusal, or None if it has none. A newer server may give one that has no name here."""
-    found = refusal_of(error)
-    return None if found is None else found.reason
+def failed(status: Status, message: str | None = None, details: Any = None) -> HeadwayError:
+    """Return what a caller learns of a call that has failed with this status."""
+    return told(GRPCError(status, message, details))
+
+
+def status_of(error: HeadwayError) -> Status:
+    """Return the status of a failed call."""
+    code = code_of(error)
+    assert code is not None, f"no call has raised {error!r}"
+    return Status(code)
+
+
+def reason_of(error: HeadwayError) -> Reason | None:
+    """Return the reason of a refusal, or None if it has none."""
+    if isinstance(error, NotBegun):
+        return Reason.NOTHING_WRITTEN
+    row = row_of(error)
+    return None if row is None else row.reason
+
+
+def answer_of(error: HeadwayError) -> str:
+    """Return what the server has said of a failed call."""
+    call = call_of(error)
+    assert call is not None, f"no call has raised {error!r}"
+    return call.message

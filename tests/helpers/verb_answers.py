@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpclib import GRPCError
-
+from headway.errors import HeadwayError
 from headway.protobuf import encode
 from headway.resource import AnyMessage, EndOfSnapshot, ResourceType, SnapshotChunk, Tombstone, pb
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, ULID, a_status, a_type, an_id, id_of
+from tests.helpers.service_errors import status_of
 
 VERBS = ("Read", "Write", "WriteStatus", "List", "ListByOwner", "Delete", "WatchList", "MutateAndValidate")
 
@@ -90,8 +90,8 @@ async def outcome(calls: Calls, verb: str, arguments: Arguments) -> str:
     """Return a verb's answer as a word: the status of its refusal, or the effect of its success."""
     try:
         return await _CALL[verb](calls, arguments)
-    except GRPCError as error:
-        return error.status.name
+    except HeadwayError as error:
+        return status_of(error).name
 
 
 async def _read(calls: Calls, arguments: Arguments) -> str:

@@ -17,11 +17,11 @@ from random import Random
 from typing import Any, NamedTuple
 
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway.client import Client
+from headway.errors import HeadwayError
 from headway.resource import (
     NAMESPACE,
     Bookmark,
@@ -42,6 +42,7 @@ from headway.storage import Backend, Put, Remove
 from headway.testing import ChangesDelivered, Fact, History, RecordingChannel, WatchOpened
 from headway.testing.conformance import kind_of, putting, removing
 from tests.helpers.declared import Note, a_note
+from tests.helpers.service_errors import status_of
 
 TYPES = [ResourceType("load", "v1", kind, Note) for kind in ("Job", "Copy", "Page")]
 PLACES = ("default", "other")
@@ -289,11 +290,11 @@ class _Watcher:
             async with open_watch_list(self._channel, request) as items:
                 at = _Resumable(type, spec, after or Position("", "", 0))
                 await self._read(items, at, leave, slow, on_live)
-        except GRPCError as error:
-            if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS, Status.UNAVAILABLE):
+        except HeadwayError as error:
+            if status_of(error) not in (Status.OUT_OF_RANGE, Status.DATA_LOSS, Status.UNAVAILABLE):
                 raise
-            load.did[error.status.name] += 1
-            if error.status is not Status.UNAVAILABLE:
+            load.did[status_of(error).name] += 1
+            if status_of(error) is not Status.UNAVAILABLE:
                 self.resumable.clear()
             await _pause(self._rng)
 

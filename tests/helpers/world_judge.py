@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
@@ -28,6 +27,7 @@ from headway.testing import simulation
 from headway.testing.simulation import Committed, Reconcile, Reconciled, Step, faults
 from headway.testing.simulation._trace import named
 from headway.testing.simulation.world import RECONCILE
+from tests.helpers.service_errors import failed
 from tests.helpers.world_guard import Scope, StoreGuard, content_of
 
 
@@ -336,7 +336,7 @@ def _is_unknown(step: Step) -> bool:
     if step.outcome.startswith(("not done: ", "done, but ", "on its way: ")):
         return True
     status = Status.__members__.get(step.outcome.partition(":")[0])
-    return status is not None and isinstance(client_error(GRPCError(status, step.outcome), write=True), OutcomeUnknown)
+    return status is not None and isinstance(client_error(failed(status, step.outcome), write=True), OutcomeUnknown)
 
 
 def _scribble(resource: headway.Resource[Any]) -> None:

@@ -83,7 +83,7 @@ SIMULATED_PEER_MUTANTS = (
     Mutant(
         "a dialer does not follow the lease of the accepting side",
         "peering/links/_dialer.py",
-        "            self._target = leader_in(error.details) or self._next_address()\n",
+        "            self._target = leader_in(details) or self._next_address()\n",
         "            self._target = None\n",
         _PEERS,
         "another_engine_leads",

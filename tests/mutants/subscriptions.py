@@ -159,7 +159,7 @@ SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a client takes the aborted stream for the end",
         "client/_subscribe.py",
-        "passing = isinstance(translated, Unavailable) or error.status is Status.ABORTED",
+        "passing = isinstance(translated, Unavailable) or code is Code.ABORTED",
         "passing = isinstance(translated, Unavailable)",
         _RIGHTS,
     ),

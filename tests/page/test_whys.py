@@ -7,10 +7,10 @@ from contextlib import suppress
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from trio.testing import MockClock
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.errors import HeadwayError
 from headway.page import PageHost, PageService
 from headway.page._about import timeline
 from headway.storage import MemoryBackend
@@ -36,7 +36,7 @@ async def test_viewers_of_a_resource_share_one_question_a_second(autojump_clock:
                 await answering.wait()
                 message = observe_pb.AnswerRequest(number=question.number)
                 # Nobody waits for the answer to the question of the viewer that has left.
-                with suppress(GRPCError):
+                with suppress(HeadwayError):
                     await channel.unary(f"/{OBSERVE_SERVICE}/Answer", message, observe_pb.AnswerResponse)
 
         async def look(scope: trio.CancelScope | None = None) -> None:

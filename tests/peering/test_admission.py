@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway import Engine, events
 from headway._gen.headway.peering import v1 as wire
-from headway.api import Exhausted
+from headway.api import DetailedPrecondition, Exhausted
 from headway.errors import HeadwayError, InvalidArgument
 from headway.peering import (
     PEER_STREAM,
@@ -39,6 +38,7 @@ from headway.resource import PARTITION, Registry
 from headway.rpc import open_channel
 from headway.storage import MemoryBackend
 from tests.helpers.peers import TEAM, Team, app, open_accepting, reached
+from tests.helpers.service_errors import status_of
 from tests.peering.test_copying import copy_that, size
 
 Message = wire.PeerMessage
@@ -60,14 +60,14 @@ async def read_to_the_end(call: Any) -> None:
         pass
 
 
-async def refused(address: str, first: Message, *, until_ready: bool = False) -> GRPCError:
+async def refused(address: str, first: Message, *, until_ready: bool = False) -> HeadwayError:
     """Open a stream, and return the error that ends it. With ``until_ready``, try again until the engine leads."""
     with trio.fail_after(60):
         while True:
-            with pytest.raises(GRPCError) as caught:
+            with pytest.raises(HeadwayError) as caught:
                 async with dialed(address, first) as call:
                     await anext(call)
-            if not until_ready or caught.value.status not in (Status.UNAVAILABLE, Status.FAILED_PRECONDITION):
+            if not until_ready or status_of(caught.value) not in (Status.UNAVAILABLE, Status.FAILED_PRECONDITION):
                 return caught.value
             await trio.sleep(0.01)
 
@@ -96,11 +96,11 @@ async def test_r3_first_message_must_be_open_with_a_valid_secret(tmp_path: Path)
         peer_id = read_token(token).peer_id
         for message, status, text in FIRST.values():
             error = await refused(engine.addresses[0], message)
-            assert (error.status, text in (error.message or "")) == (status, True), error
+            assert (status_of(error), text in (str(error))) == (status, True), error
         # The secret of the token is not the secret of a stream.
         opening = Message(open=wire.Open(peer_id=peer_id, secret=read_token(token).secret))
         error = await refused(engine.addresses[0], opening)
-        assert error.status is Status.PERMISSION_DENIED
+        assert status_of(error) is Status.PERMISSION_DENIED
     assert any(isinstance(each, events.PeerRefused) for each in found)
 
 
@@ -118,7 +118,7 @@ async def test_r3_pending_secret_is_promoted_by_the_first_stream(tmp_path: Path)
 async def test_guesses_of_secrets_are_bounded(tmp_path: Path) -> None:
     async with open_accepting(tmp_path) as engine:
         opening = Message(open=wire.Open(peer_id="x", secret="x"))
-        statuses = [(await refused(engine.addresses[0], opening)).status for _ in range(22)]
+        statuses = [status_of(await refused(engine.addresses[0], opening)) for _ in range(22)]
         assert statuses == [Status.PERMISSION_DENIED] * 20 + [Status.RESOURCE_EXHAUSTED] * 2
 
 
@@ -198,7 +198,8 @@ async def test_r2_only_the_leader_serves_and_the_dialer_follows_it(
                 peer_id = (await dials.client.read(PEERING, "east")).data.peer_id
                 opening = Message(open=wire.Open(peer_id=peer_id, secret=record.stream_secret))
                 error = await refused(follower.addresses[0], opening)
-                assert error.status is Status.FAILED_PRECONDITION
+                assert status_of(error) is Status.FAILED_PRECONDITION
+                assert isinstance(error, DetailedPrecondition)
                 assert leader_in(error.details) == [leader.addresses[0]]
                 stop.set()
                 # Now `b` leads. The dialer looks for it among all addresses, a second later.
@@ -234,10 +235,11 @@ async def test_r2_leader_that_loses_its_lease_ends_the_stream_with_the_address_o
             async with dialed(engine.addresses[0], opening) as call:
                 assert (await anext(call)).request is not None
                 await lead_instead(store, "10.0.0.2:9000")
-                with pytest.raises(GRPCError) as caught:
+                with pytest.raises(HeadwayError) as caught:
                     await read_to_the_end(call)
-            assert caught.value.status is Status.FAILED_PRECONDITION
-            assert caught.value.message == "another process serves peers: 10.0.0.2:9000"
+            assert status_of(caught.value) is Status.FAILED_PRECONDITION
+            assert str(caught.value) == "another process serves peers: 10.0.0.2:9000"
+            assert isinstance(caught.value, DetailedPrecondition)
             assert leader_in(caught.value.details) == ["10.0.0.2:9000"]
 
 
@@ -254,8 +256,8 @@ async def test_streams_of_one_dialer_are_bounded(tmp_path: Path, monkeypatch: py
             error = await refused(
                 engine.addresses[0], Message(open=wire.Open(peer_id=token.peer_id, secret=secret)), until_ready=True
             )
-            assert error.status is Status.RESOURCE_EXHAUSTED
-            assert (error.message or "").startswith("too many streams: at most 0 at once")
+            assert status_of(error) is Status.RESOURCE_EXHAUSTED
+            assert (str(error)).startswith("too many streams: at most 0 at once")
 
 
 async def test_stream_in_plain_text_needs_the_consent_of_the_accepting_side(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ async def test_stream_in_plain_text_needs_the_consent_of_the_accepting_side(tmp_
             await headway.until(engine.client, PARTITION, "peer-west", lambda found: found is not None)
             opening = Message(open=wire.Open(peer_id=made.id.uid, secret=secret))
             error = await refused(engine.addresses[0], opening, until_ready=True)
-            assert (error.status, error.message) == (Status.PERMISSION_DENIED, "the peering's stream must be over TLS")
+            assert (status_of(error), str(error)) == (Status.PERMISSION_DENIED, "the peering's stream must be over TLS")
 
 
 class Silent:

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 import trustme
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import events, rpc
 from headway._gen.headway.peering.v1 import ExchangeSecretRequest, ExchangeSecretResponse
 from headway.access import Access, Authorizer, Policy, Rule, TokenSet, new_token
-from headway.errors import FailedPrecondition, InvalidArgument, OutcomeUnknown, PermissionDenied
+from headway.errors import FailedPrecondition, HeadwayError, InvalidArgument, OutcomeUnknown, PermissionDenied
 from headway.peering import EXCHANGE, PEERING, establish, export, generate_token, read_token
 from headway.peering._failures import MOST
 from headway.peering._secrets import REFUSED
 from tests.helpers.peers import TEAM, app, open_accepting, open_peers
 from tests.helpers.secret_files import write_secret
+from tests.helpers.service_errors import status_of
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ async def exchanged(channel: rpc.Channel, message: ExchangeSecretRequest) -> tup
     """Return the status and the message of an exchange."""
     try:
         reply = await channel.unary(EXCHANGE, message, ExchangeSecretResponse)
-    except GRPCError as error:
-        return error.status, error.message or ""
+    except HeadwayError as error:
+        return status_of(error), str(error)
     assert len(reply.stream_secret) == 64
     return Status.OK, ""
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 
@@ -22,6 +21,7 @@ from headway import Engine, events
 from headway._gen.headway.peering import v1 as wire
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import Subject
+from headway.errors import HeadwayError
 from headway.peering import EXCHANGE, PEER_STREAM, PEERING, STREAM_KEY, export, generate_token, read_token
 from headway.peering.links import decoder
 from headway.protobuf import encode
@@ -29,6 +29,7 @@ from headway.resource import AnyMessage, ResourceType, TypeName, pb, resource_id
 from headway.rpc import RemoteChannel, open_channel
 from headway.service import MAX_EXPORTS
 from tests.helpers.peers import ROOM, SITE, TEAM, Team, open_accepting
+from tests.helpers.service_errors import status_of
 
 Message = wire.PeerMessage
 EXPORTS, RESOURCES = Subject.EXPORTS, Subject.RESOURCES
@@ -73,10 +74,10 @@ async def stream(dialer: Dialer) -> AsyncIterator[Any]:
         async with dialer.channel.duplex(PEER_STREAM, dialer.opening) as call:
             try:
                 first = await anext(call)
-            except GRPCError as error:
+            except HeadwayError as error:
                 # Until the engine leads, nobody does.
-                begins = error.status is Status.FAILED_PRECONDITION and "not known yet" in str(error.message)
-                if error.status is not Status.UNAVAILABLE and not begins:
+                begins = status_of(error) is Status.FAILED_PRECONDITION and "not known yet" in str(str(error))
+                if status_of(error) is not Status.UNAVAILABLE and not begins:
                     raise
                 await trio.sleep(0.02)
                 continue
@@ -221,14 +222,14 @@ BREACHES: dict[str, tuple[list[Message], str]] = {
 }
 
 
-async def ended(call: Any, messages: list[Any]) -> GRPCError:
+async def ended(call: Any, messages: list[Any]) -> HeadwayError:
     """Send messages, and read until the stream has failed."""
-    found: GRPCError | None = None
+    found: HeadwayError | None = None
     async with trio.open_nursery() as nursery:
 
         async def send() -> None:
             # The engine may end the stream before it has read all of them.
-            with contextlib.suppress(GRPCError, trio.BrokenResourceError, StreamTerminatedError):
+            with contextlib.suppress(HeadwayError, trio.BrokenResourceError, StreamTerminatedError):
                 for each in messages:
                     await call.send(each)
 
@@ -236,7 +237,7 @@ async def ended(call: Any, messages: list[Any]) -> GRPCError:
         try:
             async for _ in call:
                 pass
-        except GRPCError as error:
+        except HeadwayError as error:
             found = error
         nursery.cancel_scope.cancel()
     assert found is not None, "the stream has ended without an error"
@@ -251,8 +252,8 @@ async def test_each_breach_ends_the_stream_by_name_and_stores_nothing(
         for name, (messages, text) in BREACHES.items():
             async with stream(dialer) as call:
                 error = await ended(call, messages)
-            assert error.status is Status.INVALID_ARGUMENT, f"{name}: {error}"
-            assert text in (error.message or ""), f"{name}: {error.message}"
+            assert status_of(error) is Status.INVALID_ARGUMENT, f"{name}: {error}"
+            assert text in str(error), f"{name}: {error}"
             copies = await dialer.engine.client.list(TEAM, partition="peer-west")
             assert copies == [], name
         refused = [each.why for each in dialer.found if isinstance(each, events.PeerRefused)]
@@ -311,6 +312,6 @@ async def test_bytes_that_are_no_message_end_the_stream(tmp_path: Path, monkeypa
     async with exchanged(tmp_path, monkeypatch) as dialer, stream(dialer) as call:
         # Field 1 of a PeerMessage is a message, and this is a text that does not decode as one.
         error = await ended(call, [AnyMessage(type_url="\u07ff" * 5)])
-        assert error.status is Status.INVALID_ARGUMENT
-        assert (error.message or "").startswith("a message is not valid: ")
+        assert status_of(error) is Status.INVALID_ARGUMENT
+        assert (str(error)).startswith("a message is not valid: ")
         assert [each.peer for each in dialer.found if isinstance(each, events.PeerRefused)] == ["west"]

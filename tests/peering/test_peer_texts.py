@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.peering import v1 as wire
-from headway.errors import InvalidArgument
+from headway.errors import HeadwayError, InvalidArgument
 from headway.events import PeerRefused
 from headway.peering import PEER_STREAM, PEERING, Peering, PeerLimits, Role, open_peer_channel
 from headway.peering.links import Dialer
 from headway.protobuf import copy_message
 from tests.helpers.resources import TEAM
+from tests.helpers.service_errors import status_of
 from tests.peering.link_kit import open_side
 
 UNUSABLE = ["a" * 64 + ":9000", "a..b:9000", ".b:9000", "a\0b:9000", "unix:/tmp/a\0b"]
@@ -22,10 +22,10 @@ UNUSABLE = ["a" * 64 + ":9000", "a..b:9000", ".b:9000", "a\0b:9000", "unix:/tmp/
 async def test_address_that_no_system_resolves_cannot_be_reached(address: str) -> None:
     peering = Peering(role=Role.DIALS, addresses=[address], plain_text=address.startswith("unix:"))
     async with open_peer_channel(peering) as channel:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(PEER_STREAM, wire.Ack(), wire.Ack)
-    assert caught.value.status is Status.UNAVAILABLE
-    assert "no server can be reached" in (caught.value.message or "")
+    assert status_of(caught.value) is Status.UNAVAILABLE
+    assert "no server can be reached" in (str(caught.value))
 
 
 async def test_address_with_half_of_a_surrogate_pair_is_invalid() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 
 from headway.rpc import InProcessChannel
 from headway.service import SUBSCRIBE
+from tests.helpers.service_errors import failed
 from tests.peering.link_kit import open_pair
 
 
@@ -49,7 +49,7 @@ class Breaking:
                 await broken.wait()
                 nursery.cancel_scope.cancel()
             if not found:
-                raise GRPCError(Status.UNAVAILABLE, "the store cannot be reached")
+                raise failed(Status.UNAVAILABLE, "the store cannot be reached")
             yield found[0]
 
     def fail(self) -> None:

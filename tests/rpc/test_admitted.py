@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.rpc import Metadata, NotBegun, UnaryCalls, open_channel
+from headway.api import NotBegun
+from headway.errors import HeadwayError
+from headway.rpc import Metadata, UnaryCalls, open_channel
+from tests.helpers.service_errors import status_of
 from tests.rpc.rpc_kit import COUNT, ECHO, META, TEXTS, WAIT, Text, served
 
 
@@ -86,6 +88,6 @@ async def test_call_that_waited_for_an_admission_until_its_timeout_has_not_begun
     async with open_channel(where, decoders=TEXTS, admits=door, timeout=0.05) as channel, served(where):
         with pytest.raises(NotBegun) as caught:
             await channel.unary(ECHO, Text(), Text)
-        assert caught.value.status is Status.DEADLINE_EXCEEDED
-        with pytest.raises(GRPCError, match="timed out"):
+        assert status_of(caught.value) is Status.DEADLINE_EXCEEDED
+        with pytest.raises(HeadwayError, match="timed out"):
             await first(channel, COUNT)

@@ -9,17 +9,18 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from h2.events import ResponseReceived
 from h2.settings import SettingCodes
 
 from headway import rpc
 from headway.client import Client
+from headway.errors import HeadwayError
 from headway.protobuf import encode
 from headway.resource import EndOfSnapshot
 from headway.rpc import CHANNEL_LIMITS, Limits
 from headway.service import WATCH_LIST
+from tests.helpers.service_errors import status_of
 from tests.rpc.raw_kit import HEADERS, Raw
 from tests.rpc.rpc_kit import DECODERS, THING, Served, Text, app, served
 from tests.rpc.test_slow_watchers import everything
@@ -122,9 +123,9 @@ async def test_both_ends_of_a_cut_connection_notice() -> None:
             (calls,) = it.server._connections.values()
             began = trio.current_time()
             relay.cut()
-            with pytest.raises(GRPCError) as caught:
+            with pytest.raises(HeadwayError) as caught:
                 await anext(items)
-            assert caught.value.status is Status.UNAVAILABLE
+            assert status_of(caught.value) is Status.UNAVAILABLE
             assert trio.current_time() - began < INTERVAL + TIMEOUT + SLACK
             await until_free(it, calls)
         nursery.cancel_scope.cancel()

@@ -6,13 +6,14 @@ import functools
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import rpc
 from headway.access import Access, Authorizer, Policy, Rule, new_token
+from headway.errors import HeadwayError
 from headway.rpc import HealthCheckRequest, HealthCheckResponse
+from tests.helpers.service_errors import answer_of, status_of
 from tests.rpc.forward_kit import LEFT, Odd, forwarded
 from tests.rpc.rpc_kit import ECHO, FAIL, META, THING, WAIT, Text, app, served
 
@@ -66,9 +67,9 @@ async def test_errors_of_the_upstream_pass_through_unchanged(
         rpc.open_forwarder(it.where, ["127.0.0.1:0"], report=lambda *said: reported.append(said)) as server,
         rpc.open_channel(server.addresses) as channel,
     ):
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(path, Text(text=text), Text)
-    assert (caught.value.status, caught.value.message, reported) == (status, message, [])
+    assert (status_of(caught.value), answer_of(caught.value), reported) == (status, message, [])
 
 
 async def test_metadata_reaches_the_upstream_through_two_forwarders() -> None:
@@ -111,9 +112,9 @@ async def test_remaining_deadline_is_forwarded() -> None:
 async def test_expired_deadline_ends_the_call_at_the_upstream() -> None:
     """It does so whichever side notices first."""
     async with forwarded() as (it, where), rpc.open_channel(where, timeout=0.2) as channel:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(WAIT, Text(), Text)
-        assert caught.value.status is Status.DEADLINE_EXCEEDED
+        assert status_of(caught.value) is Status.DEADLINE_EXCEEDED
         await it.echo.until_waiting(0)
         assert it.echo.cancelled == 1
 
@@ -161,9 +162,9 @@ async def test_forwarder_reports_the_health_of_its_upstream() -> None:
         rpc.open_forwarder("127.0.0.1:1", ["127.0.0.1:0"]) as server,
         rpc.open_channel(server.addresses) as channel,
     ):
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(CHECK, HealthCheckRequest(), HealthCheckResponse)
-        assert caught.value.status is Status.UNAVAILABLE
+        assert status_of(caught.value) is Status.UNAVAILABLE
 
 
 async def test_upstream_limits_the_size_of_forwarded_messages() -> None:
@@ -171,5 +172,5 @@ async def test_upstream_limits_the_size_of_forwarded_messages() -> None:
     limits = rpc.Limits(message_size=6 << 20)
     async with forwarded(limits=limits) as (_, where), rpc.open_channel(where) as channel:
         assert len((await channel.unary(ECHO, Text(text="x" * (5 << 20)), Text)).text) == 5 << 20
-        with pytest.raises(rpc.NotBegun, match=str(limits.message_size)):
+        with pytest.raises(headway.errors.TooLarge, match=str(limits.message_size)):
             await channel.unary(ECHO, Text(text="x" * (7 << 20)), Text)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import rpc
 from headway.client import Client
+from headway.errors import HeadwayError
 from headway.resource import Bookmark, EndOfSnapshot, SnapshotChunk, pb
 from headway.service import WATCH_LIST
+from tests.helpers.service_errors import status_of
 from tests.rpc.forward_kit import HALVES, Odd, Restarting, forwarded
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, FLOOD, TEXTS, THING, WAIT, Text, app, served
 
@@ -53,9 +54,9 @@ async def _position_through_one_that_stops(where: str, nursery: trio.Nursery) ->
         end = await anext(items)
         assert isinstance(end, EndOfSnapshot)
         stop.set()
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await anext(items)
-        assert (caught.value.status, caught.value.message) == (Status.UNAVAILABLE, "the server is stopping")
+        assert (status_of(caught.value), str(caught.value)) == (Status.UNAVAILABLE, "the server is stopping")
     return end
 
 
@@ -80,9 +81,9 @@ async def test_end_of_upstream_streams_reaches_the_client(tmp_path: Path) -> Non
                 async with channel.stream(COUNT, Text(text="0")) as items:
                     assert (await anext(items)).text == "waiting"
                     nursery.start_soon(upstream.stop)
-                    with pytest.raises(GRPCError) as caught:
+                    with pytest.raises(HeadwayError) as caught:
                         await anext(items)
-                assert (caught.value.status, caught.value.message) == (Status.UNAVAILABLE, "the server is stopping")
+                assert (status_of(caught.value), str(caught.value)) == (Status.UNAVAILABLE, "the server is stopping")
                 await upstream.stop()
                 await upstream.start(nursery)
             assert (await channel.unary(ECHO, Text(text="again"), Text)).text == "again"
@@ -111,7 +112,7 @@ async def test_calls_of_a_lost_client_end_at_the_upstream() -> None:
         async with trio.open_nursery() as nursery, rpc.open_channel(server.addresses) as channel:
 
             async def call() -> None:
-                with pytest.raises(GRPCError):
+                with pytest.raises(HeadwayError):
                     await channel.unary(WAIT, Text(), Text)
 
             nursery.start_soon(call)
@@ -165,9 +166,9 @@ async def test_stopping_forwarder_finishes_calls_and_ends_streams() -> None:
                 await odd.half_sent.wait()
                 await it.echo.until_waiting(2)
                 stop.set()
-                with pytest.raises(GRPCError) as caught:
+                with pytest.raises(HeadwayError) as caught:
                     await anext(items)
-                ended.append((caught.value.status, caught.value.message))
+                ended.append((status_of(caught.value), str(caught.value)))
             it.echo.release.set()
             odd.go_on.set()
     assert (ended, replies) == ([(Status.UNAVAILABLE, "the server is stopping")], ["late" * 1000] * 2)

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import field, rpc
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import CHANGED, Access, Authorizer, Policy, Rule, new_token
-from headway.errors import PermissionDenied, StoreChanged
+from headway.errors import HeadwayError, PermissionDenied, StoreChanged
 from headway.service import SUBSCRIBE, SubscribeDecoder
 from headway.subscription import SnapshotComplete
+from tests.helpers.service_errors import status_of
 
 PATIENCE = 50.0
 
@@ -104,9 +104,9 @@ async def test_errors_of_the_subscribe_service_pass_through_a_forwarder(
     ):
         request = subscribe_pb.SubscribeRequest(subjects=[] if subject is None else [subject])
         async with channel.stream(SUBSCRIBE, request) as items:
-            with pytest.raises(GRPCError, match=message) as caught:
+            with pytest.raises(HeadwayError, match=message) as caught:
                 await anext(items)
-        assert caught.value.status is status
+        assert status_of(caught.value) is status
 
 
 async def test_changed_policy_is_aborted_through_a_forwarder() -> None:
@@ -122,10 +122,10 @@ async def test_changed_policy_is_aborted_through_a_forwarder() -> None:
             while not isinstance(await anext(items), SnapshotComplete):
                 pass
             rights.replace(access("a"))
-            with pytest.raises(GRPCError, match=CHANGED) as caught:
+            with pytest.raises(HeadwayError, match=CHANGED) as caught:
                 async for _ in items:
                     pass
-        assert caught.value.status is Status.ABORTED
+        assert status_of(caught.value) is Status.ABORTED
 
 
 class Life:

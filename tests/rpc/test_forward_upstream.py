@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import rpc
-from headway.errors import OutcomeUnknown, Unavailable
+from headway.api import Interrupted, NotBegun
+from headway.errors import HeadwayError, OutcomeUnknown, Unavailable
+from tests.helpers.service_errors import status_of
 from tests.rpc.forward_kit import BREAK, CHANGE_MIND, DEAF, REFUSE, Odd, forwarded
 from tests.rpc.rpc_kit import ECHO, THING, Text, app, certificates, served
 
@@ -91,9 +92,9 @@ async def test_reply_without_a_status_counts_as_lost() -> None:
     odd = Odd()
     async with forwarded(2) as (it, where), rpc.open_channel(where) as channel:
         it.services.add(odd)
-        with pytest.raises(GRPCError, match=it.where) as caught:
+        with pytest.raises(HeadwayError, match=it.where) as caught:
             await channel.unary(BREAK, Text(text="a"), Text)
-        assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)
+        assert (type(caught.value), status_of(caught.value), odd.calls) == (Interrupted, Status.UNAVAILABLE, 1)
 
 
 async def test_truncated_request_is_not_forwarded_as_complete() -> None:
@@ -113,9 +114,9 @@ async def test_truncated_request_is_not_forwarded_as_complete() -> None:
                         stream.buffer.refuse()
 
             nursery.start_soon(drop)
-            with pytest.raises(GRPCError, match="were discarded") as caught:
+            with pytest.raises(HeadwayError, match="were discarded") as caught:
                 await channel.unary(DEAF, Text(text="x" * 3_000_000), Text)
-            assert (type(caught.value), caught.value.status) == (GRPCError, Status.RESOURCE_EXHAUSTED)
+            assert (type(caught.value), status_of(caught.value)) == (Interrupted, Status.RESOURCE_EXHAUSTED)
             await odd.deaf_ended.wait()
 
 
@@ -139,9 +140,9 @@ async def test_server_that_always_refuses_is_named_after_three_attempts() -> Non
     odd.refusals = 100
     async with forwarded() as (it, where), rpc.open_channel(where) as channel:
         it.services.add(odd)
-        with pytest.raises(rpc.NotBegun, match=f"{it.where} refused") as caught:
+        with pytest.raises(NotBegun, match=f"{it.where} refused") as caught:
             await channel.unary(REFUSE, Text(text="a"), Text)
-        assert caught.value.status is Status.UNAVAILABLE
+        assert status_of(caught.value) is Status.UNAVAILABLE
         # More than three are possible if the server's turn ends between the headers of the request and its body.
         assert 3 <= odd.calls <= 9
 
@@ -154,9 +155,9 @@ async def test_forwarding_in_a_circle_is_detected(tmp_path: Path) -> None:
         rpc.open_forwarder(one, [other]),
         rpc.open_channel(one) as channel,
     ):
-        with trio.fail_after(20), pytest.raises(GRPCError, match="in a circle") as caught:
+        with trio.fail_after(20), pytest.raises(HeadwayError, match="in a circle") as caught:
             await channel.unary(ECHO, Text(), Text)
-        assert caught.value.status is Status.FAILED_PRECONDITION
+        assert status_of(caught.value) is Status.FAILED_PRECONDITION
 
 
 async def test_forwarder_verifies_the_certificate_of_its_upstream(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ async def test_forwarder_verifies_the_certificate_of_its_upstream(tmp_path: Path
                 if works:
                     assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
                 else:
-                    with pytest.raises(GRPCError, match="signed by an authority that is not trusted here"):
+                    with pytest.raises(HeadwayError, match="signed by an authority that is not trusted here"):
                         await channel.unary(ECHO, Text(text="a"), Text)
 
 
@@ -183,6 +184,6 @@ async def test_call_that_was_answered_does_not_count_as_refused() -> None:
         for to in (it.where, where):
             odd.calls = 0
             async with rpc.open_channel(to) as channel:
-                with pytest.raises(GRPCError) as caught:
+                with pytest.raises(HeadwayError) as caught:
                     await channel.unary(CHANGE_MIND, Text(text="a"), Text)
-            assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)
+            assert (type(caught.value), status_of(caught.value), odd.calls) == (Interrupted, Status.UNAVAILABLE, 1)

@@ -17,9 +17,11 @@ import trio.testing
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.errors import HeadwayError
 from headway.resource import pb
 from headway.rpc import InProcessChannel
 from headway.service import unary_handlers
+from tests.helpers.service_errors import answer_of, status_of
 from tests.rpc.in_process_kit import REQUEST, Serve, Service, raising, sending
 
 
@@ -36,7 +38,9 @@ class Seen:
         try:
             yield
         except GRPCError as error:
-            self.status, self.message = error.status, error.message
+            self.status, self.message = error.status, error.message or error.status.name
+        except HeadwayError as error:
+            self.status, self.message = status_of(error), answer_of(error)
 
 
 async def in_process(path: str, service: Service, reported: list[BaseException]) -> Seen:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from headway.rpc import PUSHBACK, Limited, LimitedWaits, limited_in, spread
+from headway.rpc import LimitedWaits, spread
+from headway.rpc._limited import PUSHBACK, Limited, limited_in
 
 
 @given(st.floats(0.001, 100), st.integers(0, 1000), st.floats(0.001, 1000))
@@ -80,7 +81,7 @@ def test_error_survives_its_trailers_and_copies() -> None:
     assert read is not None
     for each in (read, copy.copy(read), pickle.loads(pickle.dumps(read))):
         assert (each.status, each.message, each.details) == (error.status, error.message, error.details)
-        assert each.seconds == 0.031, "rounded up, so that the call is not too early"
+        assert each.retry_after == 0.031, "rounded up, so that the call is not too early"
 
 
 @pytest.mark.parametrize("pushback", ["", "-1", "soon", "1.5", "٣", "9" * 11])

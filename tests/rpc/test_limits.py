@@ -8,32 +8,21 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import (
-    PingAckReceived,
-    ResponseReceived,
-    StreamReset,
-    TrailersReceived,
-)
+from h2.events import PingAckReceived, ResponseReceived, StreamReset, TrailersReceived
 from h2.settings import SettingCodes
-from hyperframe.frame import (
-    ContinuationFrame,
-    DataFrame,
-    HeadersFrame,
-    PingFrame,
-    RstStreamFrame,
-    SettingsFrame,
-)
+from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame
 
 from headway import rpc
 from headway.client import Client
+from headway.errors import HeadwayError
 from headway.events import ConnectionEnded
 from headway.resource import Changes, EndOfSnapshot, pb
 from headway.rpc import Limits, Rate
 from headway.service import WATCH_LIST
+from tests.helpers.service_errors import status_of
 from tests.rpc.hostile_kit import steps_while_idle
 from tests.rpc.raw_kit import HEADERS, connected, tcp, until_closed
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, FLOOD, TEXTS, THING, WAIT, Text, app, served
@@ -213,9 +202,9 @@ async def test_oversized_message_is_refused_before_it_is_read() -> None:
         answer = await raw.until(lambda event: isinstance(event, ResponseReceived))
         assert dict(answer.headers)[b"grpc-status"] == str(Status.RESOURCE_EXHAUSTED.value).encode()
         async with rpc.open_channel(it.where) as channel:
-            with pytest.raises(GRPCError) as caught:
+            with pytest.raises(HeadwayError) as caught:
                 await channel.unary(ECHO, Text(text="x" * 1001), Text)
-        assert caught.value.status is Status.RESOURCE_EXHAUSTED
+        assert status_of(caught.value) is Status.RESOURCE_EXHAUSTED
 
 
 async def test_missing_request_times_out() -> None:
@@ -287,9 +276,9 @@ async def test_client_that_never_reads_is_disconnected() -> None:
     ):
         await anext(slow)
         await it.echo.flood_ended.wait()
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await read_all(slow)
-        assert caught.value.status is Status.UNAVAILABLE
+        assert status_of(caught.value) is Status.UNAVAILABLE
 
 
 async def test_slow_watcher_receives_every_change_once_and_in_order() -> None:

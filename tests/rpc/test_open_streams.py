@@ -11,12 +11,12 @@ from typing import Any
 import grpc
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
 from headway.access import Access, Authorizer
+from headway.errors import HeadwayError
 from headway.protobuf import decode
 from headway.rpc import (
     DescribedFiles,
@@ -34,6 +34,7 @@ from headway.rpc import (
     open_forwarder,
     open_server,
 )
+from tests.helpers.service_errors import status_of
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 REFLECT = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -90,9 +91,9 @@ async def test_streams_beyond_the_limit_are_refused_until_others_end(
         async with AsyncExitStack() as first:
             await begin(first, channel)
             await begin(first, channel)
-            with pytest.raises(GRPCError, match=f"{where} has 2 open streams") as refused:
+            with pytest.raises(HeadwayError, match=f"{where} has 2 open streams") as refused:
                 await begin(stack, channel)
-            assert refused.value.status is Status.RESOURCE_EXHAUSTED
+            assert status_of(refused.value) is Status.RESOURCE_EXHAUSTED
             answer = await channel.unary(CHECK, HealthCheckRequest(), HealthCheckResponse)
             assert answer.status == 1
         while streams.open:
@@ -118,10 +119,10 @@ async def test_connection_with_most_streams_yields_one_to_another() -> None:
             assert (await anext(held[-1])).status == 1
         honest = await stack.enter_async_context(connected(address))
         await watching(stack, honest)
-        with pytest.raises(GRPCError, match="this server has 3 open streams") as ended:
+        with pytest.raises(HeadwayError, match="this server has 3 open streams") as ended:
             await anext(held[2])
-        assert ended.value.status is Status.RESOURCE_EXHAUSTED
-        with pytest.raises(GRPCError, match="this server has 3 open streams"):
+        assert status_of(ended.value) is Status.RESOURCE_EXHAUSTED
+        with pytest.raises(HeadwayError, match="this server has 3 open streams"):
             await watching(stack, honest)
         assert streams.open == 3
 
@@ -141,9 +142,9 @@ async def test_clients_of_a_forwarder_yield_to_each_other(monkeypatch: pytest.Mo
         async with greedy.stream(WATCH, HealthCheckRequest()) as newest:
             assert (await anext(newest)).status == 1
             await watching(stack, honest)
-            with pytest.raises(GRPCError, match="this server has 2 open streams") as ended:
+            with pytest.raises(HeadwayError, match="this server has 2 open streams") as ended:
                 await anext(newest)
-            assert ended.value.status is Status.RESOURCE_EXHAUSTED
+            assert status_of(ended.value) is Status.RESOURCE_EXHAUSTED
 
 
 async def test_idle_reflection_stream_ends(autojump_clock: MockClock, tmp_path: Path) -> None:  # noqa: ARG001  # the test runs by it
@@ -182,10 +183,10 @@ async def test_request_over_a_few_kilobytes_is_refused_by_its_length(path: str, 
     streams = OpenStreams()
     async with serving(streams) as (address, _), connected(address) as channel:
         call = partial(channel.stream, path, request_of("x" * 4096))
-        with pytest.raises(GRPCError) as refused:
+        with pytest.raises(HeadwayError) as refused:
             async with channel.duplex(path, request_of("x" * 4096)) if path == REFLECT else call() as answers:
                 await anext(aiter(answers))
-        assert refused.value.status is Status.RESOURCE_EXHAUSTED
+        assert status_of(refused.value) is Status.RESOURCE_EXHAUSTED
         assert streams.open == 0
 
 

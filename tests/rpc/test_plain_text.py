@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from h2.events import TrailersReceived
 
 import headway
 from headway import rpc
-from headway.errors import InvalidArgument, StoreUnusable
+from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.storage import EtcdBackend
 from headway.testing.conformance import names
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
+from tests.helpers.service_errors import status_of
 from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import COUNT, META, Certificates, Text, TextDecoder, app, certificates, served
 
@@ -122,9 +122,9 @@ async def test_forwarder_passes_no_token_on_in_plain_text(metadata: dict[str, st
         rpc.open_forwarder(over_the_network(it.where), ["127.0.0.1:0"]) as server,
         rpc.open_channel(server.addresses) as channel,
     ):
-        with pytest.raises(GRPCError, match="over plain TCP") as refused:
+        with pytest.raises(HeadwayError, match="over plain TCP") as refused:
             await channel.unary(META, Text(), Text, metadata=metadata)
-        assert refused.value.status is Status.FAILED_PRECONDITION
+        assert status_of(refused.value) is Status.FAILED_PRECONDITION
         assert (await channel.unary(META, Text(), Text)).text == "None"
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
@@ -20,12 +19,13 @@ from headway import rpc
 from headway.cache import Informers
 from headway.client import Client, HeldLease
 from headway.controller import GrowingDefinition
-from headway.errors import InvalidArgument, Unavailable
+from headway.errors import HeadwayError, InvalidArgument, Unavailable
 from headway.events import StreamOpened
 from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse
 from headway.run import EveryKey, Owed, Pauses, Run, Supervisor
 from headway.service import WATCH_LIST, copied
+from tests.helpers.service_errors import status_of
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
 
 READ = "/headway.resource.v1.ResourceService/Read"
@@ -212,9 +212,9 @@ async def test_controller_moves_to_another_server_when_its_server_stops() -> Non
 async def test_unreachable_server_is_unavailable() -> None:
     """The error names its address. A write was certainly not sent, so its outcome is not unknown."""
     async with rpc.open_channel("127.0.0.1:1") as channel:
-        with pytest.raises(GRPCError, match=r"127\.0\.0\.1:1") as caught:
+        with pytest.raises(HeadwayError, match=r"127\.0\.0\.1:1") as caught:
             await channel.unary(ECHO, Text(), Text)
-        assert caught.value.status is Status.UNAVAILABLE
+        assert status_of(caught.value) is Status.UNAVAILABLE
         client = Client(channel, app.registry)
         with pytest.raises(Unavailable):
             await client.read(THING, "a")
@@ -243,7 +243,7 @@ async def test_unreachable_server_is_skipped_for_the_next_one() -> None:
             assert other.server.connections == 0
             gone.set()
             while other.server.connections == 0:
-                with contextlib.suppress(GRPCError):
+                with contextlib.suppress(HeadwayError):
                     await channel.unary(ECHO, Text(text="a"), Text)
             assert (await channel.unary(ECHO, Text(text="b"), Text)).text == "b"
 
@@ -275,10 +275,10 @@ async def test_another_connection_is_opened_before_streams_run_out() -> None:
 async def test_lost_connection_ends_its_calls_with_unavailable() -> None:
     """They are not sent again, because the server had begun with them."""
     async with served() as it, rpc.open_channel(it.where) as channel:
-        failures: list[GRPCError] = []
+        failures: list[HeadwayError] = []
 
         async def call() -> None:
-            with pytest.raises(GRPCError) as caught:
+            with pytest.raises(HeadwayError) as caught:
                 await channel.unary(WAIT, Text(), Text)
             failures.append(caught.value)
 
@@ -287,7 +287,7 @@ async def test_lost_connection_ends_its_calls_with_unavailable() -> None:
             await it.echo.until_waiting(1)
             for protocol in list(it.server._connections):
                 protocol.abort()
-        assert [error.status for error in failures] == [Status.UNAVAILABLE]
+        assert [status_of(error) for error in failures] == [Status.UNAVAILABLE]
         assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
 
 
@@ -349,9 +349,9 @@ async def test_calls_that_wait_for_a_connection_fail_together() -> None:
     failures: list[Status] = []
 
     async def call(channel: rpc.RemoteChannel) -> None:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(ECHO, Text(), Text)
-        failures.append(caught.value.status)
+        failures.append(status_of(caught.value))
 
     with trio.fail_after(30):
         async with rpc.open_channel("127.0.0.1:1") as channel, trio.open_nursery() as nursery:

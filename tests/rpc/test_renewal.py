@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 import trustme
-from grpclib import GRPCError
 
 from headway import rpc
+from headway.errors import HeadwayError
 from headway.events import CertificateRefused, CertificateRenewed
 from headway.rpc import _tls
 from tests.helpers.secret_files import write_secret
@@ -102,7 +102,7 @@ async def test_renewed_client_authorities_apply_to_the_next_client(pair: Pair, t
     async with served(tls=rpc.server_tls(pair.certificate, pair.key, client_ca=pair.ca)) as it:
         await _call(it.where, pair, certificate=client)
         pair.renew()
-        with pytest.raises(GRPCError):
+        with pytest.raises(HeadwayError):
             await _call(it.where, pair, certificate=client)
         write_secret(client, pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.bytes())
         await _call(it.where, pair, certificate=client)

@@ -13,6 +13,8 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import rpc
+from headway.errors import HeadwayError
+from tests.helpers.service_errors import answer_of, status_of
 from tests.rpc.rpc_kit import COUNT, ECHO, FAIL, META, TEXTS, WAIT, Served, Text, certificates, served
 
 ADDRESSES = ["127.0.0.1:0", "[::1]:0", "unix"]
@@ -109,9 +111,9 @@ async def test_handler_errors_become_statuses(path: str, text: str, status: Stat
     """A GRPCError is sent unchanged. Any other error is reported at the server and hidden from the client."""
     reported: list[tuple[str, BaseException]] = []
     async with served(report=lambda *said: reported.append(said)) as it, rpc.open_channel(it.where) as channel:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(path, Text(text=text), Text)
-    assert (caught.value.status, caught.value.message) == (status, message)
+    assert (status_of(caught.value), answer_of(caught.value)) == (status, message)
     assert [(where, str(error)) for where, error in reported] == (
         [(FAIL, "a secret of the server")] if text == "unknown" else []
     )
@@ -160,9 +162,9 @@ async def test_handler_has_the_deadline_of_its_caller() -> None:
 async def test_call_without_a_deadline_has_the_deadline_of_the_channel() -> None:
     """A call to a server that never answers times out."""
     async with served() as it, rpc.open_channel(it.where, timeout=0.2) as channel:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(WAIT, Text(), Text)
-        assert caught.value.status is Status.DEADLINE_EXCEEDED
+        assert status_of(caught.value) is Status.DEADLINE_EXCEEDED
 
 
 async def test_stop_finishes_calls_and_ends_streams() -> None:
@@ -176,13 +178,13 @@ async def test_stop_finishes_calls_and_ends_streams() -> None:
     async def watch(it: Served, channel: rpc.RemoteChannel) -> None:
         async with channel.stream(COUNT, Text(text="0")) as items:
             assert (await anext(items)).text == "waiting"
-            with pytest.raises(GRPCError) as caught:
+            with pytest.raises(HeadwayError) as caught:
                 await anext(items)
-        ended.append((caught.value.status, caught.value.message))
+        ended.append((status_of(caught.value), answer_of(caught.value)))
         # A later call is not begun, although its connection is still open.
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(ECHO, Text(text="too late"), Text)
-        ended.append((caught.value.status, caught.value.message))
+        ended.append((status_of(caught.value), answer_of(caught.value)))
         it.echo.release.set()
 
     async def client(it: Served) -> None:
@@ -209,9 +211,9 @@ async def test_stop_ends_calls_that_exceed_the_grace() -> None:
 
             async def client() -> None:
                 async with rpc.open_channel(it.where) as channel:
-                    with pytest.raises(GRPCError) as caught:
+                    with pytest.raises(HeadwayError) as caught:
                         await channel.unary(WAIT, Text(), Text)
-                    failures.append(caught.value.status)
+                    failures.append(status_of(caught.value))
 
             nursery.start_soon(client)
             await it.echo.until_waiting(1)
@@ -242,9 +244,9 @@ async def test_interceptors_wrap_every_handler() -> None:
 
 
 async def _check_guarded(channel: rpc.Channel) -> None:
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         await channel.unary(ECHO, Text(text="a"), Text)
-    assert caught.value.status is Status.UNAUTHENTICATED
+    assert status_of(caught.value) is Status.UNAUTHENTICATED
     assert (await channel.unary(ECHO, Text(text="a"), Text, metadata={"x-consul-token": "yes"})).text == "a"
 
 
@@ -255,15 +257,15 @@ async def test_tls_and_mutual_tls_verify_certificates(tmp_path: Path) -> None:
         async with rpc.open_channel(it.where, tls=made.client) as channel:
             assert (await channel.unary(ECHO, Text(text="z" * 300_000), Text)).text == "z" * 300_000
         async with rpc.open_channel(it.where, tls=made.stranger) as channel:
-            with pytest.raises(GRPCError, match="signed by an authority that is not trusted here"):
+            with pytest.raises(HeadwayError, match="signed by an authority that is not trusted here"):
                 await channel.unary(ECHO, Text(), Text)
     async with served(tls=made.server_mutual) as it:
         async with rpc.open_channel(it.where, tls=made.client_mutual) as channel:
             assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
         async with rpc.open_channel(it.where, tls=made.client) as channel:
-            with pytest.raises(GRPCError) as caught:
+            with pytest.raises(HeadwayError) as caught:
                 await channel.unary(ECHO, Text(), Text)
-            assert caught.value.status is Status.UNAVAILABLE
+            assert status_of(caught.value) is Status.UNAVAILABLE
 
 
 async def test_error_in_the_block_propagates_without_a_group() -> None:

@@ -6,13 +6,15 @@ import contextlib
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import rpc
+from headway.api import NotBegun
+from headway.errors import HeadwayError
 from headway.rpc import Limits
 from headway.rpc.client import _pool
 from headway.rpc.http2 import _frames
+from tests.helpers.service_errors import status_of
 from tests.rpc.forward_kit import forwarded
 from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import ECHO, WAIT, Text, served
@@ -28,14 +30,14 @@ async def test_oversized_metadata_ends_only_its_own_call() -> None:
     ):
         nursery.start_soon(channel.unary, WAIT, Text(), Text)
         await it.echo.until_waiting(1)
-        refused: list[GRPCError] = []
+        refused: list[HeadwayError] = []
         # These sizes are about the largest that the forwarder itself accepts.
         for size in range(15_900, 16_300, 20):
             try:
                 await other.unary(ECHO, Text(), Text, metadata={"x-large": "x" * size})
-            except GRPCError as error:
+            except HeadwayError as error:
                 refused.append(error)
-        assert {(type(each), each.status) for each in refused} == {(rpc.NotBegun, Status.RESOURCE_EXHAUSTED)}
+        assert {(type(each), status_of(each)) for each in refused} == {(NotBegun, Status.RESOURCE_EXHAUSTED)}
         assert it.server.connections == 1
         it.echo.release.set()
 
@@ -89,7 +91,7 @@ async def test_expensive_headers_do_not_end_a_shared_connection(
                 # A single client cannot exceed its own allowance.
                 async with rpc.open_channel(where) as other:
                     for _ in range(4):
-                        with contextlib.suppress(GRPCError):
+                        with contextlib.suppress(HeadwayError):
                             await other.unary(path, Text(), Text, metadata=metadata)
             it.echo.release.set()
             await it.echo.until_waiting(0)

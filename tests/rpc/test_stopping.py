@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from grpclib.const import Status
 from h2.events import ResponseReceived
 
 from headway import rpc
+from headway.errors import HeadwayError
 from headway.rpc import Limits
 from headway.rpc.http2 import Http2Protocol, _protocol
 from headway.rpc.server import _server as server_module
+from tests.helpers.service_errors import status_of
 from tests.rpc.raw_kit import HEADERS, connected, tcp, until_closed
 from tests.rpc.rpc_kit import WAIT, Text, certificates
 from tests.rpc.test_last_words import stopping
@@ -53,9 +54,9 @@ async def test_client_reads_every_answer_before_the_end_of_the_connection(
             later(self, function)
 
     async def call() -> None:
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await channel.unary(WAIT, Text(), Text)
-        ended.append((caught.value.status, caught.value.message))
+        ended.append((status_of(caught.value), str(caught.value)))
 
     async with (
         stopping(tls=made.server if secure else None, grace=0.01) as server,

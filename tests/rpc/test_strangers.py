@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from h2.events import PingAckReceived
 from hyperframe.frame import SettingsFrame
 
 import headway
 from headway import rpc
+from headway.errors import HeadwayError
 from headway.events import ConnectionEnded, ConnectionRefused, HandlerFailed
 from headway.rpc import Limits
 from tests.cli.served import TEAM, Team
@@ -198,7 +198,7 @@ async def test_failing_calls_do_not_fill_the_log() -> None:
     since = time.monotonic()
     async with served(notify=notify) as it, rpc.open_channel(it.where) as channel:
         for _ in range(50):
-            with pytest.raises(GRPCError):
+            with pytest.raises(HeadwayError):
                 await channel.unary(FAIL, Text(text="unknown"), Text)
         await counted.wait()
     assert (reported[0].path, str(reported[0].error)) == (FAIL, "a secret of the server")

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 from typing_extensions import override
@@ -19,6 +18,7 @@ from headway.service import WATCH_LIST
 from headway.testing import ScriptedChannel
 from tests.helpers.added_watches import runs, watch_accounts, write_account
 from tests.helpers.resources import Account
+from tests.helpers.service_errors import failed
 from tests.helpers.staff import Staff
 
 
@@ -118,7 +118,7 @@ class _Denies(ScriptedChannel):
     def stream(self, path: str, request: Any, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         opened = super().stream(path, request, **options)
         if path == WATCH_LIST and self.opened[-1][0] == self._kind:
-            raise GRPCError(Status.PERMISSION_DENIED, "not you")
+            raise failed(Status.PERMISSION_DENIED, "not you")
         return opened
 
 

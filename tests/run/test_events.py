@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -23,6 +22,7 @@ from headway.run import EventRecorder, _events
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from tests.helpers.resources import TEAM, Team
+from tests.helpers.service_errors import failed
 
 Record = Callable[[headway.Runtime, Resource[Team]], None]
 
@@ -199,11 +199,11 @@ class Failing:
         self.tried += 1
         if self.fails is not None:
             await trio.lowlevel.checkpoint()
-            raise GRPCError(self.fails, "no events today")
+            raise failed(self.fails, "no events today")
         reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
         if self.loses:
             self.loses = False
-            raise GRPCError(Status.UNKNOWN, "the answer is lost")
+            raise failed(Status.UNKNOWN, "the answer is lost")
         return reply
 
     def stream(self, path: str, request: object, *, metadata: Metadata | None = None) -> Any:

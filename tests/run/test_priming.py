@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 
@@ -19,20 +18,9 @@ from headway.events import DeletionsUnknown, ignore
 from headway.resource import ANY_VERSIONS
 from headway.rpc import Channel
 from headway.run import RunCaches, deletions_since
-from tests.helpers.resources import (
-    OTHER_STORE,
-    STORE,
-    TEAM,
-    at,
-    bookmark,
-    changes,
-    chunk,
-    end,
-    put,
-    removed,
-    stored,
-)
+from tests.helpers.resources import OTHER_STORE, STORE, TEAM, at, bookmark, changes, chunk, end, put, removed, stored
 from tests.helpers.scripted_channel import SILENCE, Line, ScriptedChannel
+from tests.helpers.service_errors import failed
 
 
 def caches_of(informer: Informer, *others: Informer) -> RunCaches:
@@ -151,8 +139,8 @@ async def test_missed_deletions_do_not_depend_on_the_versions_of_the_previous_ru
     ("script", "why"),
     [
         ([chunk(MARY), end(9)], "the server can't resume"),
-        ([GRPCError(Status.OUT_OF_RANGE, "compacted")], "compacted"),
-        ([GRPCError(Status.DATA_LOSS)], "DATA_LOSS"),
+        ([failed(Status.OUT_OF_RANGE, "compacted")], "compacted"),
+        ([failed(Status.DATA_LOSS)], "DATA_LOSS"),
     ],
 )
 async def test_missed_deletions_are_unknown_without_the_history(script: list[Line], why: str) -> None:
@@ -162,7 +150,7 @@ async def test_missed_deletions_are_unknown_without_the_history(script: list[Lin
 async def test_failing_stream_of_missed_deletions_ends_the_run() -> None:
     """The next one reads them again."""
     with pytest.raises(Unavailable, match="no leader"):
-        await missed(RESUMED, GRPCError(Status.UNAVAILABLE, "no leader"))
+        await missed(RESUMED, failed(Status.UNAVAILABLE, "no leader"))
 
 
 async def test_no_history_is_read_for_a_type_that_has_not_moved() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 
@@ -22,6 +21,7 @@ from headway.run._status import KEPT
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.helpers.resources import TEAM, Team
+from tests.helpers.service_errors import failed
 from tests.helpers.staff import Staff
 
 
@@ -35,7 +35,7 @@ class Away(ScriptedChannel):
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Return a stream, or raise if the server is unavailable."""
         if self.away:
-            raise GRPCError(Status.UNAVAILABLE, "gone fishing")
+            raise failed(Status.UNAVAILABLE, "gone fishing")
         return super().stream(path, request, metadata=metadata)
 
 

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock
 
@@ -22,6 +21,7 @@ from headway.storage import MemoryBackend
 from tests.helpers.pools import SourceFailed
 from tests.helpers.resources import TEAM, key, stored
 from tests.helpers.rig import Rig
+from tests.helpers.service_errors import failed
 
 
 def test_restart_delays_double_up_to_a_minute() -> None:
@@ -145,7 +145,7 @@ class _Proxy:
 
     async def unary(self, path: str, request: object, reply_type: type[Any], **rest: Any) -> Any:
         if self.astray:
-            raise GRPCError(Status.UNIMPLEMENTED, "unknown service")
+            raise failed(Status.UNIMPLEMENTED, "unknown service")
         return await self._inner.unary(path, request, reply_type, **rest)
 
     def stream(self, *_: object, **__: object) -> Any:

@@ -7,26 +7,15 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.errors import HeadwayError
 from headway.resource import NAMESPACE, PARTITION, Bookmark, Changes, Resource, ResourceId, TypeName, pb
 from headway.service import Decision
 from headway.storage import Backend, Put
 from tests.helpers.calls import Calls, refused, take
-from tests.helpers.declared import (
-    CHILD,
-    NOTE,
-    NOTE_V2,
-    ULID,
-    UNKNOWN,
-    a_note,
-    a_status,
-    a_type,
-    an_id,
-    id_of,
-    registry,
-)
+from tests.helpers.declared import CHILD, NOTE, NOTE_V2, ULID, UNKNOWN, a_note, a_status, a_type, an_id, id_of, registry
+from tests.helpers.service_errors import status_of
 
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
@@ -106,9 +95,9 @@ BY_NAME: list[Call] = [
 
 
 async def said(call: Awaitable[object]) -> tuple[Status, str | None]:
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         await call
-    return caught.value.status, caught.value.message
+    return status_of(caught.value), str(caught.value)
 
 
 @pytest.mark.parametrize("call", BY_NAME)
@@ -181,10 +170,10 @@ async def test_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: Gua
     said = "permission denied: you may not list tests.v1.Note there"
     await refused(guarded.list_type(a_type(), pb.Tenancy(namespace="*")), Status.PERMISSION_DENIED, said)
     assert guard.asked == [("list", "default/*")]
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         async with guarded.watch(a_type()) as items:
             await anext(items)
-    assert caught.value.status is Status.PERMISSION_DENIED
+    assert status_of(caught.value) is Status.PERMISSION_DENIED
 
 
 async def test_watch_leaves_out_unreadable_resources_and_stays_complete(calls: Calls, guarded: Calls) -> None:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
@@ -18,6 +17,7 @@ from headway.service import RESOURCE_SERVICE, Decision, LeaseService, ResourceSe
 from headway.storage import MemoryBackend
 from tests.helpers.counted_writes import CountedWrites
 from tests.helpers.declared import NOTE, Note, registry
+from tests.helpers.service_errors import status_of
 from tests.service.conftest import reached
 
 
@@ -130,9 +130,9 @@ async def test_fault_while_a_similar_type_is_looked_for_is_no_refusal() -> None:
     service = ResourceService(MemoryBackend(), registry(), failing)
     channel = InProcessChannel(service, report=lambda _, each: failed.append(type(each)))
     unknown = pb.Id(type=pb.Type(group="tests", group_version="v1", kind="Notee"), name="one")
-    with pytest.raises(GRPCError, match="the authorizer failed") as caught:
+    with pytest.raises(HeadwayError, match="the authorizer failed") as caught:
         await channel.unary(f"/{RESOURCE_SERVICE}/Read", pb.ReadRequest(id=unknown), pb.ReadResponse)
-    assert (caught.value.status, failed) == (Status.INTERNAL, [LookupError])
+    assert (status_of(caught.value), failed) == (Status.INTERNAL, [LookupError])
 
 
 @pytest.mark.parametrize("how", ["in process", "network"])

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio.testing
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.api import Reason
+from headway.errors import HeadwayError
 from headway.protobuf import field, message
 from headway.resource import (
     EMPTIED_FINALIZER,
@@ -25,6 +25,7 @@ from headway.resource import (
 from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import PLACES, Calls, Interrupted, refused, take
 from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of
+from tests.helpers.service_errors import status_of
 from tests.service.conftest import reached
 
 OURS = "type.googleapis.com/headway.resource.v1.Tombstone"
@@ -101,9 +102,9 @@ async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> Non
     for call in alike:
         said = []
         for it in (calls, calls.as_consul()):
-            with pytest.raises(GRPCError) as caught:
+            with pytest.raises(HeadwayError) as caught:
                 await call(it)
-            said.append((caught.value.status, caught.value.message))
+            said.append((status_of(caught.value), str(caught.value)))
         assert said[0] == said[1]
     assert said[0][0] is Status.INVALID_ARGUMENT
 

@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.errors import HeadwayError
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Hooks, Resource, ResourceId, ResourceType, TypeName, pb
 from headway.service import Decision
 from headway.storage import Backend, MemoryBackend
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, Note, a_note, a_status, an_id, id_of, registry, text_of, uid_of
+from tests.helpers.service_errors import status_of
 from tests.service.conftest import reached
 
 SECRET = "secret"
@@ -217,12 +218,12 @@ async def test_refusal_reveals_nothing_stored(calls: Calls, blind: Calls, what: 
     """A caller that knows the uid learns only that stored content conflicts with the write."""
     stored = await a_secret(calls)
     attempt, status = REFUSED[what]
-    with pytest.raises(GRPCError) as seeing:
+    with pytest.raises(HeadwayError) as seeing:
         await attempt(calls, stored)
-    assert seeing.value.status is status
+    assert status_of(seeing.value) is status
     said = await refused(attempt(blind, stored), status)
     assert said == "Note one: the stored resource forbids it, and you may not read it"
-    assert said != seeing.value.message
+    assert said != str(seeing.value)
 
 
 GUESSES: dict[str, Callable[[Calls], Awaitable[object]]] = {
@@ -249,8 +250,8 @@ async def outcome(call: Awaitable[object]) -> tuple[object, ...]:
     """Return the answer without its position, or the status and message of the refusal."""
     try:
         reply = await call
-    except GRPCError as error:
-        return error.status, error.message
+    except HeadwayError as error:
+        return status_of(error), str(error)
     assert isinstance(reply, pb.DeleteResponse)
     return (reply.resource,)
 

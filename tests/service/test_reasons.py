@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.api import Reason
 from headway.client import client_error
-from headway.errors import FailedPrecondition, Fenced, WriteRejected
+from headway.errors import FailedPrecondition, Fenced, HeadwayError, WriteRejected
 from headway.resource import AnyMessage
 from headway.rpc import Services, open_channel, open_forwarder, open_server
 from headway.service import LeaseService, ResourceService
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import a_note, registry
+from tests.helpers.service_errors import failed
 from tests.service.conftest import reached
 
 URL = "type.googleapis.com/headway.refusal.v1.Refusal"
@@ -45,7 +45,7 @@ async def test_reason_is_the_same_by_every_way(how: str) -> None:
         call = calls.write(a_note(), fence=old)
         said = await refused(call, Status.FAILED_PRECONDITION, reason=Reason.FENCED)
         assert said.startswith("the fence of painter is at ")
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             await calls.write(a_note(), fence=old)
         error = client_error(caught.value, write=True)
         assert (type(error), str(error)) == (Fenced, said)
@@ -77,5 +77,5 @@ async def test_long_message_fits_with_its_details_into_the_trailers() -> None:
 )
 def test_unknown_detail_leaves_the_status(detail: AnyMessage) -> None:
     """A client handles the refusal like a refusal without a reason."""
-    error = GRPCError(Status.FAILED_PRECONDITION, "not now", [detail])
+    error = failed(Status.FAILED_PRECONDITION, "not now", [detail])
     assert type(client_error(error, write=True)) is FailedPrecondition

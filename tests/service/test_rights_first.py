@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.errors import HeadwayError
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, Hooks, Resource, ResourceType, pb, type_name
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, refused
@@ -27,6 +27,7 @@ from tests.helpers.declared import (
     id_of,
     registry,
 )
+from tests.helpers.service_errors import status_of
 from tests.service.test_access import EVERYWHERE, Guard
 
 MARK = {DELETION_TIMESTAMP: "2024-02-02T10:00:00Z"}
@@ -72,9 +73,9 @@ OF_A_TYPE: dict[str, Callable[[Calls, ResourceType[Any]], Awaitable[object]]] = 
 
 
 async def answer(call: Awaitable[object]) -> tuple[Status, str]:
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         await call
-    return caught.value.status, caught.value.message or ""
+    return status_of(caught.value), str(caught.value)
 
 
 @pytest.mark.parametrize("verb", OF_A_TYPE)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 
+from headway.errors import HeadwayError
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
 from tests.helpers.calls import TABLE_PLACES, Calls
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, an_id, id_of
+from tests.helpers.service_errors import status_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
 
 NORMAL, HELD, WITH_STATUS, OWNED = "normal", "normal, finalizers", "normal, with a status", "normal, with an owner"
@@ -144,8 +145,8 @@ async def test_change_is_accepted_or_refused_as_in_the_table(
     try:
         await anywhere.write(written)
         answer = OK
-    except GRPCError as error:
-        answer = error.status.name
+    except HeadwayError as error:
+        answer = status_of(error).name
     assert answer == expected_answer(cell)
     after = (await anywhere.read(an_id(type=NOTE_V2 if version_2 and answer == OK else NOTE))).resource
     assert after is not None

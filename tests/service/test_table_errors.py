@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 
-from headway.errors import StoreUnusable
+from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import FINALIZERS, NAMESPACE, TOMBSTONE, Registry, Resource, ResourceId, ResourceType, TypeName
 from headway.service import Decision
 from headway.storage import Backend, MemoryBackend, SqliteBackend
@@ -29,6 +28,7 @@ from tests.helpers.declared import (
     an_id,
     registry,
 )
+from tests.helpers.service_errors import status_of
 from tests.helpers.verb_answers import (
     EMPTY,
     FOUND,
@@ -370,10 +370,10 @@ async def test_watch_that_the_store_cannot_continue_ends(store: str, how: str, t
         seen = backend.position
         for number in range(20):
             await calls.write(a_note(f"note-{number}"))
-        with pytest.raises(GRPCError) as caught:
+        with pytest.raises(HeadwayError) as caught:
             async with calls.watch(a_type(), resume_after=seen.message()) as items:
                 await anext(items)
-        assert caught.value.status.name == expected_answer(cell)
+        assert status_of(caught.value).name == expected_answer(cell)
 
 
 NOT_A_BUG = "it is not a bug, and the call can be retried"

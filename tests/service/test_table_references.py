@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 
-from headway.errors import InvalidArgument
+from headway.errors import HeadwayError, InvalidArgument
 from headway.protobuf import field, message
 from headway.resource import Hooks, Reference, Registry, Resource, ResourceId, ResourceType, Scope, pb, tenancy_within
 from headway.storage import Backend
 from tests.helpers.calls import PLACES, TABLE_PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, UNKNOWN, a_note, a_status, a_type, an_id, id_of
+from tests.helpers.service_errors import status_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
 from tests.service.conftest import reached
 
@@ -150,8 +150,8 @@ async def test_owner_is_looked_up_in_the_completed_tenancy(
             assert kept.owner == owner.id
             owned.owner = pb.Id(name="boss", type=a_type(type), tenancy=a_tenancy(reference))
         answer = said(kept.owner.tenancy if kept.owner is not None else None)
-    except GRPCError as error:
-        answer = error.status.name
+    except HeadwayError as error:
+        answer = status_of(error).name
     assert answer == wanted
 
 
@@ -159,7 +159,7 @@ async def test_owner_of_the_same_name_in_another_namespace_does_not_match(anywhe
     """The default namespace completes only references from within it."""
     await anywhere.make_room(("default", "up"))
     await anywhere.write(a_note("boss"))
-    with pytest.raises(GRPCError, match=r"resource\.owner: Note up/boss not found"):
+    with pytest.raises(HeadwayError, match=r"resource\.owner: Note up/boss not found"):
         await anywhere.write(a_note("child", namespace="up", owner=an_id("boss")))
 
 

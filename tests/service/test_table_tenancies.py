@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 
+from headway.errors import HeadwayError
 from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
 from headway.storage import Put
 from tests.helpers.calls import TABLE_PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, a_type, id_of
+from tests.helpers.service_errors import status_of
 from tests.helpers.verb_answers import Cell, Difference, expected_answer
 
 PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
@@ -77,8 +78,8 @@ async def test_tenancy_matches_as_in_the_table(
     try:
         found = await (_listed if verb == "List" else _watched)(anywhere, a_type(type), tenancy)
         answer = " ".join(sorted(_place(each) for each in found))
-    except GRPCError as error:
-        answer = error.status.name
+    except HeadwayError as error:
+        answer = status_of(error).name
     assert answer == expected_answer(cell)
 
 

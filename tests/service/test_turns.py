@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 
+from headway.errors import HeadwayError
 from headway.protobuf import encode
 from headway.resource import TypeName, pb, resource_key
 from headway.service import Decision
@@ -216,7 +216,7 @@ async def test_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, request
         trio.lowlevel.add_instrument(longest)
         try:
             await REQUESTS[request_](calls)
-        except GRPCError:
+        except HeadwayError:
             pass
         finally:
             trio.lowlevel.remove_instrument(longest)

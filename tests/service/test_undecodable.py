@@ -6,10 +6,9 @@ import traceback
 from typing import Any
 
 import pytest
-from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import PayloadError
+from headway.errors import HeadwayError, PayloadError
 from headway.protobuf import copy_message, field, message
 from headway.resource import AnyMessage, Resource, ResourceId, ResourceType, pb, resource_key
 from headway.service import Decision
@@ -181,9 +180,9 @@ async def test_refusal_of_invalid_text_does_not_quote_a_secret(
     known.register(KEY)
     calls = Calls(MemoryBackend(), known)
     key = pb.Resource(id=KEY.id("one").message(), data=AnyMessage(type_url=KEY.type_url, value=data))
-    with pytest.raises(GRPCError) as caught:
+    with pytest.raises(HeadwayError) as caught:
         await calls.write(key)
-    assert f"{where} is not UTF-8" in str(caught.value.message)
+    assert f"{where} is not UTF-8" in str(str(caught.value))
     with pytest.raises(PayloadError) as undecodable:
         _ = KEY.view(key).data
     assert "hunter22" not in f"{caught.value} {''.join(traceback.format_exception(undecodable.value))} {caplog.text}"

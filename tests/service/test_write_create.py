@@ -11,14 +11,7 @@ from grpclib.const import Status
 
 from headway.api import Reason
 from headway.protobuf import copy_message
-from headway.resource import (
-    DELETION_TIMESTAMP,
-    AnyMessage,
-    Hooks,
-    Resource,
-    ResourceType,
-    pb,
-)
+from headway.resource import DELETION_TIMESTAMP, AnyMessage, Hooks, Resource, ResourceType, pb
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import (

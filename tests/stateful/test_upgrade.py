@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from headway.errors import HeadwayError
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, Registry, ResourceType, SnapshotChunk, pb
 from headway.service import migrate
 from headway.storage import MemoryBackend, Within, version_of
 from tests.helpers.calls import Calls
 from tests.helpers.declared import a_type, an_id
+from tests.helpers.service_errors import status_of
 from tests.helpers.versions import V1, V2, Crew, a_team, crew, data_of, roster, versions, without_converters
 
 FORMER, FIRST, SECOND = range(3)
@@ -50,8 +51,8 @@ class Watcher:
         """Follow the stream to its end. Begin again with a snapshot if the server cannot resume."""
         try:
             await self._hear(calls, self.position)
-        except GRPCError as error:
-            if error.status is not Status.OUT_OF_RANGE:
+        except HeadwayError as error:
+            if status_of(error) is not Status.OUT_OF_RANGE:
                 raise
             self.held = {}
             await self._hear(calls, None)
@@ -147,9 +148,9 @@ class UpgradeMachine(RuleBasedStateMachine):
         payload, before = crew(*members.items(), room=room), self.stored().get(team)
         try:
             self.run(lambda: self.at(server).write(a_team(V2, payload, team)))
-        except GRPCError as error:
+        except HeadwayError as error:
             cannot_hold = before != "v2" and (room or any(members.values()))
-            if error.status is not Status.INVALID_ARGUMENT or self.steps[server] != FIRST or not cannot_hold:
+            if status_of(error) is not Status.INVALID_ARGUMENT or self.steps[server] != FIRST or not cannot_hold:
                 raise
         else:
             self.teams[team] = payload

@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 
 import pytest
 import trio
-from grpclib import GRPCError
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway._gen.headway.internal.v1 import ControllerRecord
 from headway.base._clock import WALL
+from headway.errors import HeadwayError
 from headway.events import ControllersClash
 from headway.resource import CONTROLLER_RECORD, Kind, TypeName
 from headway.why import Absences, ObserveHost, _absent, _host
@@ -275,7 +275,7 @@ async def test_worker_that_is_turned_away_because_too_many_attend_runs_its_contr
             await stage.look(server)
         monkeypatch.setattr(_host, "MOST_ATTENDING", 0)
         for _ in range(10):
-            with pytest.raises(GRPCError, match="too many processes attend"):
+            with pytest.raises(HeadwayError, match="too many processes attend"):
                 async with server.attended("web-1", TEAMS) as questions:
                     await anext(questions)
             await trio.sleep(_absent.LOOK)

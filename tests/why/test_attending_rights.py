@@ -8,17 +8,18 @@ from typing import TypeVar
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway import field
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
+from headway.errors import HeadwayError
 from headway.events import ignore
 from headway.resource import Need, ResourceId, TypeName, pb
 from headway.rpc import InProcessChannel
 from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, ObserveService, attend
+from tests.helpers.service_errors import failed, status_of
 from tests.helpers.why_programs import Team
 from tests.why.test_workers import rule
 
@@ -198,10 +199,10 @@ async def test_process_names_only_what_its_caller_may_read() -> None:
 async def test_process_attends_for_no_type_that_its_caller_has_no_right_to() -> None:
     """Otherwise it could tell anything of that type's resources."""
     process = Process(storing(), LEASE, TEAMS)
-    with pytest.raises(GRPCError, match=r"none of your rules covers type bank\.v1\.Account") as refused:
+    with pytest.raises(HeadwayError, match=r"none of your rules covers type bank\.v1\.Account") as refused:
         async with process.attending(V1.name):
             pass
-    assert refused.value.status is Status.PERMISSION_DENIED
+    assert status_of(refused.value) is Status.PERMISSION_DENIED
 
 
 class DeniedChannel(InProcessChannel):
@@ -221,7 +222,7 @@ class DeniedChannel(InProcessChannel):
 
         if trio.current_time() < self._until:
             self.denied += 1
-            raise GRPCError(Status.PERMISSION_DENIED, "you may not acquire lease bank/teams")
+            raise failed(Status.PERMISSION_DENIED, "you may not acquire lease bank/teams")
         yield questions()
 
 

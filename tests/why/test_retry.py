@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.errors import HeadwayError
 from headway.resource import pb
 from headway.rpc import InProcessChannel
 from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost
+from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Parts, Team, part, told
 from tests.why.test_workers import CORE, attend, channel_to, fail, guarded, rule
 
@@ -33,10 +34,10 @@ async def test_caller_without_the_right_to_write_learns_and_moves_nothing() -> N
     async with guarded(*rules, reconcile=fail) as (engine, channel, metadata):
         before, messages = part(await engine.why(CORE)).attempt, set()
         for name, controller in (("core", ""), ("nobody", ""), ("core", "staff/nothing")):
-            with pytest.raises(GRPCError) as refused:
+            with pytest.raises(HeadwayError) as refused:
                 await retry(channel, metadata, name, controller)
-            assert refused.value.status is Status.PERMISSION_DENIED
-            message = str(refused.value.message)
+            assert status_of(refused.value) is Status.PERMISSION_DENIED
+            message = str(str(refused.value))
             assert message.startswith(f"permission denied: you may not write Team {name}: ")
             messages.add(message.replace(name, "NAME"))
         assert len(messages) == 1
@@ -58,9 +59,9 @@ async def test_resource_that_is_neither_stored_nor_pending_is_not_found() -> Non
     """For a caller who may ask `why`."""
     async with guarded(WRITE, OBSERVE) as (_, channel, metadata):
         assert (await retry(channel, metadata)).processes == ["server"]
-        with pytest.raises(GRPCError, match="Team nobody not found, and staff/teams has no work pending") as refused:
+        with pytest.raises(HeadwayError, match="Team nobody not found, and staff/teams has no work pending") as refused:
             await retry(channel, metadata, "nobody")
-        assert refused.value.status is Status.NOT_FOUND
+        assert status_of(refused.value) is Status.NOT_FOUND
 
 
 async def test_failed_reconcile_of_a_deletion_is_retried() -> None:
@@ -83,6 +84,6 @@ async def test_process_that_does_not_answer_is_named(autojump_clock: trio.testin
     channel = channel_to(ObserveHost(stored))
     async with channel.stream(ATTEND, attend("web-1", "staff/teams")) as questions:
         await anext(questions)
-        with pytest.raises(GRPCError, match="; web-1 did not answer") as refused:
+        with pytest.raises(HeadwayError, match="; web-1 did not answer") as refused:
             await retry(channel)
-        assert (refused.value.status, autojump_clock.current_time()) == (Status.FAILED_PRECONDITION, 2.0)
+        assert (status_of(refused.value), autojump_clock.current_time()) == (Status.FAILED_PRECONDITION, 2.0)

@@ -10,18 +10,19 @@ from typing import TypeVar
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.client import list_quotas
 from headway.engine import beside_siblings
+from headway.errors import HeadwayError
 from headway.resource import QUOTA, Quota, ResourceId
 from headway.rpc import open_channel
 from headway.storage import Backend, MemoryBackend
 from headway.why import ATTEND, OBSERVE_SERVICE, ObserveHost, QuestionDecoder, Why
 from headway.why._attending import Busy, Sort
+from tests.helpers.service_errors import status_of
 from tests.helpers.why_programs import Team, broken_app
 from tests.why.test_workers import attend, nothing, types_only
 
@@ -139,9 +140,9 @@ async def test_answer_that_reaches_another_process_is_passed_on(tmp_path: Path) 
                     await trio.lowlevel.checkpoint()
             [answered] = answers[0].controllers
             assert (answered.process, answered.state) == ("worker", "idle")
-            with pytest.raises(GRPCError, match="no question waits") as refused:
+            with pytest.raises(HeadwayError, match="no question waits") as refused:
                 await elsewhere.unary(ANSWER, answer, observe_pb.AnswerResponse)
-            assert refused.value.status is Status.NOT_FOUND
+            assert status_of(refused.value) is Status.NOT_FOUND
 
 
 async def test_client_cannot_attend_as_a_process_of_the_server(tmp_path: Path) -> None:

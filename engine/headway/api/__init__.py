@@ -3,6 +3,15 @@
 A service raises the errors of `headway.errors`. What carries a call, such as gRPC or HTTP, looks up their forms here.
 """
 
+from headway.api._calls import FAILED as FAILED
+from headway.api._calls import FailedCall as FailedCall
+from headway.api._calls import Interrupted as Interrupted
+from headway.api._calls import NotBegun as NotBegun
+from headway.api._calls import NotServed as NotServed
+from headway.api._calls import call_of as call_of
+from headway.api._calls import code_of as code_of
+from headway.api._calls import described as described
+from headway.api._calls import of_call as of_call
 from headway.api._methods import Cardinality as Cardinality
 from headway.api._methods import Handler as Handler
 from headway.api._refusals import ROWS as ROWS

@@ -7,18 +7,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
+from headway.api import Code, code_of, described
 from headway.base import retry_delay
 from headway.cache._informer import Informer
 from headway.cache._patrol import Patrol
 from headway.cache._request import watch_request
 from headway.cache._stream import FalseBookmark, StreamBroken, StreamMachine
-from headway.errors import StoreChanged, StoreRolledBack
+from headway.errors import HeadwayError, RateLimited, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk
-from headway.rpc import Channel, Lagging, Limited, spread
+from headway.rpc import Channel, Lagging, spread
 from headway.service import open_watch_list
 
 _BOOKMARK_INTERVAL_MS = 50
@@ -134,20 +133,6 @@ class Follower:
                     return await self._feed(machine, items, trio.CancelScope())
                 async with self._patrol.patience(machine) as patience:
                     return await self._feed(machine, items, patience)
-        except GRPCError as error:
-            if error.status is Status.OUT_OF_RANGE:
-                # The cached data is still valid; the stream just cannot resume from there.
-                self._refused = True
-            elif error.status is Status.DATA_LOSS:
-                # That store never had this position. It may be a copy made earlier.
-                informer.distrusted = True
-                await self._patrol.check_not_rolled_back(self._failures, refused=True)
-            if isinstance(error, Limited):
-                self._limited = spread(error.seconds, self._failures) or 0.0
-            # A stream ends with its token. Whether that has been renewed shows when the next one is opened.
-            unknown = error.status is Status.UNAUTHENTICATED and not self._delivered
-            self._denied = unknown or error.status is Status.PERMISSION_DENIED
-            return f"{error.status.name}: {error.message}"
         except Lagging as error:
             self._report(StreamLagging(self._type.name, machine.frontier, store.frontier))
             await self._patrol.check_not_rolled_back(self._failures)
@@ -159,6 +144,23 @@ class Follower:
         except StreamBroken as error:
             informer.distrusted = True
             return str(error)
+        except HeadwayError as error:
+            code = code_of(error)
+            if code is None:
+                raise
+            if code is Code.OUT_OF_RANGE:
+                # The cached data is still valid; the stream just cannot resume from there.
+                self._refused = True
+            elif code is Code.DATA_LOSS:
+                # That store never had this position. It may be a copy made earlier.
+                informer.distrusted = True
+                await self._patrol.check_not_rolled_back(self._failures, refused=True)
+            if isinstance(error, RateLimited):
+                self._limited = spread(error.retry_after, self._failures) or 0.0
+            # A stream ends with its token. Whether that has been renewed shows when the next one is opened.
+            unknown = code is Code.UNAUTHENTICATED and not self._delivered
+            self._denied = unknown or code is Code.PERMISSION_DENIED
+            return described(error)
 
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
         """Feed the informer until the stream ends or becomes useless, and return the reason. Raises Lagging."""

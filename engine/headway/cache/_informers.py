@@ -8,15 +8,14 @@ from functools import partial
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.store import v1 as store_pb
+from headway.api import Code, call_of, described
 from headway.cache._follower import Follower
 from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
-from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
+from headway.errors import HeadwayError, PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report
 from headway.resource import Position, ScopedType, TypeName, position
 from headway.rpc import Channel
@@ -158,21 +157,24 @@ class Informers:
         request = store_pb.PositionRequest(type=type.name.message(), known=None if known is None else known.message())
         try:
             reply = await self._channel.unary(POSITION, request, store_pb.PositionResponse)
-        except GRPCError as error:
-            if known is not None and error.status is Status.DATA_LOSS:
+        except HeadwayError as error:
+            call = call_of(error)
+            if call is None:
+                raise
+            if known is not None and call.code is Code.DATA_LOSS:
                 raise StoreRolledBack(
-                    f"store {known.store_id} has lost data that it delivered: {error.message}"
+                    f"store {known.store_id} has lost data that it delivered: {call.message}"
                 ) from error
-            if error.status is Status.PERMISSION_DENIED:
+            if call.code is Code.PERMISSION_DENIED:
                 raise PositionDenied(
-                    f"{error.message}; reading the store's position needs a right to {type.name}"
+                    f"{call.message}; reading the store's position needs a right to {type.name}"
                 ) from error
-            if error.status is Status.UNIMPLEMENTED:
+            if call.code is Code.UNIMPLEMENTED:
                 raise Unavailable(
-                    f"the server does not serve the position of its store ({error.message}): update the server to this "
+                    f"the server does not serve the position of its store ({call.message}): update the server to this "
                     "version of Headway"
                 ) from error
-            raise Unavailable(f"{error.status.name}: {error.message}") from error
+            raise Unavailable(described(error)) from error
         at = position(reply.position)
         if at is None:
             raise Unavailable("the server's response has no position: it is not a Headway server")

@@ -12,14 +12,13 @@ from typing import Concatenate, ParamSpec
 
 import click
 from click.core import ParameterSource
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway.access import NO_TOKEN_SENT
+from headway.api import Code, call_of, code_of
 from headway.base import check_token
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
-from headway.errors import InvalidArgument, PermissionDenied, Unavailable
+from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, Unauthenticated, Unavailable
 from headway.resource import DescribedTopic, Registry, rebuild, types_pb
 from headway.rpc import (
     Channel,
@@ -134,10 +133,10 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
 async def _described(channel: Channel, target: Target, metadata: Metadata) -> types_pb.ListResponse:
     try:
         described = await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
-    except GRPCError as error:
-        if error.status is Status.UNAUTHENTICATED:
-            fail(Exit.REFUSED, f"Error: {target.server} rejected this token: {error.message}")
-        if error.status is Status.UNIMPLEMENTED:
+    except HeadwayError as error:
+        if isinstance(error, Unauthenticated):
+            fail(Exit.REFUSED, f"Error: {target.server} rejected this token: {error}")
+        if code_of(error) is Code.UNIMPLEMENTED:
             fail(Exit.REFUSED, f"Error: {target.server} doesn't describe its types: it is not a Headway server")
         raise Unavailable(f"no answer from {target.server}: {_reason(error, target)}") from error
     if not described.types and not described.topics:
@@ -146,11 +145,13 @@ async def _described(channel: Channel, target: Target, metadata: Metadata) -> ty
     return described
 
 
-def _reason(error: GRPCError, target: Target) -> str:
+def _reason(error: HeadwayError, target: Target) -> str:
     """Return why the server did not answer, with advice in terms of command-line options."""
-    if isinstance(error, NotReached) and any(obstacle.remedy for _, obstacle in error.obstacles):
-        return error.text(_REMEDIES)
-    message = error.message or ""
+    call = call_of(error)
+    reached = None if call is None else call.obstacles
+    if isinstance(reached, NotReached) and any(obstacle.remedy for _, obstacle in reached.obstacles):
+        return reached.text(_REMEDIES)
+    message = str(error) if call is None else call.message
     return message if target.tls else f"{message}; is it running there (`headway serve`), and without TLS?"
 
 

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 import click
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.migration import v1 as migration_pb
+from headway.api import FAILED, NotServed
 from headway.base import plain
 from headway.cli._arguments import apps_at, check_store_exists, named_store
 from headway.cli._connection import Connection, Target, current_target, open_connection
@@ -92,12 +91,12 @@ async def _page(connection: Connection, target: Target, token: str) -> migration
             migration_pb.MigrateResponse,
             metadata=connection.metadata,
         )
-    except GRPCError as error:
-        if error.status is Status.UNIMPLEMENTED:
-            fail(
-                Exit.REFUSED,
-                f"Error: {target.server} runs an earlier version of Headway, which can't migrate: give APP and --store",
-            )
+    except NotServed:
+        fail(
+            Exit.REFUSED,
+            f"Error: {target.server} runs an earlier version of Headway, which can't migrate: give APP and --store",
+        )
+    except FAILED as error:
         raise client_error(error) from error
 
 

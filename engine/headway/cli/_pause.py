@@ -6,13 +6,13 @@ from collections.abc import Collection
 from contextlib import suppress
 
 import click
-from grpclib import GRPCError
 
 from headway._gen.headway.observe import v1 as observe_pb
 from headway.base import plain
 from headway.cli._connection import Connection, connected
 from headway.cli._running import Usage
 from headway.client import pause_controller, resume_controller
+from headway.errors import HeadwayError
 from headway.resource import controller_problem, did_you_mean
 from headway.why import OBSERVE_SERVICE
 
@@ -52,7 +52,7 @@ async def resume(connection: Connection, controller: str) -> None:
 async def _controllers(connection: Connection) -> Collection[str] | None:
     """Return the names of the controllers that the server knows, or None if the caller may not know them all."""
     request = observe_pb.StuckRequest(longer_than=86_400)
-    with suppress(GRPCError):
+    with suppress(HeadwayError):
         reply = await connection.channel.unary(
             f"/{OBSERVE_SERVICE}/Stuck", request, observe_pb.StuckResponse, metadata=connection.metadata
         )

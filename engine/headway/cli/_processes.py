@@ -12,7 +12,6 @@ from functools import partial
 from typing import NamedTuple, NoReturn
 
 import trio
-from grpclib import GRPCError
 
 from headway.base import retry_delay
 from headway.cli._leaving import HARD_EXIT
@@ -22,7 +21,7 @@ from headway.cli._reload import at_hangups, hangups
 from headway.cli._running import Exit, Usage, fail, fail_to_serve
 from headway.cli._sibling import Sibling, process_name, socket_path
 from headway.engine import worker_name
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, HeadwayError
 from headway.observe import PAGE, AllPages, PageRequest, PageResponse, ProcessState, serving_pages
 from headway.rpc import Address, Channel, address, open_channel, reserve
 
@@ -265,7 +264,7 @@ class _Process:
         with trio.move_on_after(_ANSWERS):
             try:
                 return await self.channel.unary(PAGE, PageRequest(path=path), PageResponse)
-            except GRPCError:
+            except HeadwayError:
                 return None
         return None
 

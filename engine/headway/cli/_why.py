@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.api import FAILED, Code, code_of
 from headway.base import plain
 from headway.cli import _arguments
 from headway.cli._connection import Connection, connected
@@ -106,8 +105,8 @@ async def ask(connection: Connection, method: str, request: Any, response: Any) 
     path = f"/{OBSERVE_SERVICE}/{method}"
     try:
         return await connection.channel.unary(path, request, response, metadata=connection.metadata)
-    except GRPCError as error:
-        if error.status is Status.UNIMPLEMENTED:
+    except FAILED as error:
+        if code_of(error) is Code.UNIMPLEMENTED:
             fail(Exit.REFUSED, f"Error: the server runs an earlier version of Headway, which lacks {method}")
         raise client_error(error) from error
 

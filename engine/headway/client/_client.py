@@ -6,8 +6,7 @@ import builtins
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
-from grpclib import GRPCError
-
+from headway.api import FAILED
 from headway.base import repr_text
 from headway.client._arguments import (
     check_position,
@@ -381,19 +380,20 @@ class Client(Subscribing):
             request.fence, request.store_id = writes.fence, writes.store_id
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
-        except GRPCError as error:
+        except FAILED as error:
             raise self._translated(error, request, write=write) from error
+        except Fenced:
+            if writes is not None:
+                writes.fenced(request.fence)
+            raise
         except BaseException as error:
             if writes is not None and in_doubt(error, knows_outcomes=self._channel.knows_outcomes):
                 writes.unknown(None, request)
             raise
 
-    def _translated(self, error: GRPCError, request: Any, *, write: bool) -> HeadwayError:
+    def _translated(self, error: HeadwayError, request: Any, *, write: bool) -> HeadwayError:
         # In `_call`, a variable with this error would be a cycle with its traceback, which keeps the call's connection.
         translated = client_error(error, write=write, knows_outcomes=self._channel.knows_outcomes)
-        if write and self._writes is not None:
-            if isinstance(translated, OutcomeUnknown):
-                self._writes.unknown(translated, request)
-            elif isinstance(translated, Fenced):
-                self._writes.fenced(request.fence)
+        if write and self._writes is not None and isinstance(translated, OutcomeUnknown):
+            self._writes.unknown(translated, request)
         return translated

@@ -8,9 +8,9 @@ import math
 from typing import NamedTuple, TypeVar
 
 import trio
-from grpclib import GRPCError
 
 from headway._gen.headway.lease import v1 as lease_pb
+from headway.api import FAILED
 from headway.base import check_text, repr_text
 from headway.client._arguments import TTL, check_seconds, check_whole, milliseconds
 from headway.client._refusals import client_error
@@ -186,7 +186,7 @@ class LeaseClient:
         with trio.move_on_after(timeout):
             try:
                 return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
-            except GRPCError as error:
+            except FAILED as error:
                 raise client_error(error) from error
         raise Unavailable(f"{method} was not answered within {timeout:g} s")
 

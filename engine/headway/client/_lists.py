@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
+from headway.api import FAILED, Code, Interrupted, code_of
 from headway.client._refusals import client_error
 from headway.client._writes import Allow
-from headway.errors import InvalidArgument, PermissionDenied
+from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, RateLimited
 from headway.resource import (
     EndOfSnapshot,
     Position,
@@ -25,7 +24,7 @@ from headway.resource import (
     resource_key,
     selector_problem,
 )
-from headway.rpc import Channel, Limited, LimitedWaits, timeout_of
+from headway.rpc import Channel, LimitedWaits, timeout_of
 from headway.service import WATCH_LIST, metadata_terms
 from headway.storage import in_order
 
@@ -37,7 +36,7 @@ TURN = 1000
 """The number of results to make between two checkpoints, which takes a millisecond or two."""
 
 # The caller may list but not watch, the server has no watches, or the channel can't decode them.
-_NO_WATCH = (Status.PERMISSION_DENIED, Status.UNIMPLEMENTED)
+_NO_WATCH = (Code.PERMISSION_DENIED, Code.UNIMPLEMENTED)
 
 
 class Snapshot(NamedTuple):
@@ -69,12 +68,14 @@ async def read_snapshot(
         try:
             try:
                 return await _read_once(channel, request, metadata)
-            except Limited as refused:
+            except RateLimited as refused:
                 await waits.wait(refused)
-        except GRPCError as error:
-            if error.status in _NO_WATCH:
+        except HeadwayError as error:
+            if code_of(error) in _NO_WATCH:
                 return None
-            raise client_error(error) from error
+            if isinstance(error, FAILED):
+                raise client_error(error) from error
+            raise
 
 
 async def _read_once(channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None) -> Snapshot:
@@ -92,15 +93,15 @@ async def _read_once(channel: Channel, request: pb.ListRequest, metadata: Mappin
             with trio.move_on_after(seconds) as scope:
                 item = await anext(items, None)
             if scope.cancelled_caught:
-                raise GRPCError(
-                    Status.DEADLINE_EXCEEDED, f"{WATCH_LIST} timed out: no data of the list for {seconds} s"
+                raise Interrupted(
+                    Code.DEADLINE_EXCEEDED, f"{WATCH_LIST} timed out: no data of the list for {seconds} s"
                 )
             if isinstance(item, SnapshotChunk):
                 resources += [each for each in item.resources if all(term(each.metadata) for term in terms)]
             elif isinstance(item, EndOfSnapshot):
                 break
             elif item is None:
-                raise GRPCError(Status.UNAVAILABLE, f"{WATCH_LIST} ended before the whole list had arrived")
+                raise Interrupted(Code.UNAVAILABLE, f"{WATCH_LIST} ended before the whole list had arrived")
     return Snapshot(await in_order(resources, resource_key), item.position)
 
 

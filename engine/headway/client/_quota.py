@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from grpclib import GRPCError
-
 from headway._gen.headway.quota import v1 as quota_pb
+from headway.api import FAILED
 from headway.client._client import Client
 from headway.client._refusals import client_error
 
@@ -52,7 +51,7 @@ async def list_quotas(client: Client) -> list[QuotaInfo]:
         reply = await client._channel.unary(
             _LIST, quota_pb.ListRequest(), quota_pb.ListResponse, metadata=client._metadata
         )
-    except GRPCError as error:
+    except FAILED as error:
         raise client_error(error) from error
     return [_info(each) for each in reply.quotas]
 

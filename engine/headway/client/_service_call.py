@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from grpclib import GRPCError
-
+from headway.api import FAILED
 from headway.client._client import Client
 from headway.client._refusals import client_error
 
@@ -20,5 +19,5 @@ async def call_service(client: Client, path: str, request: object, reply_type: t
     """
     try:
         return await client._channel.unary(path, request, reply_type, metadata=client._metadata)
-    except GRPCError as error:
+    except FAILED as error:
         raise client_error(error, write=True) from error

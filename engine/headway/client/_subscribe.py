@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.api import Code, code_of, described
 from headway.base import AsyncStream, check_trio, current_run, repr_text, retry_delay
 from headway.client._refusals import LASTING, client_error
 from headway.client._subjects import Subject
 from headway.client._watch import Deleted, Upserted, second_reader
-from headway.errors import Closed, HeadwayError, PayloadError, StoreChanged, Unavailable
+from headway.errors import Closed, HeadwayError, PayloadError, RateLimited, StoreChanged, Unavailable
 from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
-from headway.rpc import Channel, Lagging, Limited, Metadata, spread
+from headway.rpc import Channel, Lagging, Metadata, spread
 from headway.service import SUBSCRIBE
 from headway.subscription import (
     Commits,
@@ -125,19 +124,23 @@ class Follower:
         try:
             async with self._channel.stream(SUBSCRIBE, self._request, metadata=self._metadata) as items:
                 await self._handed_over(items)
-        except GRPCError as error:
-            if isinstance(error, Limited):
-                self._limited = spread(error.seconds, self._failures) or 0.0
+        except HeadwayError as error:
+            code = code_of(error)
+            if code is None:
+                raise
+            if isinstance(error, RateLimited):
+                self._limited = spread(error.retry_after, self._failures) or 0.0
             translated = client_error(error)
-            # NotHeadway and Closed have statuses that say less.
-            passing = isinstance(translated, Unavailable) or error.status is Status.ABORTED
+            passing = isinstance(translated, Unavailable) or code is Code.ABORTED
             # A stream ends with its token. Whether that has been renewed shows when the next one is opened.
-            outlived = self._delivered and error.status is Status.UNAUTHENTICATED
+            outlived = self._delivered and code is Code.UNAUTHENTICATED
             if isinstance(translated, StoreChanged):
                 raise StoreChanged(f"{translated}; to accept that store, {BEGIN_ANEW}") from error
-            if not outlived and (error.status in LASTING or not passing):
+            if not outlived and (code in LASTING or not passing):
+                if translated is error:
+                    raise
                 raise translated from error
-            return f"{error.status.name}: {error.message}"
+            return described(error)
         except Lagging as error:
             return str(error)
         return "the server ended the stream"

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import trio
-from grpclib import GRPCError
 from trio.lowlevel import TrioToken
 
+from headway.api import FAILED
 from headway.base import AsyncBlock, check_trio, current_run
 from headway.client._refusals import client_error
-from headway.errors import Closed, FailedPrecondition
+from headway.errors import Closed, FailedPrecondition, RateLimited
 from headway.protobuf import Payload
 from headway.resource import (
     Bookmark,
@@ -28,7 +28,7 @@ from headway.resource import (
     SnapshotChunk,
     pb,
 )
-from headway.rpc import Channel, Limited, LimitedWaits, Metadata, timeout_of
+from headway.rpc import Channel, LimitedWaits, Metadata, timeout_of
 from headway.service import open_watch_list
 
 T = TypeVar("T", bound=Payload)
@@ -121,7 +121,7 @@ class WatchStream(AsyncBlock, Generic[T]):
         self._opener = None if self._home is None else trio.lowlevel.current_task()
         try:
             await self._enter()
-        except GRPCError as error:
+        except FAILED as error:
             raise client_error(error) from error
         return self
 
@@ -164,7 +164,7 @@ class WatchStream(AsyncBlock, Generic[T]):
                 with trio.CancelScope() as self._elsewhere:
                     await self._fill()
                 self._check_open()
-        except GRPCError as error:
+        except FAILED as error:
             raise client_error(error) from error
         finally:
             self._reading = False
@@ -186,7 +186,7 @@ class WatchStream(AsyncBlock, Generic[T]):
             assert self._items is not None
             try:
                 item: object = await self._items.__anext__()
-            except Limited as refused:
+            except RateLimited as refused:
                 if self._waits is None or self._opened is None:
                     raise
                 await self._waits.wait(refused)

@@ -7,22 +7,18 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
-from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
+from headway.api import Code, Interrupted, NotBegun, NotServed, code_of
+from headway.errors import HeadwayError, PayloadError, SchemaMismatch, SchemaProblem
 from headway.queue import Backoff
 from headway.resource import ResourceType, TypeName, differences, is_builtin, pb, type_name, types_pb
-from headway.rpc import Channel, ChannelClosed, Limited, Metadata, NotBegun, NotGrpc, NotHttp2
+from headway.rpc import Channel, Metadata
 from headway.subscription import Topic
 
 if TYPE_CHECKING:
     from headway.rpc import Admits, UnaryCalls
 
 _LIST = "/headway.types.v1.TypesService/List"
-_SAYS_NOTHING = (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
-"""The responses of a server without a description of its types, and of one without a description for this caller."""
-
 _PAUSES = Backoff(0.5, 30.0)
 """The delays between requests to a server that does not answer."""
 
@@ -62,7 +58,9 @@ class Comparison:
             try:
                 # Any call will do, because the comparison comes before it.
                 await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse)
-            except (GRPCError, PayloadError) as error:
+            except HeadwayError as error:
+                if code_of(error) is None and not isinstance(error, PayloadError):
+                    raise
                 if _says_nothing(error):
                     break
                 with trio.move_on_after(_PAUSES.delay(failures)):
@@ -122,7 +120,7 @@ class ComparedConnection:
             try:
                 await self._ask(attempt.metadata)
                 answered = attempt.answered = True
-            except GRPCError as error:
+            except HeadwayError as error:
                 attempt.error = error
                 raise _not_begun(error) from error
             finally:
@@ -135,10 +133,10 @@ class ComparedConnection:
         request = types_pb.ListRequest()
         try:
             found = await self._connection.unary(_LIST, request, types_pb.ListResponse, metadata=metadata)
-        except GRPCError as error:
+        except HeadwayError as error:
             if not _says_nothing(error):
                 raise
-            if error.status is Status.UNIMPLEMENTED:
+            if isinstance(error, NotServed):
                 # This server describes its types and topics to no caller.
                 self._types.clear()
                 self._topics.clear()
@@ -167,10 +165,8 @@ def _uses_any(request: Any, types: Collection[TypeName], topics: Collection[str]
     )
 
 
-def _says_nothing(error: Exception) -> bool:
-    if not isinstance(error, GRPCError) or isinstance(error, NotHttp2 | NotGrpc):
-        return False
-    return error.status in _SAYS_NOTHING
+def _says_nothing(error: HeadwayError) -> bool:
+    return isinstance(error, NotServed) or code_of(error) is Code.PERMISSION_DENIED
 
 
 class _Attempt:
@@ -180,18 +176,15 @@ class _Attempt:
         self.metadata = metadata
         self.ended = trio.Event()
         self.answered = False
-        self.error: GRPCError | None = None
+        self.error: HeadwayError | None = None
 
 
-def _not_begun(error: GRPCError) -> GRPCError:
+def _not_begun(error: HeadwayError) -> HeadwayError:
     """Return the error of a call that waited for the comparison, whose own request was not sent."""
-    if isinstance(error, ChannelClosed):
-        return ChannelClosed()
-    if isinstance(error, NotHttp2 | NotGrpc | Limited):
-        # These errors describe a server that is not an engine, or say when to repeat the call. Each caller raises a
-        # copy of its own.
-        return copy.copy(error)
-    return NotBegun(error.status, error.message, error.details)
+    if isinstance(error, Interrupted):
+        return NotBegun(error.args[0], str(error))
+    # Each caller raises a copy of its own.
+    return copy.copy(error)
 
 
 def _meets_the_protocol(comparison: Comparison) -> Admits:

@@ -38,7 +38,7 @@ class Caller:
         self.address = address
 
     def addr(self) -> tuple[str, int]:
-        """Return the address, as grpclib's peers do."""
+        """Return the address, as the peers of calls over gRPC do."""
         return self.address or ("", 0)
 
 

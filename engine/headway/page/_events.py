@@ -11,14 +11,7 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from headway.errors import HeadwayError, Unauthenticated
-from headway.http import (
-    HEADERS,
-    Exchange,
-    HttpRefusal,
-    json_bytes,
-    refused,
-    until_disconnected,
-)
+from headway.http import HEADERS, Exchange, HttpRefusal, json_bytes, refused, until_disconnected
 from headway.page._service import Event
 from headway.page._sessions import Session
 

@@ -42,16 +42,7 @@ from headway.page._quotas import quotas
 from headway.page._search import ROWS, Search
 from headway.page._service import EVENTS, LIVE, SEARCH, SESSION, Event
 from headway.page._visitor import Visits, check_origin
-from headway.resource import (
-    PAUSE,
-    ResourceId,
-    ResourceType,
-    TypeName,
-    controller_problem,
-    pause_name,
-    pb,
-    quoted,
-)
+from headway.resource import PAUSE, ResourceId, ResourceType, TypeName, controller_problem, pause_name, pb, quoted
 from headway.rpc import TOKEN_HEADER
 from headway.service import RESOURCE_SERVICE
 from headway.why import OBSERVE_SERVICE

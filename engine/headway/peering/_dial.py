@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from grpclib import GRPCError
-
 from headway._gen.headway.peering.v1 import ExchangeSecretRequest, ExchangeSecretResponse, Peering, Secrets
+from headway.api import FAILED, code_of
 from headway.client import LASTING, client_error
 from headway.errors import HeadwayError, InvalidArgument
 from headway.resource import Resource
@@ -84,11 +83,12 @@ async def exchange(
             reply: ExchangeSecretResponse = await channel.unary(EXCHANGE, request, ExchangeSecretResponse)
     except InvalidArgument as error:
         raise ExchangeRefused(str(error)) from error
-    except GRPCError as error:
-        found = client_error(error)
-        if error.status in LASTING:
-            raise ExchangeRefused(str(found)) from error
-        raise found from error
+    except HeadwayError as error:
+        if code_of(error) in LASTING:
+            raise ExchangeRefused(str(client_error(error))) from error
+        if isinstance(error, FAILED):
+            raise client_error(error) from error
+        raise
     if not reply.stream_secret or len(reply.stream_secret) > _MAX_SECRET or not reply.store_id:
         raise ExchangeRefused("the answer of the accepting side has no valid secret")
     if len(reply.store_id) > _MAX_SECRET:

@@ -13,13 +13,7 @@ from headway._gen.headway.peering.v1 import Peering, Role
 from headway.api import Cardinality, Handler
 from headway.base import utc_now
 from headway.client import until, until_gone
-from headway.errors import (
-    AlreadyExists,
-    Conflict,
-    FailedPrecondition,
-    InvalidArgument,
-    Unavailable,
-)
+from headway.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidArgument, Unavailable
 from headway.peering._dial import EXCHANGE, EXCHANGE_TIMEOUT
 from headway.peering._exchange import exchange_secret, refusing
 from headway.peering._host import PeeringHost

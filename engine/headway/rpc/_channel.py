@@ -40,8 +40,7 @@ class Lagging(Exception):
 class Channel(Protocol):
     """A way to call services.
 
-    A failed call raises ``grpclib.GRPCError`` with the service's status, or its subclass `NotBegun` if the call
-    certainly had no effect.
+    A failed call raises the error of the service, or `Interrupted` if it may have had an effect.
     """
 
     @property

@@ -16,14 +16,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Gener
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, cast
 
-import grpclib
-from grpclib.const import Status
 from trio.lowlevel import current_trio_token, in_trio_task
 
-from headway.api import Handler
+from headway.api import Handler, MethodNotFound
 from headway.base import check_trio, current_run
 from headway.rpc._channel import Channel, ChannelClosed, Metadata, Report, ignore_error
 from headway.rpc._refusals import refused
+from headway.rpc._told import told
 
 ANSWER = "answer"
 """The attribute of a unary handler that holds a pair: the handler itself, and a function from request to reply.
@@ -77,7 +76,7 @@ class InProcessChannel(Channel):
         """Call a unary method and return its reply.
 
         Raises:
-            GRPCError: the call failed. It has the same status and message as over a network.
+            HeadwayError: the call failed. It is the same error as over a network.
         """
         if not in_trio_task() or current_trio_token() is not self._home:
             self._check_run()
@@ -91,10 +90,8 @@ class InProcessChannel(Channel):
                 reply = stream.sent
             if not isinstance(reply, reply_type):
                 raise TypeError(f"{path} sent {reply!r}, not a {reply_type.__name__}")
-        except grpclib.GRPCError:
-            raise
         except Exception as error:
-            raise refused(path, error, self._report) from error
+            raise told(refused(path, error, self._report)) from error
         return reply
 
     def stream(
@@ -103,7 +100,7 @@ class InProcessChannel(Channel):
         """Open a server stream. The handler starts when the first item is requested.
 
         Raises:
-            GRPCError: the method was not found. It is raised on entering the block.
+            NotServed: the method was not found. It is raised on entering the block.
         """
         return _Driven(self, path, _DrivenStream(request, metadata or {}))
 
@@ -117,7 +114,7 @@ class InProcessChannel(Channel):
         if handler is None:
             if self._closed:
                 raise ChannelClosed
-            raise grpclib.GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
+            raise MethodNotFound(f"Method not found: {path}")
         # Declared as an Awaitable. All are coroutine functions.
         return cast("Callable[[Any], Coroutine[Any, Any, None]]", handler.func)
 
@@ -175,7 +172,10 @@ class _Driven:
 
     async def __aenter__(self) -> _Driven:
         self._channel._check_run()
-        self._coroutine = self._channel._handler(self._path)(self._stream)
+        try:
+            self._coroutine = self._channel._handler(self._path)(self._stream)
+        except Exception as error:
+            raise told(refused(self._path, error, self._channel._report)) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -212,8 +212,8 @@ class _Driven:
             self._coroutine = None
             if isinstance(error, StopIteration):
                 raise StopAsyncIteration from None
-            if isinstance(error, grpclib.GRPCError) or not isinstance(error, Exception):
+            if not isinstance(error, Exception):
                 raise
-            raise refused(self._path, error, self._channel._report) from error
+            raise told(refused(self._path, error, self._channel._report)) from error
         sent, self._stream.sent = self._stream.sent, None
         return sent

@@ -16,6 +16,7 @@ import trio
 from grpclib.const import Status
 
 from headway.base import chance
+from headway.errors import RateLimited
 from headway.rpc._channel import NOT_BEGUN, NotBegun
 
 PUSHBACK = "grpc-retry-pushback-ms"
@@ -34,20 +35,20 @@ class Limited(NotBegun):
     """A limit of the server refuses the call for now. It had no effect.
 
     Attributes:
-        seconds: the time until the server would accept it.
+        retry_after: the time, in seconds, until the server would accept it.
     """
 
     def __init__(self, message: str | None, seconds: float, details: Any = None) -> None:
         super().__init__(Status.RESOURCE_EXHAUSTED, message, details)
-        self.seconds = seconds
+        self.retry_after = seconds
 
     def __reduce__(self) -> tuple[type[Limited], tuple[str | None, float, object]]:
         # An exception is copied from its args, which here begin with the status.
-        return type(self), (self.message, self.seconds, self.details)
+        return type(self), (self.message, self.retry_after, self.details)
 
     def trailers(self) -> dict[str, str]:
         """Return the trailers that carry this error."""
-        return {NOT_BEGUN: "1", PUSHBACK: str(max(math.ceil(self.seconds * 1000), 1))}
+        return {NOT_BEGUN: "1", PUSHBACK: str(max(math.ceil(self.retry_after * 1000), 1))}
 
 
 def limited_in(
@@ -74,10 +75,10 @@ class LimitedWaits:
         self._ends = trio.current_time() + timeout
         self._count = 0
 
-    async def wait(self, refused: Limited) -> None:
+    async def wait(self, refused: Limited | RateLimited) -> None:
         """Wait until the call should be repeated. Raise the error at once if the timeout would pass before that."""
         now = trio.current_time()
-        delay = spread(refused.seconds, self._count, self._ends - now, trio.current_effective_deadline() - now)
+        delay = spread(refused.retry_after, self._count, self._ends - now, trio.current_effective_deadline() - now)
         if delay is None:
             raise refused
         self._count += 1

@@ -10,9 +10,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
+from headway.api import FAILED, Code, code_of
 from headway.base import BoundedReport
 from headway.cache import (
     Applied,
@@ -27,10 +26,18 @@ from headway.cache import (
 )
 from headway.client import client_error
 from headway.controller import Definition
-from headway.errors import PermissionDenied, PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
+from headway.errors import (
+    HeadwayError,
+    PermissionDenied,
+    PrimingStalled,
+    RateLimited,
+    StoreChanged,
+    StoreRolledBack,
+    Unavailable,
+)
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, is_unconverted, pb, resource_key
-from headway.rpc import Channel, Limited, LimitedWaits
+from headway.rpc import Channel, LimitedWaits
 from headway.service import open_watch_list
 
 STALL_LIMIT = 60.0
@@ -247,7 +254,7 @@ async def deletions_since(
     while True:
         try:
             return await _deletions_since(channel, type, since, until, report, controller)
-        except Limited as refused:
+        except RateLimited as refused:
             await waits.wait(refused)
 
 
@@ -273,13 +280,13 @@ async def _deletions_since(
                     return None
                 if machine.frontier >= until:
                     return deleted
-    except Limited:
-        raise
-    except GRPCError as error:
-        if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
+    except HeadwayError as error:
+        if code_of(error) in (Code.OUT_OF_RANGE, Code.DATA_LOSS):
+            report(DeletionsUnknown(controller, type.name, since.revision, str(error)))
+            return None
+        if isinstance(error, FAILED):
             raise client_error(error) from error
-        report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
-        return None
+        raise
     raise Unavailable(f"the server ended the stream of {type.name} at {machine.frontier}, before revision {until}")
 
 

@@ -8,17 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headway.api import ProgramFailed, ProgramFailedLate, error_of, row_of
 from headway.errors import HeadwayError, InvalidArgument, PayloadError, PermissionDenied
-from headway.resource import (
-    PAUSE,
-    Key,
-    Registry,
-    Resource,
-    ResourceId,
-    TypeName,
-    is_marked,
-    pb,
-    resource_id,
-)
+from headway.resource import PAUSE, Key, Registry, Resource, ResourceId, TypeName, is_marked, pb, resource_id
 from headway.service._refusals import authorizer_failed
 from headway.storage import Fence, Within, lease_of
 

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from headway.base import in_slices, utc_now
 from headway.errors import Conflict, HeadwayError
-from headway.resource import (
-    DELETION_TIMESTAMP,
-    TOMBSTONE,
-    Position,
-    finalizers,
-    is_marked,
-    pb,
-    resource_id,
-)
+from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, Position, finalizers, is_marked, pb, resource_id
 from headway.service._admission import admit_id
 from headway.service._bounds import check_text
 from headway.service._deletion import check_done, removal_with, tombstone_of

@@ -16,14 +16,7 @@ from headway.api import Exhausted
 from headway.base import give_way
 from headway.errors import InvalidArgument
 from headway.protobuf import decode, encode, varint
-from headway.resource import (
-    Key,
-    Kind,
-    Position,
-    pb,
-    quoted,
-    resource_key,
-)
+from headway.resource import Key, Kind, Position, pb, quoted, resource_key
 from headway.rpc import Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
 from headway.service._encodings import ResourceEncodings, in_pieces

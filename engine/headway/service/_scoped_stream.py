@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
+from headway.api import of_call
+from headway.errors import FailedPrecondition
 from headway.resource import ScopeConfirmed, pb
 from headway.rpc import Channel, Metadata
 from headway.service._service import WATCH_LIST
@@ -23,7 +22,7 @@ def open_watch_list(
 ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
     """Open a WatchList stream. If the request has a metadata filter, the server has to confirm it.
 
-    Reading then raises GRPCError with FAILED_PRECONDITION if the server does not know such filters.
+    Reading then raises FailedPrecondition if the server does not know such filters.
     """
     opened = channel.stream(WATCH_LIST, request, metadata=metadata)
     return _confirmed(opened, request.metadata_filter) if request.metadata_filter else opened
@@ -49,14 +48,13 @@ class ConfirmedItems:
         return self
 
     async def __anext__(self) -> Any:
-        """Return the next item. Raises GRPCError if the first one is not the confirmation."""
+        """Return the next item. Raises FailedPrecondition if the first one is not the confirmation."""
         if not self._confirmed:
             first = await self._items.__anext__()
             if first != ScopeConfirmed(self._selector):
-                raise GRPCError(
-                    Status.FAILED_PRECONDITION,
-                    f"the server did not apply metadata_filter {self._selector!r}: update the server to a version of "
-                    "Headway with scopes",
+                text = "update the server to a version of Headway with scopes"
+                raise of_call(
+                    FailedPrecondition(f"the server did not apply metadata_filter {self._selector!r}: {text}")
                 )
             self._confirmed = True
         return await self._items.__anext__()

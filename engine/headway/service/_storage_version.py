@@ -7,15 +7,7 @@ from typing import Any, NamedTuple
 
 from headway.base import Steps
 from headway.errors import FailedPrecondition, InvalidArgument, PayloadError
-from headway.protobuf import (
-    comparing_content,
-    decoding,
-    different_fields,
-    encoding,
-    equal,
-    has_unknown_fields,
-    merges,
-)
+from headway.protobuf import comparing_content, decoding, different_fields, encoding, equal, has_unknown_fields, merges
 from headway.resource import (
     AnyMessage,
     BadConversion,

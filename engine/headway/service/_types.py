@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headway._gen.headway.types import v1 as types_pb
 from headway.api import Cardinality, Handler
 from headway.protobuf import encode
-from headway.resource import (
-    Registry,
-    TypeName,
-    describe,
-    type_name,
-)
+from headway.resource import Registry, TypeName, describe, type_name
 from headway.rpc import Encoded
 from headway.service._handlers import Handlers
 from headway.storage import Backend, Within

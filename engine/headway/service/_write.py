@@ -8,16 +8,7 @@ from typing import Any
 from headway import errors
 from headway.api import NothingWritten, ProgramFailedLate, row_of
 from headway.base import Steps, in_slices
-from headway.errors import (
-    AlreadyExists,
-    Conflict,
-    HeadwayError,
-    InvalidArgument,
-    RemoteError,
-    StoreUnusable,
-    Unavailable,
-    WriteRejected,
-)
+from headway.errors import Conflict, HeadwayError, InvalidArgument, StoreUnusable, Unavailable, WriteRejected
 from headway.resource import (
     DELETION_TIMESTAMP,
     EVENT,
@@ -71,7 +62,7 @@ async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
             raise
         except (Unavailable, StoreUnusable) as error:
             raise NothingWritten(str(error)) from error
-        except (QuotaExceeded, RemoteError, ProgramFailedLate):
+        except (QuotaExceeded, errors.RemoteError, ProgramFailedLate):
             # The store compares what was read before it looks at quotas, so this does not rest on a stale read.
             raise
         except HeadwayError as error:
@@ -123,7 +114,7 @@ class _Write:
         if stored is not None and self.request.create_only:
             if optimistic:
                 # An optimistic read may be stale, so only a read of the store can report that a name is taken.
-                raise AlreadyExists("")
+                raise errors.AlreadyExists("")
             return await self._created_before(stored, at)
         if stored is not None and self.form is not None:
             await in_slices(context.versions.converting(type, stored))

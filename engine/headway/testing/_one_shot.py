@@ -13,26 +13,18 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import trio
-from grpclib import GRPCError
 
 from headway.base import async_block
 from headway.client import Client
 from headway.controller import App, Definition
 from headway.engine import Engine, open_engine
-from headway.errors import Closed, DeclarationError, InvalidArgument, InvalidResult
+from headway.errors import Closed, DeclarationError, HeadwayError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, receives_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
 from headway.protobuf import Payload, copy_message
 from headway.reconcile import Reason, Request, RequeueAfter, Runtime, reconciling
-from headway.resource import (
-    Resource,
-    ResourceId,
-    ResourceType,
-    did_you_mean,
-    is_form_of,
-    resource_id,
-)
+from headway.resource import Resource, ResourceId, ResourceType, did_you_mean, is_form_of, resource_id
 from headway.rpc import Channel, Metadata
 from headway.storage import Backend
 
@@ -65,7 +57,7 @@ class Written(NamedTuple):
     what: What
     id: ResourceId
     request: Any
-    refused: GRPCError | None
+    refused: HeadwayError | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -358,7 +350,7 @@ class _Recorder:
         id = resource_id(sent.resource.id if what == "write" else sent.id)
         try:
             reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
-        except GRPCError as error:
+        except HeadwayError as error:
             noted.append(Written(what, id, sent, error))
             raise
         noted.append(Written(what, id, sent, None))

@@ -18,10 +18,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, TypeVar
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
+from headway.api import Code, Interrupted, code_of, of_call
 from headway.base import check_whole
+from headway.errors import Conflict, HeadwayError
 from headway.resource import Kind, ResourceType, pb
 from headway.rpc import Channel, Metadata
 from headway.testing._scripted_stream import ScriptedStream, StreamScript
@@ -47,8 +47,8 @@ class Fault(enum.Enum):
     CONFLICT = "not done, answered with ABORTED"
 
 
-_LOST = {Fault.LOST: Status.DEADLINE_EXCEEDED, Fault.BROKEN: Status.UNAVAILABLE}
-_LATE = {Fault.LATE: Status.DEADLINE_EXCEEDED, Fault.LATE_BROKEN: Status.UNAVAILABLE, Fault.LATE_SILENT: None}
+_LOST = {Fault.LOST: Code.DEADLINE_EXCEEDED, Fault.BROKEN: Code.UNAVAILABLE}
+_LATE = {Fault.LATE: Code.DEADLINE_EXCEEDED, Fault.LATE_BROKEN: Code.UNAVAILABLE, Fault.LATE_SILENT: None}
 
 
 class Call(NamedTuple):
@@ -64,7 +64,7 @@ class Call(NamedTuple):
     method: str
     request: Any
     reply: Any
-    error: GRPCError | None
+    error: HeadwayError | None
     known: bool
 
 
@@ -121,7 +121,7 @@ class ScriptedChannel:
         for path, request, reply_type in late:
             try:
                 reply = await self._inner.unary(path, request, reply_type)
-            except GRPCError as error:
+            except HeadwayError as error:
                 calls.append(Call(_method(path), request, None, error, False))
             else:
                 calls.append(Call(_method(path), request, reply, None, False))
@@ -195,27 +195,27 @@ class ScriptedChannel:
         try:
             return await self._call_under(fault, path, request, reply_type)
         except BaseException as error:
-            if write and not (isinstance(error, GRPCError) and _is_rejection(error)):
+            if write and not (isinstance(error, HeadwayError) and _is_rejection(error)):
                 self.unknown.append(getattr(request, "fence", None))
             raise
 
     async def _call_under(self, fault: Fault, path: str, request: Any, reply_type: type[Reply]) -> Reply:
         await trio.lowlevel.checkpoint()
         if fault is Fault.FAILED:
-            raise GRPCError(Status.UNAVAILABLE, "the script fails this call")
+            raise Interrupted(Code.UNAVAILABLE, "the script fails this call")
         if fault is Fault.CONFLICT:
-            raise GRPCError(Status.ABORTED, "the script simulates another writer that was first")
+            raise of_call(Conflict("the script simulates another writer that was first"))
         if fault in _LATE:
             self._late.append((path, request, reply_type))
             status = _LATE[fault]
             if status is None:
                 await trio.sleep_forever()
-            raise GRPCError(status, "the script delays this call")
+            raise Interrupted(status, "the script delays this call")
         reply = await self._inner.unary(path, request, reply_type)
         at = len(self.done)
         self.done.append(Call(_method(path), request, reply, None, fault is Fault.NONE))
         if fault in _LOST:
-            raise GRPCError(_LOST[fault], "the script has lost the reply")
+            raise Interrupted(_LOST[fault], "the script has lost the reply")
         if fault is Fault.SILENT:
             await trio.sleep_forever()
         if fault is Fault.SLOW:
@@ -242,8 +242,8 @@ def _method(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _is_rejection(error: GRPCError) -> bool:
-    return error.status not in (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED, Status.UNKNOWN, Status.INTERNAL)
+def _is_rejection(error: HeadwayError) -> bool:
+    return code_of(error) not in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.UNKNOWN, Code.INTERNAL)
 
 
 def _meets_the_protocol() -> Channel:

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.store import v1 as store_pb
+from headway.api import Code, Interrupted, of_call
+from headway.errors import HistoryCompacted
 from headway.resource import (
     Bookmark,
     Change,
@@ -133,7 +133,7 @@ class ScriptedStream:
         while True:
             # Never broken between a false bookmark and the change that it hid: the reader could not find out then.
             if self._dropped and not self._hides_change:
-                raise GRPCError(Status.UNAVAILABLE, "the script broke this stream")
+                raise Interrupted(Code.UNAVAILABLE, "the script broke this stream")
             if not self._ready:
                 await self._pull()
             elif self._script.holds(self._ready[0]):
@@ -164,7 +164,7 @@ class ScriptedStream:
         if request.resume_after is not None:
             if script.resumes_refused:
                 script.resumes_refused -= 1
-                raise GRPCError(Status.OUT_OF_RANGE, "the script refuses to resume")
+                raise of_call(HistoryCompacted("the script refuses to resume"))
         elif script.old_snapshots:
             wanted = script.old_snapshots.popleft()
             here = await self._position()

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.api import Code, code_of
 from headway.base import retry_delay
 from headway.client import client_error
-from headway.errors import PayloadError
+from headway.errors import HeadwayError, PayloadError
 from headway.events import CallDelayed, Report, ignore
 from headway.resource import ScopedType, TypeName, resource_id
 from headway.rpc import Channel
@@ -106,16 +105,15 @@ async def _stay(
                     if question.number and not await answer(question):
                         break
             delay = retry_delay(failures, longest)
-        except GRPCError as error:
-            if error.status is Status.UNIMPLEMENTED:
+        except HeadwayError as error:
+            code = code_of(error)
+            if code is None and not isinstance(error, PayloadError):
+                raise
+            if code is Code.UNIMPLEMENTED:
                 delay = _OLD_SERVER
             else:
-                delay = retry_delay(failures, _DENIED if error.status is Status.PERMISSION_DENIED else longest)
-            if error.status is not Status.UNIMPLEMENTED:
+                delay = retry_delay(failures, _DENIED if code is Code.PERMISSION_DENIED else longest)
                 report(CallDelayed("", "Attend", client_error(error), delay))
-        except PayloadError as error:
-            delay = retry_delay(failures, longest)
-            report(CallDelayed("", "Attend", error, delay))
         failures += 1
         await trio.sleep(delay)
 
@@ -162,7 +160,7 @@ async def pass_answer(channel: Channel, answer: observe_pb.AnswerRequest) -> boo
     with trio.move_on_after(_LATE):
         try:
             await channel.unary(_ANSWER, answer, observe_pb.AnswerResponse)
-        except GRPCError:
+        except HeadwayError:
             return False
         return True
     return False

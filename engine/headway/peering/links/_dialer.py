@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.peering import v1 as wire
+from headway.api import Code, DetailedPrecondition, FailedCall, Interrupted, call_of
 from headway.errors import CallerError, Conflict, FailedPrecondition, HeadwayError, InvalidArgument
 from headway.events import PeerNotNotified, PeerRefused
 from headway.peering._host import PeeringHost
@@ -139,17 +138,16 @@ class Dialer:
                 if self._entry.leaving:
                     return await self._leave(call)
                 return await self._run(call, first)
-        except GRPCError as error:
-            return self._refused(error)
-        except CallerError as error:
-            return StreamEnded(REFUSED, str(error))
         except HeadwayError as error:
-            return StreamEnded(STORE, str(error))
+            call = call_of(error)
+            if call is not None:
+                return self._refused(error, call)
+            return StreamEnded(REFUSED if isinstance(error, CallerError) else STORE, str(error))
 
     async def _first(self, call: object) -> wire.PeerMessage | None:
         with trio.move_on_after(FIRST_MESSAGE):
             return await _received(call)
-        raise GRPCError(Status.DEADLINE_EXCEEDED, f"the other side did not answer within {FIRST_MESSAGE:g} s")
+        raise Interrupted(Code.DEADLINE_EXCEEDED, f"the other side did not answer within {FIRST_MESSAGE:g} s")
 
     async def _leave(self, call: object) -> StreamEnded:
         """Notify the other side that this peering is being deleted. It ends the stream once it has stored that."""
@@ -160,7 +158,7 @@ class Dialer:
                 pass
             self._entry.notified = True
             return StreamEnded(DELETED, "the peering was deleted here, and the other side knows")
-        raise GRPCError(Status.DEADLINE_EXCEEDED, f"the other side did not confirm within {FIRST_MESSAGE:g} s")
+        raise Interrupted(Code.DEADLINE_EXCEEDED, f"the other side did not confirm within {FIRST_MESSAGE:g} s")
 
     async def _run(self, call: object, first: wire.PeerMessage) -> StreamEnded:
         try:
@@ -186,17 +184,18 @@ class Dialer:
         )
         return await link.run()
 
-    def _refused(self, error: GRPCError) -> StreamEnded:
-        text = error.message or error.status.name
-        if error.status is Status.FAILED_PRECONDITION:
-            self._target = leader_in(error.details) or self._next_address()
+    def _refused(self, error: HeadwayError, call: FailedCall) -> StreamEnded:
+        text, code = call.message, call.code
+        if code is Code.FAILED_PRECONDITION:
+            details = error.details if isinstance(error, DetailedPrecondition) else ()
+            self._target = leader_in(details) or self._next_address()
             return StreamEnded(NOT_LEADING, text)
         self._target = None
-        if error.status is Status.PERMISSION_DENIED and text == NOT_VALID and self._entry.leaving:
+        if code is Code.PERMISSION_DENIED and text == NOT_VALID and self._entry.leaving:
             # No repetition of this secret would reach the other peering, if there still is one.
             self._entry.notified = True
             self._host.report(PeerNotNotified, peering=self._entry.peering.name, why=text)
-        if error.status in (Status.PERMISSION_DENIED, Status.INVALID_ARGUMENT, Status.RESOURCE_EXHAUSTED):
+        if code in (Code.PERMISSION_DENIED, Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED):
             return StreamEnded(REFUSED, text)
         return StreamEnded(UNREACHABLE, text)
 

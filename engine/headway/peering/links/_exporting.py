@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import PeerPosition
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.api import Code, Interrupted, call_of, code_of
+from headway.errors import HeadwayError, InvalidArgument, NotFound
 from headway.peering._host import PeeringHost
 from headway.peering.stream import Exported, Feed, Sender, doubling
 from headway.resource import PEERING, Position, ResourceId, pb
@@ -67,8 +67,10 @@ class Exporter:
                 self._number = wanted.number
                 try:
                     await self._feed(wanted)
-                except GRPCError as error:
-                    self.problem = error.message or str(error)
+                except HeadwayError as error:
+                    if call_of(error) is None:
+                        raise
+                    self.problem = str(error)
                     now = trio.current_time()
                     failures = 0 if now - began >= LASTED else failures
                     self._sender.interrupt(wanted.number, now + doubling(failures))
@@ -80,10 +82,8 @@ class Exporter:
         """Return the current state of an exported resource, or None."""
         try:
             reply = await self._host.channel.unary(READ, pb.ReadRequest(id=id.message()), pb.ReadResponse)
-        except GRPCError as error:
-            if error.status in (Status.NOT_FOUND, Status.INVALID_ARGUMENT):
-                return None
-            raise
+        except (NotFound, InvalidArgument):
+            return None
         return reply.resource
 
     async def _wait(self) -> None:
@@ -99,10 +99,10 @@ class Exporter:
         after = feed.resume_after
         try:
             await self._follow(feed, after, here, lost=False)
-        except GRPCError as error:
-            if after is None or error.status is not Status.DATA_LOSS:
+        except Interrupted as error:
+            if after is None or code_of(error) is not Code.DATA_LOSS:
                 raise
-            await self._follow(feed, None, here, lost=True, reason=error.message or "")
+            await self._follow(feed, None, here, lost=True, reason=str(error))
 
     async def _follow(
         self, feed: Feed, after: PeerPosition | None, here: Position, *, lost: bool, reason: str = ""
@@ -128,7 +128,7 @@ class Exporter:
                     self._sender.begin(feed.number, Cause.RESUMED, here, "")
                     begun = True
                 await self._add(feed, item)
-        raise GRPCError(Status.UNAVAILABLE, "the subscription to the exports has ended")
+        raise Interrupted(Code.UNAVAILABLE, "the subscription to the exports has ended")
 
     async def _add(self, feed: Feed, item: SubscriptionItem) -> None:
         self._sender.feed(feed.number, item)

@@ -15,6 +15,7 @@ from grpclib.const import Status
 from grpclib.exceptions import ProtocolError, StreamTerminatedError
 
 from headway._gen.headway.peering import v1 as wire
+from headway.api import call_of
 from headway.errors import HeadwayError
 from headway.events import PeerRefused, PeerStoreReplaced
 from headway.peering._host import PeeringHost
@@ -165,7 +166,7 @@ class Link:
         except GRPCError as error:
             self._end(StreamEnded(CLOSED, error.message or error.status.name))
         except HeadwayError as error:
-            self._end(StreamEnded(STORE, str(error)))
+            self._end(StreamEnded(STORE if call_of(error) is None else CLOSED, str(error)))
         except (trio.BrokenResourceError, StreamTerminatedError, ProtocolError) as error:
             self._end(StreamEnded(CLOSED, str(error)))
 
@@ -204,8 +205,7 @@ class Link:
         try:
             return await self._receive()
         except GRPCError as error:
-            # On the dialing side, this is the status that the other side has sent to end the stream.
-            if self._dialing or error.status not in _INVALID:
+            if error.status not in _INVALID:
                 raise
             raise Breach(f"a message is not valid: {error.message}") from error
 

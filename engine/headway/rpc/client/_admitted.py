@@ -11,7 +11,9 @@ from grpclib import GRPCError
 from grpclib.const import Status
 from typing_extensions import override
 
+from headway.api import Code, Interrupted
 from headway.rpc._channel import Metadata
+from headway.rpc._told import told
 from headway.rpc._wire import Codec
 from headway.rpc.client._call import RemoteCall
 
@@ -39,7 +41,7 @@ class UnaryCalls(Protocol):
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """Make a call. Raises GRPCError."""
+        """Make a call. Raises HeadwayError."""
         ...
 
 
@@ -61,12 +63,15 @@ class OneConnection(UnaryCalls):
     ) -> Reply:
         body = self._codec.encode(request)
         ends = trio.current_time() + self.timeout
-        with trio.CancelScope(deadline=ends), self._opens_call() as call:
-            await call.begin(path, body, metadata, min(ends, trio.current_effective_deadline()))
-            return reply_of(self._codec, path, await call.one_message(), reply_type)
+        try:
+            with trio.CancelScope(deadline=ends), self._opens_call() as call:
+                await call.begin(path, body, metadata, min(ends, trio.current_effective_deadline()))
+                return reply_of(self._codec, path, await call.one_message(), reply_type)
+        except GRPCError as error:
+            raise told(error) from error
         # If the caller's own deadline has passed, this raises Cancelled.
         await trio.lowlevel.checkpoint()
-        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} timed out after {self.timeout:g} s")
+        raise Interrupted(Code.DEADLINE_EXCEEDED, f"{path} timed out after {self.timeout:g} s")
 
 
 def reply_of(codec: Codec, path: str, body: bytes, reply_type: type[Reply]) -> Reply:

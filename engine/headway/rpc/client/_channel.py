@@ -12,6 +12,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.api import Code, Interrupted
 from headway.base import check_trio, current_run
 from headway.errors import InvalidArgument
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
@@ -20,6 +21,7 @@ from headway.rpc._limited import Limited, LimitedWaits
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._services import FastCodec
+from headway.rpc._told import told
 from headway.rpc._wire import Codec, StreamDecoder
 from headway.rpc.client._admitted import Admission, Admits, OneConnection, OpensCall, reply_of
 from headway.rpc.client._call import ATTEMPTS, RemoteCall, Unsent
@@ -41,7 +43,7 @@ CHANNEL_LIMITS = Limits(
 class RemoteChannel(Channel):
     """A channel to servers on other machines. Create it with `open_channel`.
 
-    A failed connection raises GRPCError with status UNAVAILABLE. A call is sent again, if necessary to the next
+    A failed connection raises Interrupted with the code UNAVAILABLE. A call is sent again, if necessary to the next
     server, only if the first server certainly has not begun to handle it.
 
     Attributes:
@@ -78,10 +80,16 @@ class RemoteChannel(Channel):
         given that deadline. A call that a limit of the server refuses is repeated until then.
 
         Raises:
-            Limited: a limit of the server refuses the call, and would still do so at the channel's timeout.
-            NotBegun: the call failed and certainly had no effect.
-            GRPCError: the call failed, and it may have had an effect.
+            RateLimited: a limit of the server refuses the call, and would still do so at the channel's timeout.
+            Interrupted: the call failed, and it may have had an effect.
+            HeadwayError: the call failed and certainly had no effect.
         """
+        try:
+            return await self._unary(path, request, reply_type, metadata)
+        except GRPCError as error:
+            raise told(error) from error
+
+    async def _unary(self, path: str, request: object, reply_type: type[Reply], metadata: Metadata | None) -> Reply:
         self._check_call(metadata)
         body = self._codec.encode(request)
         # A request may ask the server to wait before it answers. That time is added to the timeout.
@@ -131,19 +139,22 @@ class RemoteChannel(Channel):
     async def _opened(
         self, path: str, request: object, body: bytes, metadata: Metadata | None, decoder: StreamDecoder, end: bool
     ) -> AsyncIterator[Duplex]:
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                async with self._watches.open_call(request, metadata) as call:
-                    await call.begin(path, body, metadata, None, end=end)
-                    stream = Duplex(call, path, self._codec, decoder)
-                    try:
-                        yield stream
-                    finally:
-                        stream.close()
-                    return
-            except Unsent as error:
-                if attempt == ATTEMPTS:
-                    raise NotBegun(Status.UNAVAILABLE, str(error)) from error
+        try:
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    async with self._watches.open_call(request, metadata) as call:
+                        await call.begin(path, body, metadata, None, end=end)
+                        stream = Duplex(call, path, self._codec, decoder)
+                        try:
+                            yield stream
+                        finally:
+                            stream.close()
+                        return
+                except Unsent as error:
+                    if attempt == ATTEMPTS:
+                        raise NotBegun(Status.UNAVAILABLE, str(error)) from error
+        except GRPCError as error:
+            raise told(error) from error
 
     def _check_call(self, metadata: Metadata | None) -> None:
         check_trio("a client of Headway", self._home)
@@ -155,7 +166,7 @@ class RemoteChannel(Channel):
     def _decoder(self, path: str) -> StreamDecoder:
         make = self._decoders.get(path)
         if make is None:
-            raise GRPCError(Status.UNIMPLEMENTED, f"this channel has no decoder for {path}")
+            raise told(GRPCError(Status.UNIMPLEMENTED, f"this channel has no decoder for {path}"))
         return make()
 
 
@@ -180,7 +191,9 @@ class Duplex:
         try:
             await self._call.send(self._codec.encode(request))
         except Unsent as error:
-            raise NotBegun(Status.UNAVAILABLE, str(error)) from error
+            raise told(NotBegun(Status.UNAVAILABLE, str(error))) from error
+        except GRPCError as error:
+            raise told(error) from error
 
     def __aiter__(self) -> Duplex:
         return self
@@ -192,13 +205,15 @@ class Duplex:
             try:
                 bodies = await self._call.messages()
             except Unsent as error:
-                raise NotBegun(Status.UNAVAILABLE, str(error)) from error
+                raise told(NotBegun(Status.UNAVAILABLE, str(error))) from error
+            except GRPCError as error:
+                raise told(error) from error
             if not bodies:
                 raise StopAsyncIteration
             try:
                 self._ready.extend(self._decoder(bodies))
             except ValueError as error:
-                raise GRPCError(Status.INTERNAL, f"invalid message from {self._path}: {error}") from error
+                raise Interrupted(Code.INTERNAL, f"invalid message from {self._path}: {error}") from error
         return self._ready.popleft()
 
     def close(self) -> None:

@@ -15,11 +15,14 @@ from grpclib.protocol import AbstractHandler
 from h2.errors import ErrorCodes
 
 from headway.base import retry_delay, silence_in_forked_child
+from headway.errors import HeadwayError, RateLimited
 from headway.rpc._addresses import Address
 from headway.rpc._channel import ChannelClosed, Lagging, Metadata, NotHttp2, NotReached, Obstacle, Report
+from headway.rpc._limited import Limited
 from headway.rpc._limits import Allowance, Limits, Rate
 from headway.rpc._loop import Carrier
 from headway.rpc._tls import speaking_http2
+from headway.rpc._told import told
 from headway.rpc.client._admitted import Admission, OpensCall
 from headway.rpc.client._call import RemoteCall
 from headway.rpc.client._foreign import (
@@ -33,7 +36,7 @@ from headway.rpc.client._foreign import (
 )
 from headway.rpc.http2 import Http2Protocol
 
-Avoids = Callable[[GRPCError], bool]
+Avoids = Callable[[HeadwayError], bool]
 
 # How many seconds a lagging server gets no new streams, if there is another one.
 _AVOIDED = 60.0
@@ -42,7 +45,7 @@ _AVOIDED = 60.0
 _RESETS = Rate(500, 50)
 
 
-def never(error: GRPCError) -> bool:  # noqa: ARG001  # as `Avoids` has it
+def never(error: HeadwayError) -> bool:  # noqa: ARG001  # as `Avoids` has it
     """Return False: avoid no server because of an error."""
     return False
 
@@ -192,7 +195,11 @@ class Pool:
         line = self._with_room() or await self._new_connection()
         admitted: _Connection | None = None
         while line.admission is not None and line is not admitted and not line.admission.admits(request):
-            await line.admission.admit(request, metadata)
+            try:
+                await line.admission.admit(request, metadata)
+            except RateLimited as refused:
+                # This call waits, and is repeated, as if a limit had refused the call itself.
+                raise Limited(str(refused), refused.retry_after) from refused
             # In the meantime, the connection may have ended, or other calls may have taken its room.
             admitted, line = line, self._with_room() or await self._new_connection()
         try:
@@ -201,8 +208,9 @@ class Pool:
         except Lagging:
             self._avoid(line.endpoint)
             raise
-        except GRPCError as error:
-            if self._avoids(error):
+        except (GRPCError, HeadwayError) as error:
+            # The block of a stream raises what a caller learns.
+            if self._avoids(told(error) if isinstance(error, GRPCError) else error):
                 self._avoid(line.endpoint)
             raise
 

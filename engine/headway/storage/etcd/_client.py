@@ -8,8 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any, TypeVar
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway._gen.etcdserverpb import (
     AuthenticateRequest,
@@ -28,19 +26,10 @@ from headway._gen.etcdserverpb import (
     WatchRequest,
     WatchResponse,
 )
+from headway.api import Code, Interrupted, call_of, code_of
 from headway.errors import HeadwayError, HistoryCompacted, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
 from headway.protobuf import decode
-from headway.rpc import (
-    Duplex,
-    Limits,
-    NotBegun,
-    Rate,
-    RemoteChannel,
-    client_tls,
-    open_channel,
-    plain_text_host,
-    readable,
-)
+from headway.rpc import Duplex, Limits, Rate, RemoteChannel, client_tls, open_channel, plain_text_host, readable
 from headway.storage.etcd._address import EtcdAddress
 from headway.storage.etcd.layout import Transaction, TransactionReply
 
@@ -49,13 +38,13 @@ from headway.storage.etcd.layout import Transaction, TransactionReply
 # answer with "database space exceeded".
 _REFUSED = frozenset(
     (
-        Status.INVALID_ARGUMENT,
-        Status.NOT_FOUND,
-        Status.PERMISSION_DENIED,
-        Status.UNAUTHENTICATED,
-        Status.FAILED_PRECONDITION,
-        Status.OUT_OF_RANGE,
-        Status.UNIMPLEMENTED,
+        Code.INVALID_ARGUMENT,
+        Code.NOT_FOUND,
+        Code.PERMISSION_DENIED,
+        Code.UNAUTHENTICATED,
+        Code.FAILED_PRECONDITION,
+        Code.OUT_OF_RANGE,
+        Code.UNIMPLEMENTED,
     )
 )
 _COMPACTED = "has been compacted"
@@ -68,9 +57,10 @@ _TOO_MANY_OPERATIONS = "etcdserver: too many operations in txn request"
 _STALE_TOKENS = ("etcdserver: invalid auth token", "etcdserver: revision of auth store is old")
 
 
-def said(error: GRPCError) -> str:
+def said(error: HeadwayError) -> str:
     """Return the message of the error, or the name of its status. A full etcd needs more than room on its disk."""
-    text = error.message or error.status.name
+    call = call_of(error)
+    text = str(error) if call is None else call.message
     if _FULL not in text:
         return text
     return (
@@ -78,31 +68,33 @@ def said(error: GRPCError) -> str:
     )
 
 
-def wants_new_token(error: GRPCError) -> bool:
+def wants_new_token(error: HeadwayError) -> bool:
     """Return True if the call failed only because of its token."""
     return any(text in said(error) for text in _STALE_TOKENS)
 
 
-def is_behind(error: GRPCError) -> bool:
+def is_behind(error: HeadwayError) -> bool:
     """Return True if another member may succeed."""
-    return error.status is Status.UNAVAILABLE and not isinstance(error, NotBegun)
+    call = call_of(error)
+    return call is not None and call.code is Code.UNAVAILABLE and not call.not_begun
 
 
-def may_be_asked_again(error: GRPCError) -> bool:
+def may_be_asked_again(error: HeadwayError) -> bool:
     """Return True if a read that failed with this error may succeed now."""
-    return error.status in (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED) or _TOO_MANY_REQUESTS in said(error)
+    return code_of(error) in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED) or _TOO_MANY_REQUESTS in said(error)
 
 
-def nothing_was_done(error: GRPCError) -> bool:
+def nothing_was_done(error: HeadwayError) -> bool:
     """Return True if a write that failed with this error has certainly not happened and will not."""
+    call = call_of(error)
     return (
-        isinstance(error, NotBegun)
-        or error.status in _REFUSED
+        (call is not None and call.not_begun)
+        or code_of(error) in _REFUSED
         or said(error).startswith((_NO_LEADER, _TOO_MANY_REQUESTS))
     )
 
 
-def failure(error: GRPCError, where: str, *, writes: bool) -> HeadwayError:
+def failure(error: HeadwayError, where: str, *, writes: bool) -> HeadwayError:
     """Return the error of Headway for a failed call."""
     text = said(error)
     if any(each in text for each in _TOO_LARGE):
@@ -115,13 +107,13 @@ def failure(error: GRPCError, where: str, *, writes: bool) -> HeadwayError:
             f"the commit has more operations than etcd at {where} accepts in one transaction. Nothing was written. The "
             "store's url must have a max_txn_ops of at most etcd's --max-txn-ops, which is 128 by default"
         )
-    if error.status is Status.OUT_OF_RANGE and _COMPACTED in text:
+    if code_of(error) is Code.OUT_OF_RANGE and _COMPACTED in text:
         return HistoryCompacted(f"etcd at {where} has compacted the revision: {text}")
     if writes and not nothing_was_done(error):
         return OutcomeUnknown(f"etcd at {where} failed during a commit, which may have happened: {text}")
-    if error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):
+    if code_of(error) in (Code.PERMISSION_DENIED, Code.UNAUTHENTICATED):
         return StoreUnusable(f"etcd at {where} refuses this user: {text}")
-    if error.status is Status.UNIMPLEMENTED:
+    if code_of(error) is Code.UNIMPLEMENTED:
         return StoreUnusable(f"the server at {where} is not an etcd with the v3 API: {text}")
     return Unavailable(f"etcd at {where} is unavailable: {text}")
 
@@ -217,7 +209,9 @@ class EtcdClient:
         with trio.move_on_after(CALL_TIMEOUT):
             try:
                 return await self._with_token(lambda: self._kept(id))
-            except GRPCError as error:
+            except HeadwayError as error:
+                if call_of(error) is None:
+                    raise
                 raise failure(error, self.where, writes=False) from error
         raise Unavailable(f"timed out: etcd at {self.where} has not renewed a lease within {CALL_TIMEOUT} s")
 
@@ -227,7 +221,7 @@ class EtcdClient:
             async for reply in replies:
                 left: int = reply.ttl
                 return left
-        raise GRPCError(Status.UNAVAILABLE, "a lease renewal was not answered")
+        raise Interrupted(Code.UNAVAILABLE, "a lease renewal was not answered")
 
     @asynccontextmanager
     async def watch(self, request: WatchCreateRequest) -> AsyncIterator[Duplex]:
@@ -240,7 +234,9 @@ class EtcdClient:
             opening = self._channel.duplex(WATCH, WatchRequest(create_request=request), metadata=self._metadata)
             async with opening as replies:
                 yield replies
-        except GRPCError as error:
+        except HeadwayError as error:
+            if call_of(error) is None:
+                raise
             if wants_new_token(error):
                 await self._authenticate(used)
             raise failure(error, self.where, writes=False) from error
@@ -249,7 +245,9 @@ class EtcdClient:
         for attempt in range(1, _READS):
             try:
                 return await self._with_token(lambda: self._unary(path, request, reply_type))
-            except GRPCError as error:
+            except HeadwayError as error:
+                if call_of(error) is None:
+                    raise
                 if not may_be_asked_again(error):
                     raise failure(error, self.where, writes=False) from error
             await trio.sleep(_WAIT * attempt)
@@ -260,7 +258,9 @@ class EtcdClient:
             if not self._address.user:
                 return await self._channel.unary(path, request, reply_type, metadata=_REQUIRE_LEADER)
             return await self._with_token(lambda: self._unary(path, request, reply_type))
-        except GRPCError as error:
+        except HeadwayError as error:
+            if call_of(error) is None:
+                raise
             raise failure(error, self.where, writes=writes) from error
 
     def _unary(self, path: str, request: object, reply_type: type[Reply]) -> Coroutine[Any, Any, Reply]:
@@ -274,7 +274,7 @@ class EtcdClient:
         if used is not None:
             try:
                 return await call()
-            except GRPCError as error:
+            except HeadwayError as error:
                 if not wants_new_token(error):
                     raise
         await self._authenticate(used)
@@ -288,9 +288,11 @@ class EtcdClient:
             request = AuthenticateRequest(name=self._address.user, password=self._address.secret())
             try:
                 reply = await self._channel.unary(AUTHENTICATE, request, AuthenticateResponse)
-            except GRPCError as error:
-                if error.status is Status.INVALID_ARGUMENT:
-                    text = f"etcd at {self.where} refuses user {self._address.user!r}: {error.message}"
+            except HeadwayError as error:
+                if call_of(error) is None:
+                    raise
+                if code_of(error) is Code.INVALID_ARGUMENT:
+                    text = f"etcd at {self.where} refuses user {self._address.user!r}: {said(error)}"
                     raise StoreUnusable(text) from error
                 raise failure(error, self.where, writes=False) from error
             self._metadata = {**_REQUIRE_LEADER, "token": reply.token}

@@ -8,21 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
-from grpclib import GRPCError
-
+from headway.api import Interrupted, NotBegun
 from headway.client import client_error
-from headway.errors import OutcomeUnknown
-from headway.resource import (
-    Bookmark,
-    Changes,
-    EndOfSnapshot,
-    Key,
-    Kind,
-    ScopeConfirmed,
-    SnapshotChunk,
-    pb,
-    selected,
-)
+from headway.errors import HeadwayError, OutcomeUnknown
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, ScopeConfirmed, SnapshotChunk, pb, selected
 from headway.rpc import Channel, Metadata
 from headway.testing.history._facts import (
     BookmarkDelivered,
@@ -88,10 +77,12 @@ class RecordingChannel:
         id = request.resource.id if method == "Write" else request.id
         try:
             reply: Any = await self._inner.unary(path, request, reply_type, metadata=metadata)
-        except GRPCError as error:
+        except HeadwayError as error:
             if method != "Read":
-                refusal = client_error(error, write=True, knows_outcomes=self._inner.knows_outcomes)
-                outcome = "unknown" if isinstance(refusal, OutcomeUnknown) else "refused"
+                raised = error
+                if isinstance(error, Interrupted | NotBegun):
+                    raised = client_error(error, write=True, knows_outcomes=self._inner.knows_outcomes)
+                outcome = "unknown" if isinstance(raised, OutcomeUnknown) else "refused"
                 self._wrote(id, request, sent, outcome, digest, None)
             raise
         except BaseException:

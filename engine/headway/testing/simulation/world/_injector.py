@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from typing import Any
 
 import trio
-from grpclib import GRPCError
 
+from headway.errors import HeadwayError
 from headway.resource import Key, Kind
 from headway.testing.simulation import faults
 from headway.testing.simulation._trace import Happened, Reconcile, Step, Trace
@@ -203,8 +203,8 @@ class Injector:
                 with self.doing(step):
                     await call()
                 outcome = "was done"
-            except GRPCError as error:
-                outcome = f"was rejected: {error.message}"
+            except HeadwayError as error:
+                outcome = f"was rejected: {error}"
             except Exception as error:  # noqa: BLE001  # the outside world may raise anything; no caller is left
                 outcome = f"failed: {error}"
             self.note(f"step {step.number} arrives late and {outcome}")

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, NoReturn
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
+from headway.api import Code, described, of_call
 from headway.base import calling_line, story
+from headway.errors import Conflict, HeadwayError
 from headway.protobuf import copy_message
 from headway.resource import PAUSE, Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata
@@ -179,7 +179,7 @@ class Link(Wire):
             case faults.NotDone():
                 await self._fail(step, "not done: the connection broke")
             case faults.LostRace() if step.write and not await self._server.overtake(step.kind, step.key):
-                conflict = WireBroken(Status.ABORTED, "another writer was first")
+                conflict = of_call(Conflict("another writer was first"))
                 await self._fail(step, "conflict: another writer was first", conflict)
             case faults.CommitLate():
                 self._injector.make_later(fault.seconds, step, call)
@@ -228,7 +228,7 @@ class Link(Wire):
             step.answer = _answer(reply, outside=not step.kind[1])
         return reply
 
-    async def _fail(self, step: Step, outcome: str, error: WireBroken | None = None) -> NoReturn:
+    async def _fail(self, step: Step, outcome: str, error: HeadwayError | None = None) -> NoReturn:
         await trio.lowlevel.checkpoint()
         step.outcome = outcome
         raise error or _timed_out()
@@ -242,7 +242,7 @@ class Link(Wire):
         # The task is canceled here. A shielded task gets the error instead, as it must not wait forever for a dead
         # process.
         await trio.lowlevel.checkpoint()
-        raise WireBroken(Status.UNAVAILABLE, "the process has been killed")
+        raise WireBroken(Code.UNAVAILABLE, "the process has been killed")
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
@@ -314,13 +314,13 @@ def _answer(reply: Any, *, outside: bool) -> str:
 
 
 def _failure(error: Exception) -> str:
-    if isinstance(error, GRPCError):
-        return f"{error.status.name}: {error.message}"
+    if isinstance(error, HeadwayError):
+        return described(error)
     return story(error)
 
 
 def _timed_out() -> WireBroken:
-    return WireBroken(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+    return WireBroken(Code.DEADLINE_EXCEEDED, "the deadline has passed")
 
 
 def _reply_lost(step: Step) -> WireBroken:

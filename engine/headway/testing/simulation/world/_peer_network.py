@@ -13,15 +13,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 
 from headway._gen.headway.peering.v1 import Peering, PeerMessage
-from headway.api import Handler
+from headway.api import Code, Handler, Interrupted
 from headway.errors import HeadwayError
 from headway.protobuf import decode, encode
-from headway.rpc import InProcessChannel, grpc_error
+from headway.rpc import InProcessChannel, grpc_error, told
 from headway.testing.simulation import faults
 from headway.testing.simulation.oracles import Message
 from headway.testing.simulation.world._injector import Injector
@@ -31,7 +29,7 @@ _LATENCY = 0.01
 _ROOM = 16
 """The number of messages on their way in one direction, after which a sender waits."""
 
-_Item = bytes | GRPCError | None
+_Item = bytes | HeadwayError | None
 """A message, the error that ends a stream, or its end."""
 
 
@@ -105,10 +103,10 @@ class PeerNetwork:
     # --- for the ends ---
 
     def reach(self, addresses: Sequence[str]) -> PeerEnd:
-        """Return the first engine of these addresses that serves. Raise GRPCError if none does."""
+        """Return the first engine of these addresses that serves. Raise Interrupted if none does."""
         found = [each for each in map(self._ends.get, addresses) if each is not None and each.handlers]
         if self._cuts or not found:
-            raise GRPCError(Status.UNAVAILABLE, f"no server can be reached ({', '.join(addresses)})")
+            raise Interrupted(Code.UNAVAILABLE, f"no server can be reached ({', '.join(addresses)})")
         return found[0]
 
     def open_pipe(self, dialer: PeerEnd, acceptor: PeerEnd) -> _Pipe:
@@ -294,9 +292,11 @@ class _Pipe:
             with self.serving:
                 await handler.func(_AcceptingEnd(self))
         except HeadwayError as error:
-            end = grpc_error(error)
-            if end is None:
+            # A dialer learns the same of it over a network.
+            wire = grpc_error(error)
+            if wire is None:
                 raise
+            end = told(wire)
         except StreamTerminatedError:
             return
         finally:
@@ -329,7 +329,7 @@ class _DialingEnd:
         try:
             await self._pipe.send(self._pipe.there, message)
         except StreamTerminatedError as error:
-            raise GRPCError(Status.UNAVAILABLE, str(error)) from error
+            raise Interrupted(Code.UNAVAILABLE, str(error)) from error
 
     def __aiter__(self) -> _DialingEnd:
         return self
@@ -338,8 +338,8 @@ class _DialingEnd:
         try:
             item = await self._pipe.receive(self._pipe.back)
         except StreamTerminatedError as error:
-            raise GRPCError(Status.UNAVAILABLE, str(error)) from error
-        if isinstance(item, GRPCError):
+            raise Interrupted(Code.UNAVAILABLE, str(error)) from error
+        if isinstance(item, HeadwayError):
             raise item
         if item is None:
             raise StopAsyncIteration

@@ -386,7 +386,7 @@ class Outside:
                 nothing = ("", ""), ("", "", "")
                 return await link.step(reconcile, f"call {what}", *nothing, really, write=True)
             except WireBroken as error:
-                raise OutsideUnreachable(error.message) from None
+                raise OutsideUnreachable(str(error)) from None
 
         # The name of its coroutine, which the finding of a forgotten `await` shows.
         call.__qualname__ = f"outside.{name}"

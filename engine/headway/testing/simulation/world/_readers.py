@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
-from grpclib.const import Status
 from trio.testing import wait_all_tasks_blocked
 
+from headway.api import Code
 from headway.engine import Engine
 from headway.errors import HeadwayError
 from headway.notify import PrimedCache
@@ -167,7 +167,7 @@ class SubscriptionStream(WireStream):
                 if not self._is_cut:
                     return item
         await trio.lowlevel.checkpoint()
-        raise WireBroken(Status.UNAVAILABLE, "the connection broke")
+        raise WireBroken(Code.UNAVAILABLE, "the connection broke")
 
     def _note_item(self, item: object) -> None:
         if isinstance(item, Commits):

@@ -7,9 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
+from headway.api import Code, Interrupted
 from headway.client import Client
 from headway.controller import App
 from headway.engine import Engine, open_engine
@@ -287,7 +286,7 @@ class Server:
 
     def _services(self) -> Channel:
         if self._channel is None:
-            raise GRPCError(Status.UNAVAILABLE, "the server is unavailable")
+            raise Interrupted(Code.UNAVAILABLE, "the server is unavailable")
         return self._channel
 
     async def unary(
@@ -339,7 +338,7 @@ class OwnServices:
 
     def _over_the_store(self) -> Channel:
         if not self._server.is_up:
-            raise GRPCError(Status.UNAVAILABLE, "the store is unavailable")
+            raise Interrupted(Code.UNAVAILABLE, "the store is unavailable")
         store = self._server.store
         if self._store is not store:
             # A restore has replaced the store.

@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
+
+from headway.api import Code, Interrupted
 
 Opened = AbstractAsyncContextManager[AsyncIterator[Any]]
 
 
-class WireBroken(GRPCError):
+class WireBroken(Interrupted):
     """A call did not get through, or got no reply. It may have taken effect."""
 
 
@@ -72,7 +72,7 @@ class Wire:
         await self._paused()
         if not self.up:
             await trio.lowlevel.checkpoint()
-            raise WireBroken(Status.UNAVAILABLE, "the process is cut off")
+            raise WireBroken(Code.UNAVAILABLE, "the process is cut off")
         with trio.CancelScope() as scope:
             self._open.add(scope)
             try:
@@ -81,7 +81,7 @@ class Wire:
                 return answer
             finally:
                 self._open.discard(scope)
-        raise WireBroken(Status.UNAVAILABLE, "the connection broke")
+        raise WireBroken(Code.UNAVAILABLE, "the connection broke")
 
 
 class WireStream:
