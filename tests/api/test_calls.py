@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 import headway
 from headway.api import ROWS, Code, FailedCall, Row, call_of, code_of, described
-from headway.client import Client
+from headway.client import Client, LeaseClient, list_quotas
 from headway.client._refusals import in_doubt
 from headway.engine import Comparison
 from headway.errors import Conflict, InvalidArgument, NotFound, RateLimited
@@ -33,7 +33,7 @@ from headway.rpc import (
 )
 from headway.rpc._channel import ChannelClosed, NotBegun, NotGrpc, NotHttp2, NotReached, NotServed, TooLarge
 from headway.rpc._limited import Limited
-from headway.service import RESOURCE_SERVICE, WATCH_LIST, ResourceService, TypesService, WatchDecoder
+from headway.service import RESOURCE_SERVICE, WATCH_LIST, ResourceService, TypesService, WatchDecoder, watch_encoders
 from headway.storage import MemoryBackend
 from tests.helpers.compared import TEAM
 from tests.helpers.declared import NOTE, a_note, registry
@@ -99,6 +99,62 @@ async def test_channels_raise_errors_of_calls() -> None:
                 await channel.unary(f"/{RESOURCE_SERVICE}/Read", missing, pb.ReadResponse)
             calls.append(call_of(caught.value))
     assert calls == [FailedCall(Code.NOT_FOUND, "Note nobody not found")] * 2
+
+
+async def watched(client: Client) -> None:
+    async with client.watch(NOTE) as events:
+        await anext(events)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.read(NOTE, "nobody"),
+        lambda client: client.list(NOTE),
+        lambda client: client.write(NOTE.new("one")),
+        watched,
+        list_quotas,
+        lambda client: LeaseClient(client._channel).list(),
+    ],
+)
+async def test_errors_of_a_client_are_of_no_call(ask: Callable[[Client], Awaitable[object]]) -> None:
+    """A program's client may fail in a block that reads a stream, which has not failed then."""
+
+    class Refusing:
+        knows_outcomes = False
+        timeout = 30.0
+
+        async def unary(self, *_: Any, **__: Any) -> Any:
+            raise failed(Status.NOT_FOUND, "no such thing")
+
+        @asynccontextmanager
+        async def stream(self, *_: Any, **__: Any) -> AsyncIterator[AsyncIterator[Any]]:
+            raise failed(Status.NOT_FOUND, "no such thing")
+            yield
+
+    with pytest.raises(NotFound) as caught:
+        await ask(Client(Refusing(), registry()))
+    assert call_of(caught.value) is None
+
+
+async def test_error_of_a_programs_own_call_passes_through_a_stream() -> None:
+    """The block of a stream may use a stub of grpclib."""
+    services = Services(ResourceService(MemoryBackend(), registry()), encoders=watch_encoders())
+    own = GRPCError(Status.NOT_FOUND, "of another server")
+    async with (
+        open_server(services, ["127.0.0.1:0"]) as server,
+        open_channel(server.addresses[0], decoders={WATCH_LIST: WatchDecoder}) as channel,
+    ):
+        client = Client(channel, registry())
+
+        async def ask() -> None:
+            async with client.watch(NOTE) as events:
+                await anext(events)
+                raise own
+
+        with pytest.raises(GRPCError) as caught:
+            await ask()
+    assert caught.value is own
 
 
 @pytest.mark.parametrize("compared", [False, True])

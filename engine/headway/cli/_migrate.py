@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.api import FAILED, NotServed
+from headway.api import FAILED, Code, code_of
 from headway.base import plain
 from headway.cli._arguments import apps_at, check_store_exists, named_store
 from headway.cli._connection import Connection, Target, current_target, open_connection
@@ -18,7 +18,7 @@ from headway.cli._output import Details, counted, details_option, json_text, pos
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import client_error
 from headway.engine import combine_apps
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, HeadwayError
 from headway.resource import Kind, Position, Registry, position, resource_id
 from headway.service import MIGRATION_SERVICE, Migrated, migrate
 from headway.storage import Backend, record_schemas, refuse_unfinished
@@ -91,13 +91,15 @@ async def _page(connection: Connection, target: Target, token: str) -> migration
             migration_pb.MigrateResponse,
             metadata=connection.metadata,
         )
-    except NotServed:
-        fail(
-            Exit.REFUSED,
-            f"Error: {target.server} runs an earlier version of Headway, which can't migrate: give APP and --store",
-        )
-    except FAILED as error:
-        raise client_error(error) from error
+    except HeadwayError as error:
+        if code_of(error) is Code.UNIMPLEMENTED:
+            fail(
+                Exit.REFUSED,
+                f"Error: {target.server} runs an earlier version of Headway, which can't migrate: give APP and --store",
+            )
+        if isinstance(error, FAILED):
+            raise client_error(error) from error
+        raise
 
 
 async def _migrate(

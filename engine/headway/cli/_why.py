@@ -19,6 +19,7 @@ from headway.cli._names import find_named
 from headway.cli._output import Details, details_option, json_text
 from headway.cli._running import Exit, Usage, fail
 from headway.client import client_error
+from headway.errors import HeadwayError
 from headway.resource import ResourceId, pb
 from headway.why import OBSERVE_SERVICE, StuckList, Why, from_message
 
@@ -105,10 +106,12 @@ async def ask(connection: Connection, method: str, request: Any, response: Any) 
     path = f"/{OBSERVE_SERVICE}/{method}"
     try:
         return await connection.channel.unary(path, request, response, metadata=connection.metadata)
-    except FAILED as error:
+    except HeadwayError as error:
         if code_of(error) is Code.UNIMPLEMENTED:
             fail(Exit.REFUSED, f"Error: the server runs an earlier version of Headway, which lacks {method}")
-        raise client_error(error) from error
+        if isinstance(error, FAILED):
+            raise client_error(error) from error
+        raise
 
 
 def _show(answer: Why | StuckList, output: Details, *, nothing: str = "", one_line: bool = False) -> None:

@@ -382,8 +382,9 @@ class Client(Subscribing):
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except FAILED as error:
             raise self._translated(error, request, write=write) from error
-        except Fenced:
-            if writes is not None:
+        except HeadwayError as error:
+            error.failed_call = None
+            if writes is not None and isinstance(error, Fenced):
                 writes.fenced(request.fence)
             raise
         except BaseException as error:

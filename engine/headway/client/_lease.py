@@ -10,10 +10,9 @@ from typing import NamedTuple, TypeVar
 import trio
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway.api import FAILED
 from headway.base import check_text, repr_text
 from headway.client._arguments import TTL, check_seconds, check_whole, milliseconds
-from headway.client._refusals import client_error
+from headway.client._refusals import of_client
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb, position
 from headway.rpc import Channel, Metadata
@@ -184,10 +183,8 @@ class LeaseClient:
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], timeout: float) -> Reply:
         with trio.move_on_after(timeout):
-            try:
+            with of_client():
                 return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
-            except FAILED as error:
-                raise client_error(error) from error
         raise Unavailable(f"{method} was not answered within {timeout:g} s")
 
 

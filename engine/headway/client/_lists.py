@@ -75,6 +75,7 @@ async def read_snapshot(
                 return None
             if isinstance(error, FAILED):
                 raise client_error(error) from error
+            error.failed_call = None
             raise
 
 

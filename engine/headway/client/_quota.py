@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway._gen.headway.quota import v1 as quota_pb
-from headway.api import FAILED
 from headway.client._client import Client
-from headway.client._refusals import client_error
+from headway.client._refusals import of_client
 
 _LIST = "/headway.quota.v1.QuotaService/List"
 
@@ -47,12 +46,10 @@ async def list_quotas(client: Client) -> list[QuotaInfo]:
         PermissionDenied: the caller may not list resources of type ``tenancy.v1.Quota``.
         FailedPrecondition: the store keeps no quotas.
     """
-    try:
+    with of_client():
         reply = await client._channel.unary(
             _LIST, quota_pb.ListRequest(), quota_pb.ListResponse, metadata=client._metadata
         )
-    except FAILED as error:
-        raise client_error(error) from error
     return [_info(each) for each in reply.quotas]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import trio
 
 from headway import rpc
-from headway.api import Code, DetailedPrecondition, Interrupted, NotBegun, NotServed, code_of, described
+from headway.api import FAILED, Code, DetailedPrecondition, Interrupted, NotBegun, NotServed, code_of, described
 from headway.errors import FailedPrecondition, HeadwayError, NotHeadway, OutcomeUnknown, StoreChanged, Unavailable
 
 LASTING = frozenset(
@@ -38,6 +41,18 @@ def client_error(error: HeadwayError, *, write: bool = False, knows_outcomes: bo
     if isinstance(error, DetailedPrecondition):
         return FailedPrecondition(str(error))
     return Unavailable(described(error)) if isinstance(error, NotBegun) else error
+
+
+@contextmanager
+def of_client(*, write: bool = False) -> Iterator[None]:
+    """Turn an error of a channel that leaves the block into one of the client, which is of no call of the caller's."""
+    try:
+        yield
+    except FAILED as error:
+        raise client_error(error, write=write) from error
+    except HeadwayError as error:
+        error.failed_call = None
+        raise
 
 
 def in_doubt(error: BaseException, *, knows_outcomes: bool) -> bool:

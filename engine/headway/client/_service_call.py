@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from headway.api import FAILED
 from headway.client._client import Client
-from headway.client._refusals import client_error
+from headway.client._refusals import of_client
 
 Reply = TypeVar("Reply")
 
@@ -17,7 +16,5 @@ async def call_service(client: Client, path: str, request: object, reply_type: t
     Raises the errors of the client's writes. UNAVAILABLE is OutcomeUnknown within the process too, because such a
     method may consist of several writes.
     """
-    try:
+    with of_client(write=True):
         return await client._channel.unary(path, request, reply_type, metadata=client._metadata)
-    except FAILED as error:
-        raise client_error(error, write=True) from error

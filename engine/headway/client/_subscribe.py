@@ -138,6 +138,7 @@ class Follower:
                 raise StoreChanged(f"{translated}; to accept that store, {BEGIN_ANEW}") from error
             if not outlived and (code in LASTING or not passing):
                 if translated is error:
+                    error.failed_call = None
                     raise
                 raise translated from error
             return described(error)

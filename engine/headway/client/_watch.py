@@ -14,8 +14,8 @@ from trio.lowlevel import TrioToken
 
 from headway.api import FAILED
 from headway.base import AsyncBlock, check_trio, current_run
-from headway.client._refusals import client_error
-from headway.errors import Closed, FailedPrecondition, RateLimited
+from headway.client._refusals import client_error, of_client
+from headway.errors import Closed, FailedPrecondition, HeadwayError, RateLimited
 from headway.protobuf import Payload
 from headway.resource import (
     Bookmark,
@@ -119,10 +119,8 @@ class WatchStream(AsyncBlock, Generic[T]):
         self._waits = LimitedWaits(timeout_of(self._channel))
         self._home = current_run()
         self._opener = None if self._home is None else trio.lowlevel.current_task()
-        try:
+        with of_client():
             await self._enter()
-        except FAILED as error:
-            raise client_error(error) from error
         return self
 
     async def _enter(self) -> None:
@@ -166,6 +164,9 @@ class WatchStream(AsyncBlock, Generic[T]):
                 self._check_open()
         except FAILED as error:
             raise client_error(error) from error
+        except HeadwayError as error:
+            error.failed_call = None
+            raise
         finally:
             self._reading = False
         return self._ready.popleft()

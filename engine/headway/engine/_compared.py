@@ -121,6 +121,8 @@ class ComparedConnection:
                 await self._ask(attempt.metadata)
                 answered = attempt.answered = True
             except HeadwayError as error:
+                if code_of(error) is None:
+                    raise
                 attempt.error = error
                 raise _not_begun(error) from error
             finally:

@@ -105,7 +105,8 @@ async def open_engine(
         lag_limit: the time, in seconds, that a type's stream may lag behind the known revision before it is replaced.
             `math.inf` for never.
         wrap_channel: a function for tests that puts your own channel between the controllers and the service, such as
-            `headway.testing.ScriptedChannel`. The engine's own client and controllers do not use it.
+            `headway.testing.ScriptedChannel`. The engine's own client and controllers do not use it. It marks the
+            errors that it raises itself with `headway.api.of_call`.
         peer_links: for tests: what connects this engine with its peers (`headway.peering`) in place of gRPC.
         listen: the addresses at which to serve gRPC, also under Consul's service name: "127.0.0.1:9000", "[::1]:0",
             "unix:/run/headway.sock".

@@ -40,7 +40,8 @@ class Lagging(Exception):
 class Channel(Protocol):
     """A way to call services.
 
-    A failed call raises the error of the service, or `Interrupted` if it may have had an effect.
+    A failed call raises the error of the service, or `Interrupted` if it may have had an effect. Each error is one of a
+    call (`headway.api.of_call`): a reader of a stream takes any other for an error of its own code, and does not go on.
     """
 
     @property

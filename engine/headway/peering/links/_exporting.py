@@ -68,9 +68,10 @@ class Exporter:
                 try:
                     await self._feed(wanted)
                 except HeadwayError as error:
-                    if call_of(error) is None:
+                    call = call_of(error)
+                    if call is None:
                         raise
-                    self.problem = str(error)
+                    self.problem = call.message
                     now = trio.current_time()
                     failures = 0 if now - began >= LASTED else failures
                     self._sender.interrupt(wanted.number, now + doubling(failures))

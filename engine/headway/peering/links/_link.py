@@ -166,7 +166,8 @@ class Link:
         except GRPCError as error:
             self._end(StreamEnded(CLOSED, error.message or error.status.name))
         except HeadwayError as error:
-            self._end(StreamEnded(STORE if call_of(error) is None else CLOSED, str(error)))
+            call = call_of(error)
+            self._end(StreamEnded(STORE, str(error)) if call is None else StreamEnded(CLOSED, call.message))
         except (trio.BrokenResourceError, StreamTerminatedError, ProtocolError) as error:
             self._end(StreamEnded(CLOSED, str(error)))
 

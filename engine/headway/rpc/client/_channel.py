@@ -139,6 +139,7 @@ class RemoteChannel(Channel):
     async def _opened(
         self, path: str, request: object, body: bytes, metadata: Metadata | None, decoder: StreamDecoder, end: bool
     ) -> AsyncIterator[Duplex]:
+        own: GRPCError | None = None
         try:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
@@ -147,6 +148,9 @@ class RemoteChannel(Channel):
                         stream = Duplex(call, path, self._codec, decoder)
                         try:
                             yield stream
+                        except GRPCError as error:
+                            own = error
+                            raise
                         finally:
                             stream.close()
                         return
@@ -154,7 +158,12 @@ class RemoteChannel(Channel):
                     if attempt == ATTEMPTS:
                         raise NotBegun(Status.UNAVAILABLE, str(error)) from error
         except GRPCError as error:
+            if error is own:
+                # The program's own calls may fail in the block.
+                raise
             raise told(error) from error
+        finally:
+            own = None
 
     def _check_call(self, metadata: Metadata | None) -> None:
         check_trio("a client of Headway", self._home)

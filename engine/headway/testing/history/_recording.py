@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
-from headway.api import Interrupted, NotBegun
 from headway.client import client_error
 from headway.errors import HeadwayError, OutcomeUnknown
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, ScopeConfirmed, SnapshotChunk, pb, selected
@@ -79,11 +78,7 @@ class RecordingChannel:
             reply: Any = await self._inner.unary(path, request, reply_type, metadata=metadata)
         except HeadwayError as error:
             if method != "Read":
-                raised = error
-                if isinstance(error, Interrupted | NotBegun):
-                    raised = client_error(error, write=True, knows_outcomes=self._inner.knows_outcomes)
-                outcome = "unknown" if isinstance(raised, OutcomeUnknown) else "refused"
-                self._wrote(id, request, sent, outcome, digest, None)
+                self._wrote(id, request, sent, self._outcome(error), digest, None)
             raise
         except BaseException:
             if method != "Read":
@@ -99,6 +94,10 @@ class RecordingChannel:
             self._wrote(id, request, sent, "acknowledged", digest, reply)
         answered: Reply = reply
         return answered
+
+    def _outcome(self, error: HeadwayError) -> str:
+        raised = client_error(error, write=True, knows_outcomes=self._inner.knows_outcomes)
+        return "unknown" if isinstance(raised, OutcomeUnknown) else "refused"
 
     def _wrote(self, id: pb.Id, request: Any, sent: float, outcome: str, digest: str, reply: Any) -> None:
         fence = None if request.fence is None else (request.fence.controller, request.fence.member, request.fence.term)

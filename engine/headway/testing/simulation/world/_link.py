@@ -178,7 +178,9 @@ class Link(Wire):
                 return await self._make_after_pause(step, call, fault.seconds)
             case faults.NotDone():
                 await self._fail(step, "not done: the connection broke")
-            case faults.LostRace() if step.write and not await self._server.overtake(step.kind, step.key):
+            case faults.LostRace() if (
+                step.write and step.kind[1] and not await self._server.overtake(step.kind, step.key)
+            ):
                 conflict = of_call(Conflict("another writer was first"))
                 await self._fail(step, "conflict: another writer was first", conflict)
             case faults.CommitLate():
