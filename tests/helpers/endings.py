@@ -89,6 +89,7 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
 
     def _held_or_failed(self) -> None:
         self._unknown_for_long()
+        self._unknown_while_a_fence_is_raised()
         self._unknown_while_paused()
         self._fails_for_good_during_a_change()
         self._changes_before_it_is_due()
@@ -239,6 +240,19 @@ class Endings(AddingWatches, Crossings, PuttingBack, Restarting):
             self.run_until_blocked()
         self.pools.enqueue("b")
         self._look(1.5)
+
+    def _unknown_while_a_fence_is_raised(self) -> None:
+        """A second write is lost after the fence that resolves the first was raised, and before its answer comes."""
+        self._settle([("pool", "a", ""), ("pool", "b", "")])
+        self.channel.statuses(Fault.LOST, Fault.LOST)
+        self.channel.raises(Fault.SLOW)
+        for _ in range(2):
+            self.written += 1
+            self.nursery.start_soon(self._write_a_status)
+            self._pass(0.01)
+        self.channel.answer_slow()
+        self._change([("pool", "b", "")])
+        self._see_last_changes()
 
     def _unknown_while_paused(self) -> None:
         """The outcome of a write becomes known while the controller is paused, and keys wait."""

@@ -11,10 +11,10 @@ from grpclib.const import Status
 from headway._gen.headway.store import v1 as store_pb
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
 from headway.cache import Informers
-from headway.errors import PermissionDenied, StoreRolledBack, Unavailable
+from headway.errors import InvalidArgument, PermissionDenied, StoreRolledBack, Unavailable
 from headway.events import ignore
 from headway.resource import PAUSE, Position, ResourceType, pb
-from headway.rpc import Channel, InProcessChannel
+from headway.rpc import Channel, InProcessChannel, WithMetadata, token_metadata
 from headway.service import POSITION, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, at, refused
@@ -43,6 +43,13 @@ async def test_position_includes_every_acknowledged_commit(anywhere: Calls) -> N
         for type in (NOTE, CHILD):
             assert at((await asked(anywhere.channel, a_type(type))).position) == anywhere.backend.position
     assert await read_by_cache(anywhere.channel, NOTE) == anywhere.backend.position
+
+
+async def test_error_of_the_programs_own_code_is_no_answer_of_the_server(in_memory: Calls) -> None:
+    """A token's function has failed, before anything was sent, and would fail again."""
+    channel = WithMetadata(in_memory.channel, token_metadata(lambda: "hw_1\nx") or {})
+    with pytest.raises(InvalidArgument, match="invalid token"):
+        await read_by_cache(channel, NOTE)
 
 
 async def test_known_position_of_another_history_is_refused(anywhere: Calls) -> None:

@@ -39,31 +39,28 @@ def call_of(error: BaseException) -> FailedCall | None:
 
 def of_call(error: E, call: FailedCall | None = None) -> E:
     """Return the error as one of a call. Without ``call``, its status is that of the table."""
-    row = row_of(error)
-    error.failed_call = call or FailedCall(Code.UNKNOWN if row is None else row.code, str(error))
+    if call is None:
+        row = row_of(error)
+        call = FailedCall(Code.UNKNOWN if row is None else row.code, str(error))
+    error.failed_call = call
     return error
 
 
-class Interrupted(RemoteError):
+class _OfStatus(HeadwayError):
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(code, message)
+        of_call(self, FailedCall(code, str(self), isinstance(self, NotBegun)))
+
+    def __str__(self) -> str:
+        return str(self.args[1]) or Code(self.args[0]).name
+
+
+class Interrupted(_OfStatus, RemoteError):
     """A call has failed, and may have taken effect: its status says no more."""
 
-    def __init__(self, code: Code, message: str) -> None:
-        super().__init__(code, message)
-        of_call(self, FailedCall(code, message or code.name))
 
-    def __str__(self) -> str:
-        return str(self.args[1]) or Code(self.args[0]).name
-
-
-class NotBegun(Unavailable):
+class NotBegun(_OfStatus, Unavailable):
     """A call has failed before it had any effect."""
-
-    def __init__(self, code: Code, message: str) -> None:
-        super().__init__(code, message)
-        of_call(self, FailedCall(code, message or code.name, not_begun=True))
-
-    def __str__(self) -> str:
-        return str(self.args[1]) or Code(self.args[0]).name
 
 
 class NotServed(NotHeadway):
