@@ -391,7 +391,7 @@ RUN_MUTANTS = (
         "what a run's first function may have written is not in the cache at its first reconcile",
         "run/_run.py",
         "raised = again._replace(checkpoint=raised.checkpoint)",
-        "raised = raised._replace(number=again.number)",
+        "raised = raised._replace(fence=again.fence)",
         MACHINE,
     ),
     Mutant(
