@@ -12,7 +12,7 @@ from headway import field
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.access import Guarded
 from headway.access._counted import CATEGORIES_OF, category_of, places_of
-from headway.api import Handler
+from headway.api import Method
 from headway.page._search import Search
 from headway.resource import Scope, pb
 
@@ -50,7 +50,7 @@ async def test_every_method_behind_a_guard_has_a_category_or_is_never_limited(mo
     seen: set[str] = set()
     guarded = Guarded._guarded
 
-    def noted(self: Guarded, path: str, handler: Handler) -> Any:
+    def noted(self: Guarded, path: str, handler: Method) -> Any:
         seen.add(path)
         return guarded(self, path, handler)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -11,14 +10,13 @@ from grpclib.const import Status
 from typing_extensions import override
 
 from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Policy, Rule, Token, new_token
-from headway.api import Cardinality, Handler
+from headway.api import Call, stream
 from headway.base import CALLER
 from headway.errors import HeadwayError
 from headway.resource import ResourceId, pb, type_name
 from headway.rpc import InProcessChannel
-from headway.service import Decision, Handlers, ResourceService
+from headway.service import Decision, ResourceService
 from headway.storage import Backend, MemoryBackend
-from tests.helpers.calls import refused
 from tests.helpers.declared import NOTE, PLANET, REGION, a_note, a_type, an_id, registry
 from tests.helpers.service_errors import status_of
 
@@ -76,34 +74,6 @@ async def test_denied_call_is_answered_alike_whether_or_not_the_resource_exists(
     assert (absent[0], await said(text, authorizer, backend, "mine")) == (Status.NOT_FOUND, (Status.OK, None))
 
 
-async def test_request_makes_only_its_own_handler() -> None:
-    """The guard makes a service for each request, and the handlers of the other verbs would be made in vain."""
-    text, access = token_for(rule("read"))
-    made: list[str] = []
-
-    class Noted(ResourceService):
-        @override
-        def __mapping__(self) -> Handlers:
-            def note(path: str) -> Handler:
-                made.append(path)
-                return handlers[path]
-
-            handlers = super().__mapping__()
-            return Handlers({path: partial(note, path) for path in handlers})
-
-    guarded = Guarded(lambda caller: Noted(MemoryBackend(), registry(), caller), Authorizer(access), registry())
-    channel = InProcessChannel(guarded)
-    assert f"{SERVICE}/Write" in made
-    made.clear()
-    request = pb.ReadRequest(id=an_id("one"))
-    await refused(
-        channel.unary(f"{SERVICE}/Read", request, pb.ReadResponse, metadata={"x-consul-token": text}),
-        Status.NOT_FOUND,
-        "Note one not found",
-    )
-    assert made == [f"{SERVICE}/Read"]
-
-
 async def test_store_knows_for_which_caller_it_works() -> None:
     """Callers take turns there. Callers without a token take turns by their hosts."""
     text, access = token_for(rule("read"))
@@ -123,35 +93,37 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-class Recording:
-    """Handlers that record the caller's rights, and call ``meanwhile`` before they answer."""
+class Recording(ResourceService):
+    """A service that answers with the caller's rights, and calls ``meanwhile`` before that."""
 
     def __init__(self, caller: Caller) -> None:
+        super().__init__(MemoryBackend(), registry())
         self._caller = caller
         self.meanwhile: Callable[[], None] = _nothing
 
-    def __mapping__(self) -> dict[str, Handler]:
-        mapping = ResourceService(MemoryBackend(), registry()).__mapping__()
-        return {path: handler._replace(func=self.answer(handler)) for path, handler in mapping.items()}
+    async def _answer(self, _: Call, request: Any) -> Any:
+        name = ResourceId(NOTE.name, "one", "default", "default")
+        tenancy = getattr(request, "tenancy", None) or pb.Tenancy(partition="*", namespace="*")
+        type = type_name(getattr(request, "type", None) or a_type())
+        answers = {
+            "read": self._caller.may_read(name) is Decision.ALLOWED,
+            "write": self._caller.may_write(name),
+            "delete": self._caller.may_delete(name),
+            "list": self._caller.may_list(type, tenancy.partition, tenancy.namespace),
+        }
+        self.meanwhile()
+        return answers
 
-    def answer(self, handler: Handler) -> Any:
-        async def answer(stream: Any) -> None:
-            request = await stream.recv_message()
-            name = ResourceId(NOTE.name, "one", "default", "default")
-            tenancy = getattr(request, "tenancy", None) or pb.Tenancy(partition="*", namespace="*")
-            type = type_name(getattr(request, "type", None) or a_type())
-            answers = {
-                "read": self._caller.may_read(name) is Decision.ALLOWED,
-                "write": self._caller.may_write(name),
-                "delete": self._caller.may_delete(name),
-                "list": self._caller.may_list(type, tenancy.partition, tenancy.namespace),
-            }
-            self.meanwhile()
-            await stream.send_message(answers)
-            if handler.cardinality is Cardinality.UNARY_STREAM:
-                await stream.send_message("more")
+    def __getattribute__(self, name: str) -> Any:
+        # Each unary method answers so.
+        unary = {each.name for each in type(self).methods.values() if not each.cardinality.server_streaming}
+        return super().__getattribute__("_answer" if name in unary else name)
 
-        return answer
+    @override
+    @stream
+    async def watch_list(self, call: Call, request: pb.WatchListRequest) -> AsyncGenerator[Any, None]:
+        yield await self._answer(call, request)
+        yield "more"
 
 
 def recording(authorizer: Authorizer, meanwhile: Any = None) -> InProcessChannel:

@@ -18,7 +18,7 @@ from trio.testing import MockClock
 import headway
 from headway import field
 from headway.access import Access, Audit, Authorizer, Guarded, Limit, Policy, Rule, new_token
-from headway.api import Reason
+from headway.api import Call, Reason
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument, RateLimited
 from headway.events import AccessChanged, CallLimited, ignore
@@ -323,27 +323,22 @@ async def test_error_of_a_channel_says_that_nothing_was_done_and_for_which_reaso
 async def test_refused_request_is_not_even_received_unless_the_limit_depends_on_it() -> None:
     """A flood of large requests costs the server no more than their headers."""
 
-    class Unread:
-        def __init__(self) -> None:
-            self.metadata: dict[str, str] = {}
-            self.received = 0
-
-        async def recv_message(self) -> pb.ReadRequest:
-            self.received += 1
-            return pb.ReadRequest()
-
     for partition, received in (("*", 0), ("sales", 1)):
         given = limit("read", policies=None, burst=1, partition=partition)
         authorizer = Authorizer(Access(limits=[given]))
         service = partial(ResourceService, MemoryBackend(), app.registry)
         guarded = Guarded(service, authorizer, app.registry)
-        read = guarded.__mapping__()[READ].func
+        read = guarded.__mapping__()[READ]
+        assert read.admit is not None
         for _ in range(2):
-            stream: Any = Unread()
-            with pytest.raises((RateLimited, InvalidArgument)) as raised:
-                await read(stream)
-        assert isinstance(raised.value, RateLimited) is (received == 0)
-        assert stream.received == received
+            call = Call()
+            try:
+                await read.admit(call)
+            except RateLimited:
+                continue
+            with pytest.raises((RateLimited, InvalidArgument)):
+                await read.func(call, pb.ReadRequest())
+        assert (call.admitted is not None) is bool(received)
 
 
 async def test_refusal_passes_a_forwarder() -> None:

@@ -15,7 +15,7 @@ from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
-from headway.api import ROWS, Code, FailedCall, Row, call_of, code_of, described
+from headway.api import ROWS, Call, Code, FailedCall, Row, call_of, code_of, described
 from headway.client import Client, LeaseClient, list_quotas
 from headway.client._refusals import in_doubt
 from headway.engine import Comparison
@@ -38,6 +38,7 @@ from headway.storage import MemoryBackend
 from tests.helpers.compared import TEAM
 from tests.helpers.declared import NOTE, a_note, registry
 from tests.helpers.service_errors import an_error, failed
+from tests.helpers.wrapped_services import WrappedServices, answering
 
 UNREACHED: list[GRPCError] = [
     ChannelClosed(),
@@ -203,17 +204,17 @@ async def test_call_waits_if_a_limit_refuses_what_comes_before_it() -> None:
     """On a new connection that is the description of the types."""
     refusals = 2
 
-    async def limit(path: str, stream: Any, handler: Any) -> None:
+    async def limit(path: str, call: Call, request: Any, answer: Any) -> Any:
         nonlocal refusals
         if path.endswith("TypesService/List") and refusals:
             refusals -= 1
             raise RateLimited("too many calls", 0.05)
-        await handler(stream)
+        return await answer(call, request)
 
     app, store = program(), MemoryBackend()
     plain = ResourceService(store, app.registry)
     await Client(InProcessChannel(plain), app.registry).write(TEAM.new("core"))
-    services = Services(plain, TypesService(app.registry), interceptors=[limit])
+    services = Services(WrappedServices(answering(limit), plain, TypesService(app.registry)))
     async with (
         open_server(services, ["127.0.0.1:0"]) as server,
         headway.connect(server.addresses[0], app) as client,

@@ -12,6 +12,7 @@ import trio
 from grpclib.const import Status
 
 import headway
+from headway.api import Call, Handler
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import ResourceId, SnapshotChunk, TypeName, pb, resource_key
@@ -20,6 +21,7 @@ from headway.service import WATCH_LIST, Decision, ResourceService, WatchDecoder,
 from headway.storage import MemoryBackend, Put
 from tests.helpers.declared import NOTE, NOTE_V2, a_note, an_id, registry
 from tests.helpers.service_errors import failed
+from tests.helpers.wrapped_services import WrappedServices
 
 COUNT = 1500
 
@@ -49,9 +51,11 @@ class Rights:
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
         return self.called[-1] not in self.denied
 
-    async def intercept(self, path: str, stream: Any, function: Any) -> None:
-        self.called.append(path.rpartition("/")[2])
-        await function(stream)
+    def wrap(self, path: str, handler: Handler) -> Handler:
+        async def note(_: Call) -> None:
+            self.called.append(path.rpartition("/")[2])
+
+        return handler._replace(admit=note)
 
 
 def puts(count: int) -> list[Put]:
@@ -70,11 +74,8 @@ async def serving(rights: Rights, count: int = COUNT) -> AsyncIterator[tuple[Mem
     backend = MemoryBackend()
     if count:
         await backend.commit(puts(count))
-    services = Services(
-        ResourceService(backend, registry(), rights),
-        encoders={WATCH_LIST: WatchEncoder()},
-        interceptors=[rights.intercept],
-    )
+    offered = WrappedServices(rights.wrap, ResourceService(backend, registry(), rights))
+    services = Services(offered, encoders={WATCH_LIST: WatchEncoder()})
     async with (
         open_server(services, ["127.0.0.1:0"]) as server,
         open_channel(server.addresses, decoders={WATCH_LIST: WatchDecoder}) as channel,

@@ -248,52 +248,47 @@ class FakeEtcd:
         }
         return {f"/etcdserverpb.{path}": Handler(*handler) for path, handler in handlers.items()}
 
-    def _called(self, stream: Any) -> None:
-        self.calls.append(stream.path)
-        if self.token is not None and stream.metadata.get("token") != self.token:
+    def _called(self, call: Any) -> None:
+        self.calls.append(call.path)
+        if self.token is not None and call.metadata.get("token") != self.token:
             raise GRPCError(Status.UNAUTHENTICATED, "etcdserver: invalid auth token")
 
-    async def _serve_range(self, stream: Any) -> None:
-        request = await stream.recv_message()
-        self._called(stream)
-        await stream.send_message(self.on_range(request, self._range(request)))
+    async def _serve_range(self, call: Any, request: Any) -> Any:
+        self._called(call)
+        return self.on_range(request, self._range(request))
 
-    async def _serve_txn(self, stream: Any) -> None:
-        request = await stream.recv_message()
-        self._called(stream)
+    async def _serve_txn(self, call: Any, request: Any) -> Any:
+        self._called(call)
         self.on_txn(request)
-        await stream.send_message(self.after_txn(request, self._txn(request)))
+        return self.after_txn(request, self._txn(request))
 
-    async def _serve_grant(self, stream: Any) -> None:
-        request = await stream.recv_message()
-        self._called(stream)
+    async def _serve_grant(self, call: Any, request: Any) -> Any:
+        self._called(call)
         id = len(self.calls)
         self.state.leases[id] = request.ttl
-        await stream.send_message(LeaseGrantResponse(header=self._header(), id=id, ttl=request.ttl))
+        return LeaseGrantResponse(header=self._header(), id=id, ttl=request.ttl)
 
-    async def _serve_revoke(self, stream: Any) -> None:
-        request = await stream.recv_message()
-        self._called(stream)
+    async def _serve_revoke(self, call: Any, request: Any) -> Any:
+        self._called(call)
         if request.id in self.state.leases:
             self.end_lease(request.id)
-        await stream.send_message(LeaseRevokeResponse(header=self._header()))
+        return LeaseRevokeResponse(header=self._header())
 
-    async def _serve_keep_alive(self, stream: Any) -> None:
-        self._called(stream)
+    async def _serve_keep_alive(self, call: Any, stream: Any) -> None:
+        self._called(call)
         while (request := await stream.recv_message()) is not None:
             self.on_keep_alive(request)
             left = self.state.leases.get(request.id, 0)
             await stream.send_message(LeaseKeepAliveResponse(header=self._header(), id=request.id, ttl=left))
 
-    async def _serve_authenticate(self, stream: Any) -> None:
-        request = await stream.recv_message()
-        self.calls.append(stream.path)
+    async def _serve_authenticate(self, call: Any, request: Any) -> Any:
+        self.calls.append(call.path)
         if request.password != "secret":
             raise GRPCError(Status.INVALID_ARGUMENT, "etcdserver: authentication failed, invalid user ID or password")
-        await stream.send_message(AuthenticateResponse(header=self._header(), token=self.token or ""))
+        return AuthenticateResponse(header=self._header(), token=self.token or "")
 
-    async def _serve_watch(self, stream: Any) -> None:
-        self._called(stream)
+    async def _serve_watch(self, call: Any, stream: Any) -> None:
+        self._called(call)
         wanted = (await stream.recv_message()).create_request
         self.watches.append(wanted)
         send, receive = trio.open_memory_channel[WatchResponse](math.inf)

@@ -34,6 +34,7 @@ from headway.service import (
 )
 from headway.storage import Backend
 from tests.helpers.truth import RecordingBackend, RecordingSqlite
+from tests.helpers.wrapped_services import Wrap, WrappedServices, unchanged
 
 SETTINGS = [
     pytest.param((store, how == "network"), id=f"{store}, {how}", marks=marks)
@@ -93,7 +94,7 @@ class Setting:
         self.held = held
         # The latency of a unary call over the network, in seconds.
         self.timeout = 30.0
-        self.interceptors: list[Interceptor] = []
+        self.wrap: Wrap = unchanged
         self.unexpected: list[BaseException] = []
         self.servers: list[Server] = []
         self._stores = 0
@@ -111,14 +112,13 @@ class Setting:
             if type.name not in registry:
                 registry.register(type)
         encodings = ResourceEncodings()
-        services = Services(
+        offered = (
             ResourceService(backend, registry, encodings=encodings),
             ConsulService(backend, registry, encodings=encodings),
             LeaseService(backend),
             StoreService(backend, registry),
-            encoders=watch_encoders(encodings),
-            interceptors=self.interceptors,
         )
+        services = Services(WrappedServices(self.wrap, *offered), encoders=watch_encoders(encodings))
         # A socket's path is limited to some 100 characters, and pytest's directory of a test has a long name.
         where = f"unix:{self.path / str(len(self.servers))}"
         async with open_server(services, [where], report=self._report) as server:

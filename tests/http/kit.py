@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ import trio
 import headway
 from headway import field
 from headway.access import Access, Audit, Authorizer, Guarded, Policy, Rule, Token, TokenSet, new_token
+from headway.api import Call
 from headway.client import Client
 from headway.errors import HeadwayError
 from headway.events import Report, ignore
@@ -25,6 +26,7 @@ from headway.resource import PARTITION, Registry, ResourceType, Scope
 from headway.rpc import InProcessChannel, Services
 from headway.service import ResourceService, StoreService, TypesService
 from headway.storage import Backend, open_store
+from tests.helpers.wrapped_services import Wrap, WrappedServices
 
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients without TLS. By default httpx reads all certificates of the system for each client, which takes 20 ms."""
@@ -101,9 +103,6 @@ def registry(*more: ResourceType[Any]) -> Registry:
     return made
 
 
-Wrap = Callable[[Callable[[Any], Awaitable[None]]], Callable[[Any], Awaitable[None]]]
-
-
 @asynccontextmanager
 async def serving(
     access: Authorizer | None = None,
@@ -130,7 +129,7 @@ async def serving(
             )
             services = Services(*(Guarded(each, access, types, Audit(report)) for each in guarded))
         if fails is not None:
-            services = Services(*plain, interceptors=[_failing(fails)])
+            services = Services(WrappedServices(_failing(fails), *plain))
         offered = Offered(services, types, access, lambda *failed: failures.append(failed), limits or RequestLimits())
         async with (
             open_http("127.0.0.1:0", offered, bounds) as address,
@@ -139,11 +138,11 @@ async def serving(
             yield Api(address, http, Client(InProcessChannel(*plain), types), backend, failures)
 
 
-def _failing(error: HeadwayError) -> Any:
-    async def fail(_: str, __: Any, ___: Any) -> None:
+def _failing(error: HeadwayError) -> Wrap:
+    async def fail(_: Call) -> None:
         raise error
 
-    return fail
+    return lambda _, handler: handler._replace(admit=fail)
 
 
 def allowing(**rules: Sequence[Rule]) -> tuple[Authorizer, dict[str, str], dict[str, Token]]:

@@ -12,10 +12,11 @@ import pytest
 import trio
 
 import headway
-from headway.api import DeadlineExceeded
+from headway.api import Call, DeadlineExceeded
 from headway.errors import NotFound
 from headway.http import Bounds, HttpRefusal, HttpServer, RequestLimits, Shares, _listening, _offered
 from headway.http._bounds import HeldReply
+from tests.helpers.wrapped_services import WrappedServices, answering
 from tests.http.kit import ALL_TEAMS, CORE, NO_CERTIFICATES, TEAM, TEAMS, Api, allowing, serving
 from tests.observe.test_pages_strangers import HOSTILE
 from tests.rpc.raw_kit import tcp, until_closed
@@ -139,9 +140,10 @@ async def test_service_that_does_not_answer_is_given_up() -> None:
     from headway.storage import open_store
     from tests.http.kit import registry
 
-    async def slow(_: str, stream: object, handler: Callable[[object], Awaitable[None]]) -> None:
-        await handler(stream)
+    async def slow(_: str, call: Call, request: object, answer: Callable[..., Awaitable[object]]) -> object:
+        await answer(call, request)
         await trio.sleep_forever()
+        return None
 
     async def arriving() -> object:
         from headway.resource import pb
@@ -164,7 +166,15 @@ async def test_service_that_does_not_answer_is_given_up() -> None:
 
         path = "/headway.resource.v1.ResourceService/List"
         with pytest.raises(DeadlineExceeded, match=r"did not answer within 0\.05 s"):
-            await unary(Services(plain, interceptors=[slow]), path, caller, at_once, failed, timeout=0.05, reply=reply)
+            await unary(
+                Services(WrappedServices(answering(slow), plain)),
+                path,
+                caller,
+                at_once,
+                failed,
+                timeout=0.05,
+                reply=reply,
+            )
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

@@ -12,25 +12,25 @@ import pytest
 import trio
 import trio.testing
 
+from headway.api import Call
 from headway.http import Bounds, Offered, RequestLimits, _listening, open_http
 from headway.rpc import Services
 from headway.service import ResourceService, StoreService, TypesService
 from headway.storage import MemoryBackend
+from tests.helpers.wrapped_services import Wrap, WrappedServices, answering, unchanged
 from tests.http.kit import BOUNDS, CORE, NO_CERTIFICATES, TEAMS, asked, registry, serving
 from tests.rpc.raw_kit import tcp
 
-Around = Callable[[str, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
-
 
 @asynccontextmanager
-async def until_canceled(around: list[Around], meanwhile: Callable[[], Awaitable[None]]) -> AsyncIterator[Any]:
+async def until_canceled(wrap: Wrap, meanwhile: Callable[[], Awaitable[None]]) -> AsyncIterator[Any]:
     """Serve in another task, and yield the address and the scope that cancels it.
 
     ``meanwhile`` runs inside of the server's block once that is canceled, as the end of a server of gRPC would.
     """
     types, scope, backend = registry(), trio.CancelScope(), MemoryBackend()
     plain = [ResourceService(backend, types), StoreService(backend, types), TypesService(types)]
-    offered = Offered(Services(*plain, interceptors=around), types, None, lambda *_: None, RequestLimits())
+    offered = Offered(Services(WrappedServices(wrap, *plain)), types, None, lambda *_: None, RequestLimits())
 
     async def serve(task_status: trio.TaskStatus[str]) -> None:
         with scope:
@@ -56,13 +56,14 @@ async def test_canceled_server_answers_the_requests_in_progress() -> None:
     begun, may_answer = trio.Event(), trio.Event()
     codes: list[int] = []
 
-    async def late(_: str, call: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
-        await handler(call)
+    async def late(_: str, call: Call, request: Any, answer: Any) -> Any:
+        reply = await answer(call, request)
         begun.set()
         await may_answer.wait()
+        return reply
 
     async with (
-        until_canceled([late], nothing) as (address, scope),
+        until_canceled(answering(late), nothing) as (address, scope),
         httpx.AsyncClient(base_url=f"http://{address}", timeout=30, verify=NO_CERTIFICATES) as http,
         trio.open_nursery() as nursery,
     ):
@@ -82,7 +83,7 @@ async def test_canceled_server_ends_its_watches_before_what_its_block_holds() ->
     """So its clients resume elsewhere at once, although a server of gRPC in the block takes its time to end."""
     last: dict[str, Any] = {}
     ended = trio.Event()
-    async with until_canceled([], ended.wait) as (address, scope):
+    async with until_canceled(unchanged, ended.wait) as (address, scope):
         try:
             async with asked(address, f"{TEAMS}?watch") as answer:
                 while (line := await answer.line()) is not None:

@@ -316,7 +316,7 @@ LOGIN_MUTANTS = (
     Mutant(
         "a stream outlives its login",
         "access/_guard.py",
-        "        stream.end_after(identity.expires_in() + apart, Unauthenticated(REFUSED))\n",
+        "            call.end_after(admitted.identity.expires_in() + call.apart, Unauthenticated(REFUSED))\n",
         "",
         _NETWORK,
         "expires",
@@ -324,7 +324,7 @@ LOGIN_MUTANTS = (
     Mutant(
         "no call waits for keys",
         "access/_guard.py",
-        "            await self._authorizer.wait_for_keys(stream.metadata)\n",
+        "            await self._authorizer.wait_for_keys(call.metadata)\n",
         "",
         _NETWORK,
         "waits",

@@ -152,8 +152,8 @@ ONCE_SURVIVED = (
     Mutant(
         "raising a member's fence requires the right to the controller's lease",
         "service/_lease.py",
-        "        self._check_take(lease_of(message.controller, message.member))\n",
-        "        self._check_take(message.controller)\n",
+        "        self._check_take(lease_of(request.controller, request.member))\n",
+        "        self._check_take(request.controller)\n",
         "access/test_leases_guarded.py",
     ),
     Mutant(

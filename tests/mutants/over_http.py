@@ -74,8 +74,8 @@ HTTP_MUTANTS = (
     Mutant(
         "http: the service is called without the caller's token",
         "http/_call.py",
-        "        self.metadata = caller.metadata\n",
-        "        self.metadata = {}\n",
+        "super().__init__(caller.metadata)",
+        "super().__init__()",
         _ACCESS,
         "each_method or invalid_token",
     ),
@@ -147,7 +147,7 @@ HTTP_MUTANTS = (
     Mutant(
         "http: a body is read before the right to write is checked",
         "access/_guard.py",
-        "        admit_announced(AccessChecks(self._caller, self._registry), announced)\n",
+        "                    admit_announced(AccessChecks(caller, self._registry), announced)\n",
         "",
         _BODIES,
         "right_is_checked",

@@ -61,7 +61,7 @@ PEERING_MUTANTS = (
     Mutant(
         "a token for TLS is exchanged in plain text",
         "peering/_exchange.py",
-        "plain_text = peer is not None and not stream.encrypted",
+        "plain_text = peer is not None and not call.encrypted",
         "plain_text = False",
         _EXCHANGE,
         "plain_text",

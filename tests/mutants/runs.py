@@ -102,7 +102,7 @@ RUN_MUTANTS = (
     Mutant(
         "a checkpoint of a lost history is recorded in the restored store",
         "service/_lease.py",
-        '        await check_known(self._backend, ("", ""), position(message.known))\n',
+        '        await check_known(self._backend, ("", ""), position(request.known))\n',
         "",
         MACHINE,
         "records_no_checkpoint",

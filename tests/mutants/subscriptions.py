@@ -173,7 +173,7 @@ SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a new snapshot is not announced",
         "service/_subscribe.py",
-        "            if why:\n                await send(NewSnapshot(why))\n",
+        "            if why:\n                yield NewSnapshot(why)\n",
         "",
         _SERVICE,
         "m3_compacted",
@@ -228,8 +228,8 @@ SUBSCRIPTION_MUTANTS = (
     Mutant(
         "a revoked right keeps the stream",
         "access/_guard.py",
-        "        unfollow = self._authorizer.follow(identity, ended)\n",
-        "        unfollow = _nothing\n",
+        "            unfollow = self._authorizer.follow(admitted.identity, ended)\n",
+        "            unfollow = str\n",
         _RIGHTS,
     ),
     Mutant(

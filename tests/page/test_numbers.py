@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import field
-from headway.api import Exhausted
+from headway.api import Call, Exhausted, Stream
 from headway.base import finished
 from headway.errors import InvalidArgument
 from headway.events import HandlerFailed
@@ -126,15 +126,14 @@ class SlowReader:
         for _ in range(count):
             self._turns.release()
 
-    async def recv_message(self) -> None:
-        """Return the request."""
-
-    async def send_message(self, event: Event) -> None:
-        """Wait until the browser takes the event."""
-        self.waits.set()
-        await self._turns.acquire()
-        self.waits = trio.Event()
-        self.took.append(event)
+    async def read(self, events: Stream[Event]) -> None:
+        """Take each event when the test lets the browser."""
+        async with events as taken:
+            async for event in taken:
+                self.waits.set()
+                await self._turns.acquire()
+                self.waits = trio.Event()
+                self.took.append(event)
 
 
 async def test_slow_reader_gets_the_newest_state_and_no_backlog(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
@@ -142,7 +141,7 @@ async def test_slow_reader_gets_the_newest_state_and_no_backlog(autojump_clock: 
     async with MemoryBackend() as backend, trio.open_nursery() as nursery:
         host = PageHost([shop.app], ObserveHost(nothing_stored), shop.app.registry, backend)
         reader = SlowReader()
-        nursery.start_soon(PageService(host, shop.app.registry).live, reader)
+        nursery.start_soon(reader.read, PageService(host, shop.app.registry).live(Call(), None))
         reader.take(3)  # the graph, the points, and the first state
         await host.look()
         await trio.testing.wait_all_tasks_blocked()
@@ -204,7 +203,7 @@ async def test_failed_look_is_reported_and_marked_and_ends_nothing(autojump_cloc
         reader = SlowReader()
         reader.take(1000)
         nursery.start_soon(host.follow)
-        nursery.start_soon(PageService(host, shop.app.registry).live, reader)
+        nursery.start_soon(reader.read, PageService(host, shop.app.registry).live(Call(), None))
         await trio.sleep(3.5)
         observe.supervisors = [supervisor]  # type: ignore[list-item]  # it breaks as no real one does
         at = host.at
@@ -266,7 +265,9 @@ async def test_work_of_a_search_is_bounded() -> None:
         service = PageService(host, shop.app.registry)
 
         async def search(cursor: str) -> dict[str, Any]:
-            return await service.search(Search(shop.DEPOT.name.message(), "", "", "nowhere", "", "", cursor, 50))
+            return await service.search(
+                Call(), Search(shop.DEPOT.name.message(), "", "", "nowhere", "", "", cursor, 50)
+            )
 
         first = await search("")
         assert (first["rows"], first["examined"]) == ([], STEP)

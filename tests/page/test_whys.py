@@ -10,6 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.api import Call
 from headway.errors import HeadwayError
 from headway.page import PageHost, PageService
 from headway.page._about import timeline
@@ -70,7 +71,7 @@ async def test_viewers_of_a_resource_share_one_question_a_second(autojump_clock:
             # The service of each request shares them.
             for _ in range(3):
                 service = PageService(page, types_only().registry)
-                await service.why(observe_pb.WhyRequest(id=CORE.message()))
+                await service.why(Call(), observe_pb.WhyRequest(id=CORE.message()))
             assert (asked, len(whys)) == (5, 2)
             nursery.cancel_scope.cancel()
 

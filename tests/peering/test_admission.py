@@ -15,7 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 import headway
 from headway import Engine, events
 from headway._gen.headway.peering import v1 as wire
-from headway.api import DetailedPrecondition, Exhausted
+from headway.api import Call, DetailedPrecondition, Exhausted
 from headway.errors import HeadwayError, InvalidArgument
 from headway.peering import (
     PEER_STREAM,
@@ -281,6 +281,9 @@ class Silent:
         await trio.sleep_forever()
         raise AssertionError
 
+    async def send_message(self, message: Message) -> None:
+        """Send nothing."""
+
 
 async def test_streams_without_open_are_bounded_in_number_and_time(autojump_clock: MockClock) -> None:  # noqa: ARG001  # virtual time
     service = PeerStreamService(PeeringHost(MemoryBackend(), Registry(), events.ignore))
@@ -289,7 +292,7 @@ async def test_streams_without_open_are_bounded_in_number_and_time(autojump_cloc
 
     async def run() -> None:
         with pytest.raises(HeadwayError) as caught:
-            await service.stream_resources(Silent())
+            await service.stream_resources(Call(), Silent())
         refusals.append((trio.current_time() - began, type(caught.value)))
 
     async with trio.open_nursery() as nursery:
@@ -310,12 +313,10 @@ class Address:
 
 
 class Strange(Silent):
-    """The server's end of a stream from a host, which sends its first message after some seconds."""
+    """The server's end of a stream that sends its first message after some seconds."""
 
-    encrypted = True
-
-    def __init__(self, host: str, seconds: float) -> None:
-        self.peer, self._seconds = Address(host), seconds
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
 
     async def recv_message(self) -> Message:
         """Return an Open that cannot be valid."""
@@ -329,8 +330,10 @@ async def test_streams_without_open_do_not_keep_others_out(autojump_clock: MockC
     ends: dict[tuple[str, int], tuple[float, type[HeadwayError]]] = {}
 
     async def run(host: str, number: int, seconds: float) -> None:
+        call = Call()
+        call.peer, call.encrypted = Address(host), True
         with pytest.raises(HeadwayError) as caught:
-            await service.stream_resources(Strange(host, seconds))
+            await service.stream_resources(call, Strange(seconds))
         ends[host, number] = (trio.current_time(), type(caught.value))
 
     began = trio.current_time()

@@ -7,10 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import trio
-from grpclib.const import Cardinality, Handler
+from grpclib.exceptions import StreamTerminatedError
 from h2.errors import ErrorCodes
 
 from headway import rpc
+from headway.api import Cardinality, Duplex, Handler
 from headway.protobuf import encode
 from headway.rpc import framed
 from tests.rpc.rpc_kit import Served, Text, served
@@ -18,6 +19,9 @@ from tests.rpc.rpc_kit import Served, Text, served
 _METHODS = ("Left", "Odd", "Refuse", "Break", "Talk", "Halves", "Deaf", "ChangeMind")
 LEFT, ODD, REFUSE, BREAK, TALK, HALVES, DEAF, CHANGE_MIND = (f"/test.Odd/{name}" for name in _METHODS)
 DETAILS = "grpc-status-details-bin"
+
+
+_ENDED = StreamTerminatedError("the service has ended the call by itself")
 
 
 class Odd:
@@ -40,20 +44,17 @@ class Odd:
             BREAK: (self._break, one),
             TALK: (self._talk, talk),
             HALVES: (self._halves, one),
-            DEAF: (self._deaf, one),
             CHANGE_MIND: (self._change_mind, one),
         }
-        return {path: Handler(function, kind, Text, Text) for path, (function, kind) in functions.items()}
+        handlers = {path: Handler(function, kind, Text, Text) for path, (function, kind) in functions.items()}
+        return {**handlers, DEAF: Handler(self._left, one, Text, Text, admit=self._deaf)}
 
-    async def _left(self, stream: Any) -> None:
+    async def _left(self, call: Any, _: Text) -> Text:
         """Return the seconds until the deadline, as far as this service knows it."""
-        await stream.recv_message()
-        left = "for ever" if stream.deadline is None else str(stream.deadline.time_remaining())
-        await stream.send_message(Text(text=left))
+        return Text(text="for ever" if call.deadline is None else str(call.deadline.time_remaining()))
 
-    async def _odd(self, stream: Any) -> None:
+    async def _odd(self, stream: Any, request: Text) -> Text:
         """Answer with unusual headers, status details and trailers."""
-        request = await stream.recv_message()
         await stream.send_headers(
             [(":status", "200"), ("content-type", "application/grpc+proto"), ("x-first", "1"), ("x-both", "a")]
         )
@@ -70,35 +71,35 @@ class Odd:
             ],
             end=True,
         )
+        raise _ENDED
 
-    async def _refuse(self, stream: Any) -> None:
+    async def _refuse(self, stream: Any, request: Text) -> Text:
         """Refuse the call a number of times as a server that has not begun with it, and then answer."""
-        request = await stream.recv_message()
         self.calls += 1
         if self.refusals:
             self.refusals -= 1
             stream.http2.abandon(ErrorCodes.REFUSED_STREAM)
-            return
-        await stream.send_message(request)
+            raise _ENDED
+        return request
 
-    async def _break(self, stream: Any) -> None:
+    async def _break(self, stream: Any, request: Text) -> Text:
         """Send the reply without ever ending the stream."""
-        request = await stream.recv_message()
         self.calls += 1
         await stream.send_headers([(":status", "200"), ("content-type", "application/grpc+proto")])
         await stream.send_message(request)
         stream.http2.abandon(ErrorCodes.INTERNAL_ERROR)
+        raise _ENDED
 
-    async def _change_mind(self, stream: Any) -> None:
+    async def _change_mind(self, stream: Any, _: Text) -> Text:
         """Begin to answer, and then refuse the call as if it had not begun."""
-        await stream.recv_message()
         self.calls += 1
         await stream.send_headers([(":status", "200"), ("content-type", "application/grpc+proto")])
         stream.http2.abandon(ErrorCodes.REFUSED_STREAM)
+        raise _ENDED
 
-    async def _halves(self, stream: Any) -> None:
+    async def _halves(self, stream: Any, request: Text) -> Text:
         """Send one reply in two parts."""
-        reply = framed(encode(await stream.recv_message()))
+        reply = framed(encode(request))
         half = len(reply) // 2
         await stream.send_headers([(":status", "200"), ("content-type", "application/grpc+proto")])
         await stream.send_data(reply[:half])
@@ -106,6 +107,7 @@ class Odd:
         await self.go_on.wait()
         await stream.send_data(reply[half:])
         await stream.send_headers([("grpc-status", "0")], end=True)
+        raise _ENDED
 
     async def _deaf(self, _: Any) -> None:
         """Never read the request."""
@@ -115,7 +117,7 @@ class Odd:
         finally:
             self.deaf_ended.set()
 
-    async def _talk(self, stream: Any) -> None:
+    async def _talk(self, _: Any, stream: Duplex) -> None:
         """Speak first, answer each message, and end when the client does."""
         await stream.send_message(Text(text="hello"))
         while (request := await stream.recv_message()) is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from headway.api import Cardinality, Handler
+from headway.api import Call, Cardinality, Handler, stream
 from headway.resource import pb
 
-Serve = Callable[[Any], Awaitable[None]]
+Serve = Callable[[Call, pb.Type], Any]
 
 
 class Service:
@@ -32,20 +32,34 @@ class Service:
 REQUEST = pb.Type(kind="Request")
 
 
-def raising(make: Callable[[], Exception], *, after: int = 0) -> Serve:
-    async def serve(stream: Any) -> None:
-        request = await stream.recv_message()
-        for number in range(after):
-            await stream.send_message(pb.Type(group=request.kind, kind=str(number)))
+def failing(make: Callable[[], Exception]) -> Serve:
+    async def serve(_: Call, __: pb.Type) -> pb.Type:
         raise make()
 
     return serve
 
 
+def raising(make: Callable[[], Exception], *, after: int = 0) -> Serve:
+    @stream
+    async def serve(_: Call, request: pb.Type) -> AsyncGenerator[object, None]:
+        for number in range(after):
+            yield pb.Type(group=request.kind, kind=str(number))
+        raise make()
+
+    return serve
+
+
+def answering(message: object) -> Serve:
+    async def serve(_: Call, __: pb.Type) -> object:
+        return message
+
+    return serve
+
+
 def sending(*messages: object) -> Serve:
-    async def serve(stream: Any) -> None:
-        await stream.recv_message()
+    @stream
+    async def serve(_: Call, __: pb.Type) -> AsyncGenerator[object, None]:
         for message in messages:
-            await stream.send_message(message)
+            yield message
 
     return serve

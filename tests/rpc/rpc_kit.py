@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from grpclib.const import Status
 
 import headway
 from headway import rpc
-from headway.api import Cardinality, Handler
+from headway.api import Call, Cardinality, Handler, stream
 from headway.protobuf import decode, field, message
 from headway.service import (
     WATCH_LIST,
@@ -30,6 +30,7 @@ from headway.service import (
 )
 from headway.storage import Backend, open_store
 from tests.helpers.secret_files import write_secret
+from tests.helpers.wrapped_services import WrappedServices, unchanged
 
 _METHODS = ("Echo", "Fail", "Wait", "Count", "Flood", "Meta")
 ECHO, FAIL, WAIT, COUNT, FLOOD, META = (f"/test.Echo/{name}" for name in _METHODS)
@@ -68,12 +69,10 @@ class Echo:
         }
         return {path: Handler(function, kind, Text, Text) for path, (function, kind) in functions.items()}
 
-    async def _echo(self, stream: Any) -> None:
-        request = await stream.recv_message()
-        await stream.send_message(Text(text=request.text))
+    async def _echo(self, _: Call, request: Text) -> Text:
+        return Text(text=request.text)
 
-    async def _fail(self, stream: Any) -> None:
-        request = await stream.recv_message()
+    async def _fail(self, _: Call, request: Text) -> Text:
         if request.text == "known":
             raise GRPCError(Status.ABORTED, "não — 100 %")
         if request.text == "half a character":
@@ -82,8 +81,7 @@ class Echo:
             raise GRPCError(Status.ABORTED, "its own", [object()])
         raise RuntimeError("a secret of the server")
 
-    async def _wait(self, stream: Any) -> None:
-        request = await stream.recv_message()
+    async def _wait(self, _: Call, request: Text) -> Text:
         self._wake(1)
         try:
             await self.release.wait()
@@ -92,22 +90,19 @@ class Echo:
             raise
         finally:
             self._wake(-1)
-        await stream.send_message(Text(text=request.text))
+        return Text(text=request.text)
 
-    async def _meta(self, stream: Any) -> None:
-        await stream.recv_message()
-        await stream.send_message(Text(text=str(stream.metadata.get("x-consul-token"))))
+    async def _meta(self, call: Call, _: Text) -> Text:
+        return Text(text=str(call.metadata.get("x-consul-token")))
 
-    async def _count(self, stream: Any) -> None:
+    @stream
+    async def _count(self, _: Call, request: Text) -> AsyncGenerator[Text, None]:
         """Count up to the requested number. Then end, unless the number is 0."""
-        request = await stream.recv_message()
         for number in range(int(request.text)):
-            await stream.send_message(Text(text=str(number)))
-        if not int(request.text):
-            await self._wait_in(stream)
-
-    async def _wait_in(self, stream: Any) -> None:
-        await stream.send_message(Text(text="waiting"))
+            yield Text(text=str(number))
+        if int(request.text):
+            return
+        yield Text(text="waiting")
         self._wake(1)
         try:
             await self.release.wait()
@@ -117,12 +112,12 @@ class Echo:
         finally:
             self._wake(-1)
 
-    async def _flood(self, stream: Any) -> None:
+    @stream
+    async def _flood(self, _: Call, __: Text) -> AsyncGenerator[Text, None]:
         """Send messages of 16 KiB forever."""
-        await stream.recv_message()
         try:
             while True:
-                await stream.send_message(Text(text="x" * (16 << 10)))
+                yield Text(text="x" * (16 << 10))
                 self.sent += 1
         finally:
             self.flood_ended.set()
@@ -170,18 +165,18 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
     encodings = ResourceEncodings()
     (registry,) = [each.registry for each in options.pop("apps", [app])]
     patience = options.pop("patience", 40.0)
+    wrap = options.pop("wrap", unchanged)
     echo, health = Echo(), rpc.Health("headway.resource.v1.ResourceService")
     async with open_store("memory:") as backend:
-        services = rpc.Services(
+        offered = (
             ResourceService(backend, registry, encodings=encodings),
             ConsulService(backend, registry, encodings=encodings),
             LeaseService(backend),
             StoreService(backend, registry),
             echo,
             health,
-            encoders=watch_encoders(encodings),
-            interceptors=options.pop("interceptors", ()),
         )
+        services = rpc.Services(WrappedServices(wrap, *offered), encoders=watch_encoders(encodings))
         with trio.fail_after(patience):
             async with rpc.open_server(services, list(listen), **options) as server:
                 yield Served(server, backend, services, echo, health, encodings)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator
 
-from headway.api import Cardinality, Handler
+from headway.api import Call, Cardinality, Handler, stream
 from headway.resource import pb
 from headway.rpc import CopyingChannel, InProcessChannel
 from headway.service import copied
@@ -22,13 +22,17 @@ class Seen:
     def __mapping__(self) -> dict[str, Handler]:
         return {
             CALL: Handler(self._answer, Cardinality.UNARY_UNARY, pb.Type, pb.Type),
-            STREAM: Handler(self._answer, Cardinality.UNARY_STREAM, pb.Type, pb.Type),
+            STREAM: Handler(self._send, Cardinality.UNARY_STREAM, pb.Type, pb.Type),
         }
 
-    async def _answer(self, stream: Any) -> None:
-        self.requests.append(await stream.recv_message())
-        self.metadata.append(dict(stream.metadata))
-        await stream.send_message(self.requests[-1])
+    async def _answer(self, call: Call, request: pb.Type) -> pb.Type:
+        self.requests.append(request)
+        self.metadata.append(dict(call.metadata))
+        return request
+
+    @stream
+    async def _send(self, call: Call, request: pb.Type) -> AsyncGenerator[pb.Type, None]:
+        yield await self._answer(call, request)
 
 
 async def test_copying_channel_copies_messages_and_keeps_metadata() -> None:

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
-from headway.api import Cardinality, Handler
-from headway.errors import HeadwayError
+from headway.api import Call, Cardinality, Duplex, Handler
+from headway.errors import HeadwayError, Unavailable
 from headway.protobuf import decode
 from headway.resource import pb
 from headway.rpc import Services, open_channel, open_server
@@ -19,7 +17,7 @@ ECHO, ASK = "/test.Echo/Both", "/test.Echo/One"
 class Echo:
     """A service that answers each request with its own name. It ends when the client does or asks for it."""
 
-    def __init__(self, refusal: GRPCError | None = None) -> None:
+    def __init__(self, refusal: HeadwayError | None = None) -> None:
         self.refusal = refusal
         self.asked = 0
 
@@ -29,18 +27,17 @@ class Echo:
             ASK: Handler(self.one, Cardinality.UNARY_UNARY, pb.Id, pb.Id),
         }
 
-    async def both(self, stream: Any) -> None:
+    async def both(self, _: Call, stream: Duplex) -> None:
         while (message := await stream.recv_message()) is not None:
             if message.name == "end":
                 return
             await stream.send_message(pb.Id(name=f"heard {message.name}"))
 
-    async def one(self, stream: Any) -> None:
+    async def one(self, _: Call, request: pb.Id) -> pb.Id:
         self.asked += 1
-        message = await stream.recv_message()
         if self.refusal is not None:
             raise self.refusal
-        await stream.send_message(message)
+        return request
 
 
 def decoder() -> Any:
@@ -69,7 +66,7 @@ async def test_duplex_call_answers_each_request_while_it_is_open() -> None:
 
 @pytest.mark.parametrize("avoids", [True, False])
 async def test_status_decides_if_the_next_call_goes_to_another_server(avoids: bool) -> None:
-    bad, good = Echo(GRPCError(Status.UNAVAILABLE, "no leader")), Echo()
+    bad, good = Echo(Unavailable("no leader")), Echo()
     async with (
         open_server(Services(bad), ["127.0.0.1:0"]) as first,
         open_server(Services(good), ["127.0.0.1:0"]) as second,

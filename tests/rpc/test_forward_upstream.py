@@ -12,7 +12,7 @@ from grpclib.const import Status
 
 import headway
 from headway import rpc
-from headway.api import Interrupted, NotBegun
+from headway.api import Call, Handler, Interrupted, NotBegun
 from headway.errors import HeadwayError, OutcomeUnknown, Unavailable
 from tests.helpers.service_errors import status_of
 from tests.rpc.forward_kit import BREAK, CHANGE_MIND, DEAF, REFUSE, Odd, forwarded
@@ -51,14 +51,17 @@ async def test_write_with_a_lost_reply_behind_the_forwarder_is_unknown() -> None
     writes: list[str] = []
     server: Any = None
 
-    async def die_before_the_reply(path: str, stream: Any, handler: Any) -> None:
-        if path != WRITE:
-            await handler(stream)
-            return
-        writes.append(path)
-        await handler(_Dying(stream, server))
+    def dying(path: str, handler: Handler) -> Handler:
+        async def die_before_the_reply(call: Call, request: Any) -> Any:
+            writes.append(path)
+            reply = await handler.func(call, request)
+            for protocol in list(server._connections):
+                protocol.abort()
+            return reply
 
-    async with served(interceptors=[die_before_the_reply]) as it:
+        return handler._replace(func=die_before_the_reply) if path == WRITE else handler
+
+    async with served(wrap=dying) as it:
         server = it.server
         async with (
             rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as first,
@@ -69,22 +72,6 @@ async def test_write_with_a_lost_reply_behind_the_forwarder_is_unknown() -> None
                 await client.write(THING.new("a", Text(text="1")))
             assert (await client.read(THING, "a")).data.text == "1"
     assert writes == [WRITE]
-
-
-class _Dying:
-    """A stream whose server loses all connections just before it replies."""
-
-    def __init__(self, stream: Any, server: Any) -> None:
-        self._stream = stream
-        self._server = server
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    async def send_message(self, message: Any) -> None:
-        for protocol in list(self._server._connections):
-            protocol.abort()
-        await self._stream.send_message(message)
 
 
 async def test_reply_without_a_status_counts_as_lost() -> None:

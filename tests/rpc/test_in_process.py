@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import functools
-import socket
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-import grpclib.client
-import grpclib.server
 import pytest
 import trio
 import trio.testing
-from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import HeadwayError
+from headway.api import Call, stream
+from headway.errors import Conflict, HeadwayError, HistoryCompacted, InvalidArgument, NotFound
+from headway.protobuf import decode
 from headway.resource import pb
-from headway.rpc import InProcessChannel
-from headway.service import unary_handlers
+from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from tests.helpers.service_errors import answer_of, status_of
-from tests.rpc.in_process_kit import REQUEST, Serve, Service, raising, sending
+from tests.rpc.in_process_kit import REQUEST, Serve, Service, answering, failing, raising, sending
 
 
 @dataclass
@@ -37,14 +33,12 @@ class Seen:
     def ending(self) -> Any:
         try:
             yield
-        except GRPCError as error:
-            self.status, self.message = error.status, error.message or error.status.name
         except HeadwayError as error:
             self.status, self.message = status_of(error), answer_of(error)
 
 
-async def in_process(path: str, service: Service, reported: list[BaseException]) -> Seen:
-    channel, seen = InProcessChannel(service, report=lambda _, error: reported.append(error)), Seen()
+async def seen_through(channel: Channel, path: str) -> Seen:
+    seen = Seen()
     with seen.ending():
         if "stream" in path:
             async with channel.stream(path, REQUEST) as items:
@@ -55,51 +49,34 @@ async def in_process(path: str, service: Service, reported: list[BaseException])
     return seen
 
 
+async def in_process(path: str, service: Service, reported: list[BaseException]) -> Seen:
+    return await seen_through(InProcessChannel(service, report=lambda _, error: reported.append(error)), path)
+
+
 async def over_a_wire(path: str, service: Service) -> Seen:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server, seen = grpclib.server.Server([cast("Any", service)]), Seen()
-        await server.start(sock=listener)
-        channel = grpclib.client.Channel(*listener.getsockname())
-        try:
-            with seen.ending():
-                if "stream" in path:
-                    method: Any = grpclib.client.UnaryStreamMethod(channel, path, pb.Type, pb.Type)
-                    async with method.open() as stream:
-                        await stream.send_message(REQUEST, end=True)
-                        async for item in stream:
-                            seen.messages.append(item)
-                else:
-                    unary: Any = grpclib.client.UnaryUnaryMethod(channel, path, pb.Type, pb.Type)
-                    seen.messages.append(await unary(REQUEST))
-        finally:
-            channel.close()
-            server.close()
-            await server.wait_closed()
-    return seen
+    def decoder() -> Any:
+        return lambda bodies: [decode(pb.Type, body) for body in bodies]
+
+    async with (
+        open_server(Services(service), ["127.0.0.1:0"], report=lambda *_: None) as server,
+        open_channel(server.addresses[0], decoders={path: decoder}) as channel,
+    ):
+        return await seen_through(channel, path)
 
 
 ENDINGS: list[tuple[str, Serve, bool]] = [
-    ("refuses", raising(lambda: GRPCError(Status.NOT_FOUND, "name 'x' is not there")), False),
-    ("refuses_without_words", raising(lambda: GRPCError(Status.ABORTED)), False),
-    (
-        "refuses_in_other_letters",
-        raising(lambda: GRPCError(Status.INVALID_ARGUMENT, "größer als 100 % ist zu viel")),
-        False,
-    ),
-    ("refuses_after_its_answer", raising(lambda: GRPCError(Status.DATA_LOSS, "late"), after=1), False),
-    ("crashes", raising(lambda: ValueError("a secret")), True),
-    ("crashes_after_its_answer", raising(lambda: ValueError("a secret"), after=1), True),
-    ("crashes_in_a_group", raising(lambda: ExceptionGroup("two", [GRPCError(Status.NOT_FOUND, "x")])), True),
-    ("times_out", raising(lambda: TimeoutError("slow")), True),
-    ("stops", raising(lambda: StopAsyncIteration()), True),
-    ("answers", sending(pb.Type(kind="Reply")), False),
-    ("answers_nothing", sending(), True),
-    ("answers_something_else", sending(pb.Id(name="x")), True),
+    ("refuses", failing(lambda: NotFound("name 'x' is not there")), False),
+    ("refuses_without_words", failing(lambda: Conflict("")), False),
+    ("refuses_in_other_letters", failing(lambda: InvalidArgument("größer als 100 % ist zu viel")), False),
+    ("crashes", failing(lambda: ValueError("a secret")), True),
+    ("crashes_in_a_group", failing(lambda: ExceptionGroup("two", [NotFound("x")])), True),
+    ("times_out", failing(lambda: TimeoutError("slow")), True),
+    ("stops", failing(lambda: StopAsyncIteration()), True),
+    ("answers", answering(pb.Type(kind="Reply")), False),
     ("stream_answers", sending(pb.Type(kind="One"), pb.Type(kind="Two")), False),
     ("stream_answers_nothing", sending(), False),
-    ("stream_refuses", raising(lambda: GRPCError(Status.NOT_FOUND, "no")), False),
-    ("stream_refuses_in_the_middle", raising(lambda: GRPCError(Status.OUT_OF_RANGE, "too far"), after=2), False),
+    ("stream_refuses", raising(lambda: NotFound("no")), False),
+    ("stream_refuses_in_the_middle", raising(lambda: HistoryCompacted("too far"), after=2), False),
     ("stream_crashes", raising(lambda: ValueError("a secret")), True),
     ("stream_crashes_in_the_middle", raising(lambda: ValueError("a secret"), after=2), True),
     ("stream_crashes_by_stopping", raising(lambda: StopAsyncIteration(), after=2), True),
@@ -108,13 +85,21 @@ ENDINGS: list[tuple[str, Serve, bool]] = [
 
 @pytest.mark.parametrize(("name", "serve", "crashes"), ENDINGS, ids=lambda each: each if isinstance(each, str) else "")
 def test_in_process_caller_sees_the_same_as_a_remote_one(name: str, serve: Serve, crashes: bool) -> None:
-    """Messages, status and words are equal. A missing answer is UNKNOWN, and reported in full."""
+    """Messages, status and words are equal. An error that a service may not raise is UNKNOWN, and reported in full."""
     path, service, reported = f"/test/{name}", Service(**{name: serve}), list[BaseException]()
-    wire = asyncio.run(over_a_wire(path, service))
+    wire = trio.run(over_a_wire, path, service)
     assert trio.run(in_process, path, service, reported) == wire
     assert (len(reported) == 1) is crashes
     if crashes:
         assert (wire.status, wire.message) == (Status.UNKNOWN, "Internal Server Error")
+
+
+def test_answer_of_another_class_is_a_fault_of_the_service() -> None:
+    for answer in (None, pb.Id(name="x")):
+        reported = list[BaseException]()
+        seen = trio.run(in_process, "/test/answers", Service(answers=answering(answer)), reported)
+        assert (seen.status, seen.messages) == (Status.UNKNOWN, [])
+        assert [type(each) for each in reported] == [TypeError]
 
 
 @pytest.mark.parametrize("path", ["/test/nothing", "/test/stream_nothing"])
@@ -128,37 +113,22 @@ def test_unknown_method_is_unimplemented(path: str) -> None:
     assert reported == []
 
 
-async def test_wrapper_around_a_handler_is_called() -> None:
-    """The handler may be able to answer without a stream, and the wrapper may copy its attributes."""
-
-    async def answer(request: pb.Type) -> pb.Type:
-        return pb.Type(group=request.kind)
-
-    bare = unary_handlers("test", unary=(answer, pb.Type, pb.Type))["/test/unary"].func
-    called: list[str] = []
-
-    @functools.wraps(bare)
-    async def wrapped(stream: Any) -> None:
-        called.append("wrapped")
-        await bare(stream)
-
-    for handler in (bare, wrapped):
-        reply = await InProcessChannel(Service(unary=handler)).unary("/test/unary", REQUEST, pb.Type)
-        assert reply.group == "Request"
-    assert called == ["wrapped"]
-
-
 async def test_in_process_channel_copies_nothing() -> None:
-    """A handler gets the caller's own request and metadata, and a caller the handler's own messages."""
+    """A service gets the caller's own request and metadata, and a caller the service's own messages."""
     replies = [pb.Type(kind="One"), pb.Type(kind="Two")]
     requests: list[tuple[object, object]] = []
 
-    async def serve(stream: Any) -> None:
-        requests.append((await stream.recv_message(), stream.metadata))
-        for reply in replies[: len(requests)]:
-            await stream.send_message(reply)
+    async def answer(call: Call, request: pb.Type) -> pb.Type:
+        requests.append((request, call.metadata))
+        return replies[0]
 
-    channel, metadata = InProcessChannel(Service(call=serve, stream_call=serve)), {"who": "me"}
+    @stream
+    async def send(call: Call, request: pb.Type) -> AsyncGenerator[pb.Type, None]:
+        requests.append((request, call.metadata))
+        for reply in replies:
+            yield reply
+
+    channel, metadata = InProcessChannel(Service(call=answer, stream_call=send)), {"who": "me"}
     assert await channel.unary("/test/call", REQUEST, pb.Type, metadata=metadata) is replies[0]
     async with channel.stream("/test/stream_call", REQUEST, metadata=metadata) as items:
         assert [id(item) async for item in items] == [id(reply) for reply in replies]

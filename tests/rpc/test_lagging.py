@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from headway import rpc
 from headway._gen.headway.store import v1 as store_pb
+from headway.api import Call, Handler
 from headway.cache import Follower, Informer
 from headway.client import Client
 from headway.events import StreamLagging
@@ -21,25 +22,26 @@ from headway.service import POSITION, WATCH_LIST, ConsulService, ResourceService
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.helpers.scripted_follower import never
+from tests.helpers.wrapped_services import WrappedServices
 from tests.rpc.rpc_kit import COUNT, DECODERS, TEXTS, THING, Served, Text, app, served
 
 LAG_LIMIT = 0.3
 
 
 class Freeze:
-    """An interceptor that can freeze a server: its watches then send nothing more."""
+    """A wrapper that can freeze a server: its watches then send nothing more."""
 
     def __init__(self) -> None:
         self.frozen = False
         self.opened = 0
 
-    async def __call__(self, path: str, stream: Any, handler: Any) -> None:
-        if path == WATCH_LIST:
-            self.opened += 1
-            if self.frozen:
-                await stream.recv_message()
-                await trio.sleep_forever()
-        await handler(stream)
+    def __call__(self, path: str, handler: Handler) -> Handler:
+        return handler._replace(admit=self._open) if path == WATCH_LIST else handler
+
+    async def _open(self, _: Call) -> None:
+        self.opened += 1
+        if self.frozen:
+            await trio.sleep_forever()
 
 
 async def _linearizable(channel: rpc.Channel) -> Position:
@@ -53,14 +55,13 @@ async def _linearizable(channel: rpc.Channel) -> Position:
 @asynccontextmanager
 async def two_servers(lagging: Freeze, well: Freeze) -> AsyncIterator[tuple[Served, list[str]]]:
     """Two servers of one store. The first one is the lagging one."""
-    async with served(interceptors=[lagging]) as it:
-        offered = Services(
+    async with served(wrap=lagging) as it:
+        services = (
             ResourceService(it.backend, app.registry),
             ConsulService(it.backend, app.registry),
             StoreService(it.backend, app.registry),
-            encoders=watch_encoders(),
-            interceptors=[well],
         )
+        offered = Services(WrappedServices(well, *services), encoders=watch_encoders())
         async with rpc.open_server(offered, ["127.0.0.1:0"]) as other:
             yield it, [it.where, other.addresses[0]]
 

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from hyperframe.frame import SettingsFrame
 
 import headway
 from headway import rpc
-from headway.api import NotBegun, NotServed
+from headway.api import Call, Exhausted, Handler, NotBegun, NotServed
 from headway.client import Client
 from headway.errors import HeadwayError, OutcomeUnknown, TooLarge, Unavailable
 from headway.rpc import CHANNEL_LIMITS, Limits
@@ -28,17 +26,23 @@ LARGE = "x" * 2000
 
 
 class Passing:
-    """An interceptor that notes the calls that have reached it, and can fail them after their handler has finished."""
+    """A wrapper that notes the calls that have reached it, and can fail them after their handler has finished."""
 
     def __init__(self, end: Callable[[], None] = lambda: None) -> None:
         self.paths: list[str] = []
         self._end = end
 
-    async def __call__(self, path: str, stream: Any, handler: Any) -> None:
-        self.paths.append(path)
-        await handler(stream)
-        if path.endswith("/Write"):
+    def __call__(self, path: str, handler: Handler) -> Handler:
+        async def note(_: Call) -> None:
+            self.paths.append(path)
+
+        async def answer(call: Call, request: Any) -> Any:
+            reply = await handler.func(call, request)
             self._end()
+            return reply
+
+        handler = handler._replace(admit=note)
+        return handler._replace(func=answer) if path.endswith("/Write") else handler
 
 
 @asynccontextmanager
@@ -54,7 +58,7 @@ async def test_oversized_write_certainly_has_no_effect(announced: bool, monkeypa
     if not announced:
         monkeypatch.setattr(CountingH2, "message_limit", None)
     passing = Passing()
-    async with served(limits=SMALL, interceptors=[passing]) as it, client_of(it) as (client, writes, _):
+    async with served(limits=SMALL, wrap=passing) as it, client_of(it) as (client, writes, _):
         with pytest.raises(TooLarge, match=r"\d{4} bytes.*1000") as caught:
             await client.write(THING.new("a", Text(text=LARGE)))
         assert caught.value.size > 2000
@@ -90,12 +94,12 @@ async def test_limit_is_in_the_first_frame_of_the_server() -> None:
 
 
 def _exhausted() -> None:
-    raise GRPCError(Status.RESOURCE_EXHAUSTED, "too much, says a proxy")
+    raise Exhausted("too much, says a proxy")
 
 
 async def test_resource_exhausted_after_the_commit_is_unknown() -> None:
     """The same status comes from behind the handler: the write has happened."""
-    async with served(interceptors=[Passing(_exhausted)]) as it, client_of(it) as (client, writes, _):
+    async with served(wrap=Passing(_exhausted)) as it, client_of(it) as (client, writes, _):
         with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
             await client.write(THING.new("a", Text()))
         assert writes.unknowns == 1
@@ -115,12 +119,13 @@ async def test_write_with_an_oversized_reply_is_unknown() -> None:
 async def test_only_calls_that_failed_before_their_handler_count_as_not_begun(path: str) -> None:
     """Cases: an unknown method, a handler that failed before it received anything, and one that failed after it."""
 
-    async def fail(asked: str, stream: Any, handler: Any) -> None:
-        if asked == ECHO:
-            await handler(stream)
-        raise GRPCError(Status.UNAVAILABLE, "not now")
+    async def fail(*_: Any) -> Any:
+        raise Unavailable("not now")
 
-    async with served(interceptors=[fail]) as it, rpc.open_channel(it.where) as channel:
+    def failing(asked: str, handler: Handler) -> Handler:
+        return handler._replace(func=fail) if asked == ECHO else handler._replace(admit=fail)
+
+    async with served(wrap=failing) as it, rpc.open_channel(it.where) as channel:
         with pytest.raises(HeadwayError) as caught:
             await channel.unary(path, Text(), Text)
         assert isinstance(caught.value, NotBegun | NotServed) == (path != ECHO)

@@ -13,7 +13,7 @@ from h2.events import Event, ResponseReceived, TrailersReceived
 from h2.settings import SettingCodes
 
 from headway import rpc
-from headway.api import Cardinality, Handler
+from headway.api import Call, Cardinality, Handler
 from headway.client import Client
 from headway.protobuf import decode, encode, field, message
 from headway.resource import pb
@@ -45,9 +45,8 @@ class Replies:
     def __mapping__(self) -> dict[str, Handler]:
         return {GIVE: Handler(self._give, Cardinality.UNARY_UNARY, Size, Blob)}
 
-    async def _give(self, stream: Any) -> None:
-        request = await stream.recv_message()
-        await stream.send_message(Blob(data=b"x" * request.size))
+    async def _give(self, _: Call, request: Size) -> Blob:
+        return Blob(data=b"x" * request.size)
 
 
 class Unread:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import rpc
@@ -218,36 +217,6 @@ async def test_stop_ends_calls_that_exceed_the_grace() -> None:
             nursery.start_soon(client)
             await it.echo.until_waiting(1)
         assert failures == [Status.UNAVAILABLE]
-
-
-async def test_interceptors_wrap_every_handler() -> None:
-    """The first is outermost. Each may refuse the call."""
-    seen: list[str] = []
-
-    async def outer(path: str, stream: Any, handler: Any) -> None:
-        seen.append(f"outer {path}")
-        await handler(stream)
-
-    async def guard(path: str, stream: Any, handler: Any) -> None:
-        if stream.metadata.get("x-consul-token") != "yes":
-            raise GRPCError(Status.UNAUTHENTICATED, path)
-        await handler(stream)
-
-    async with served(interceptors=[outer, guard]) as it:
-        for channel in (rpc.InProcessChannel(it.services), None):
-            if channel is None:
-                async with rpc.open_channel(it.where) as remote:
-                    await _check_guarded(remote)
-            else:
-                await _check_guarded(channel)
-    assert seen == [f"outer {ECHO}"] * 4
-
-
-async def _check_guarded(channel: rpc.Channel) -> None:
-    with pytest.raises(HeadwayError) as caught:
-        await channel.unary(ECHO, Text(text="a"), Text)
-    assert status_of(caught.value) is Status.UNAUTHENTICATED
-    assert (await channel.unary(ECHO, Text(text="a"), Text, metadata={"x-consul-token": "yes"})).text == "a"
 
 
 async def test_tls_and_mutual_tls_verify_certificates(tmp_path: Path) -> None:

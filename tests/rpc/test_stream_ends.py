@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import AsyncGenerator
 
 import pytest
 import trio
 
 from headway import rpc
 from headway.access import Access, Authorizer, Guarded, new_token
-from headway.api import Cardinality, Handler
+from headway.api import Api, Call, Cardinality, method, stream
 from headway.resource import Registry
 from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import Text
@@ -19,7 +19,7 @@ COUNT = 300
 PATH = "/test.Quiet/Wait"
 
 
-class Quiet:
+class Quiet(Api, service="test.Quiet"):
     """A service with streams that never end. It records by how many seconds each would be ended late.
 
     They are due at the given time of Trio's clock, or 1,000 seconds after they begin.
@@ -30,16 +30,15 @@ class Quiet:
         self.late: list[float] = []
         self.all_wait = trio.Event()
 
-    async def wait(self, stream: Any) -> None:
-        await stream.recv_message()
+    @method("Wait", Text, Text, Cardinality.UNARY_STREAM)
+    @stream
+    async def wait(self, _call: Call, _request: Text) -> AsyncGenerator[Text, None]:
         due = trio.current_time() + 1000 if self.due is None else self.due
         self.late.append(trio.current_effective_deadline() - due)
         if len(self.late) == COUNT:
             self.all_wait.set()
         await trio.sleep_forever()
-
-    def __mapping__(self) -> dict[str, Handler]:
-        return {PATH: Handler(self.wait, Cardinality.UNARY_STREAM, Text, Text)}
+        yield Text()
 
 
 @pytest.mark.parametrize("due", ["login", "deadline"])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 import headway
+from headway.api import Handler
 from headway.events import RunEnded, StreamLagging
 from headway.protobuf import decode, encode
 from headway.resource import Registry, pb
@@ -21,6 +21,7 @@ from tests.helpers.pools import Member, PoolsApp
 from tests.helpers.rig import Rig
 from tests.helpers.settings import OVER_THE_NETWORK, Setting
 from tests.helpers.truth import RecordingBackend, RecordingSqlite
+from tests.helpers.wrapped_services import unchanged
 
 LAG_LIMIT = 10.0
 
@@ -48,14 +49,14 @@ async def _replica(store: RecordingBackend | RecordingSqlite) -> MemoryBackend:
 @asynccontextmanager
 async def _lagging(setting: Setting, store: Backend, replica: Backend, pools: PoolsApp) -> AsyncIterator[str]:
     """Serve watches from the replica, and everything else from the store, as a quorum would answer it."""
-    behind = ResourceService(replica, _registry(pools)).__mapping__()[WATCH_LIST].func
+    behind = ResourceService(replica, _registry(pools)).__mapping__()[WATCH_LIST]
 
-    async def lag(path: str, stream: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
-        await (behind if path == WATCH_LIST else handler)(stream)
+    def lag(path: str, handler: Handler) -> Handler:
+        return behind if path == WATCH_LIST else handler
 
-    setting.interceptors.append(lag)
+    setting.wrap = lag
     async with setting.serving(store, pools.app) as where:
-        setting.interceptors.remove(lag)
+        setting.wrap = unchanged
         yield where
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway.api import Reason
+from headway.api import Call, Handler, Reason
 from headway.errors import Fenced, HeadwayError
 from headway.events import WriteResolved, WriteUnknown
 from headway.testing import Fault
@@ -247,7 +248,7 @@ TIMEOUT = 2.0
 
 
 class Mistreated:
-    """An interceptor through which a server mishandles the next write of a controller.
+    """A wrapper through which a server mishandles the next write of a controller.
 
     A late call is kept after it has ended on the server's side, like a call that is still in flight.
     """
@@ -258,43 +259,33 @@ class Mistreated:
         self.release, self.landed = trio.Event(), trio.Event()
         self.refusal: HeadwayError | None = None
 
-    async def __call__(self, path: str, stream: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
-        if not self.armed or not path.endswith("/Write"):
-            await handler(stream)
-            return
-        self.armed = False
-        unanswered = _Unanswered(await stream.recv_message())
+    def __call__(self, path: str, handler: Handler) -> Handler:
+        async def write(call: Call, request: Any) -> Any:
+            if not self.armed:
+                return await handler.func(call, request)
+            self.armed = False
+            return await self._mistreat(partial(handler.func, Call(), request))
+
+        return handler._replace(func=write) if path.endswith("/Write") else handler
+
+    async def _mistreat(self, answer: Callable[[], Awaitable[Any]]) -> Any:
         if self._lands == "before":
-            await handler(unanswered)
+            await answer()
         if self._how == "error":
             for connection in list(self._setting.servers[0]._connections):
                 connection.abort()
         if self._lands == "after":
             with trio.CancelScope(shield=True):
                 await self.release.wait()
-                await self._land(handler, unanswered)
+                await self._land(answer)
         await trio.sleep_forever()
 
-    async def _land(self, handler: Callable[[Any], Awaitable[None]], unanswered: _Unanswered) -> None:
+    async def _land(self, answer: Callable[[], Awaitable[Any]]) -> None:
         try:
-            await handler(unanswered)
+            await answer()
         except HeadwayError as error:
             self.refusal = error
         self.landed.set()
-
-
-class _Unanswered:
-    """A handler's stream that discards its answer."""
-
-    def __init__(self, request: Any) -> None:
-        self.metadata: dict[str, str] = {}
-        self._request = request
-
-    async def recv_message(self) -> Any:
-        return self._request
-
-    async def send_message(self, message: Any) -> None:
-        pass
 
 
 @pytest.mark.parametrize("setting", OVER_THE_NETWORK, indirect=True)
@@ -304,7 +295,7 @@ async def test_c5_write_left_unknown_by_a_network_is_resolved(
 ) -> None:
     """On a real connection, the channel's or the reconcile's deadline passes, or the connection breaks."""
     server = Mistreated(setting, how, lands)
-    setting.interceptors.append(server)
+    setting.wrap = server
     setting.timeout = TIMEOUT if how == "deadline" else 30.0
     rig = Rig(autojump_clock, setting=setting, deadline=DEADLINE)
     async with rig.open():

@@ -13,6 +13,7 @@ from grpclib.const import Status
 
 from headway._gen.headway.migration import v1 as migration_pb
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
+from headway.api import Call
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument
 from headway.protobuf import encode
@@ -211,16 +212,16 @@ async def test_a_page_token_of_another_server_is_refused() -> None:
     for number in range(600):
         id = pb.Id(name=f"n{number:03}", type=V1.name.message(), tenancy=V1.tenancy, uid="u")
         await store.commit([Put(V1.kind, ("default", "default", id.name), pb.Resource(id=id), "")])
-    page = await service.migrate(migration_pb.MigrateRequest())
+    page = await service.migrate(Call(), migration_pb.MigrateRequest())
     store_id, query, number, *key = json.loads(base64.urlsafe_b64decode(page.next_page_token))
     assert (number, key) == ("0", ["default", "default", "n499"])
-    await service.migrate(migration_pb.MigrateRequest(page_token=page.next_page_token))
+    await service.migrate(Call(), migration_pb.MigrateRequest(page_token=page.next_page_token))
     bad = ["[1]", "x", a_token(), a_token(store_id, query, "1"), a_token(store_id, query, "x"), "a" * 3000]
     bad += [a_token(store_id, query, "0", "a"), a_token(store_id, query, 0), a_token(store_id, "other", number, *key)]
     bad += [a_token(store_id, query, "0", "\ud800", "a", "b"), a_token("other", query, number, *key)]
     for asked, token in [*((service, each) for each in bad), (other, page.next_page_token)]:
         with pytest.raises(InvalidArgument):
-            await asked.migrate(migration_pb.MigrateRequest(page_token=token))
+            await asked.migrate(Call(), migration_pb.MigrateRequest(page_token=token))
 
 
 @pytest.mark.parametrize("types", [Registry(), versions()], ids=["without converters", "with converters"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.api import Call
 from headway.resource import ResourceId, pb
 from headway.why import ObserveHost, ObserveService, Why
 from tests.helpers.declared import an_id
@@ -38,7 +39,7 @@ async def test_no_turn_of_the_loop_answers_two_questions() -> None:
     service = ObserveService(host, versions(), ask=ask)
 
     async def question() -> None:
-        await service.why(observe_pb.WhyRequest(id=an_id("core", V1)))
+        await service.why(Call(), observe_pb.WhyRequest(id=an_id("core", V1)))
         answered.append(turns.count)
 
     trio.lowlevel.add_instrument(turns)

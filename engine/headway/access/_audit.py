@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import trio
 
 from headway.access._authorizer import Authorizer, Denial, Identity
 from headway.access._limiter import Counted, Exceeded
 from headway.access._tokens import redacted
+from headway.api import Call
 from headway.base import BoundedReport
 from headway.events import AuthenticationFailed, CallDenied, CallLimited, LoginRefused, Report
 from headway.rpc import peer_of
@@ -30,35 +31,35 @@ class Audit:
         self._strangers = BoundedReport(report)
         self._known = BoundedReport(report)
 
-    def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
+    def failed(self, authorizer: Authorizer, path: str, call: Call) -> None:
         """Report a call whose token is not valid."""
-        refusal = authorizer.refusal(stream.metadata)
+        refusal = authorizer.refusal(call.metadata)
         caller, why = refusal.caller or UNKNOWN, refusal.why
         # A token's name is public, so a caller without a valid token can cause this under any name.
-        self._strangers(AuthenticationFailed, caller=caller, why=why, path=_called(path, stream), peer=_peer(stream))
+        self._strangers(AuthenticationFailed, caller=caller, why=why, path=_called(path, call), peer=_peer(call))
         if reason := refusal.reason:
             # There are few issuers and few reasons, so each is counted for itself.
             issuer = refusal.issuer
             self._strangers(LoginRefused, of=(issuer, reason), issuer=issuer, reason=reason)
 
-    def denied(self, identity: Identity, path: str, stream: Any) -> None:
+    def denied(self, identity: Identity, path: str, call: Call) -> None:
         """Report a call that no rule of its caller allows."""
         what = "" if identity.denied is None else _described(identity.denied)
         bounded = self._strangers if identity.token is None else self._known
-        bounded(CallDenied, caller=identity.name, what=what, path=_called(path, stream), peer=_peer(stream))
+        bounded(CallDenied, caller=identity.name, what=what, path=_called(path, call), peer=_peer(call))
 
-    def limited(self, exceeded: Exceeded, call: Counted, identity: Identity, path: str, stream: Any) -> None:
+    def limited(self, exceeded: Exceeded, counted: Counted, identity: Identity, path: str, call: Call) -> None:
         """Report a call that a limit refuses."""
         name = exceeded.limit.name
         bounded = self._strangers if identity.token is None else self._known
         bounded(
             CallLimited,
-            of=(name, call.category),
+            of=(name, counted.category),
             limit=name,
-            category=call.category,
+            category=counted.category,
             caller=identity.name,
-            path=_called(path, stream),
-            peer=_peer(stream),
+            path=_called(path, call),
+            peer=_peer(call),
             seconds=exceeded.seconds,
         )
 
@@ -74,9 +75,9 @@ def _described(denied: Denial) -> str:
     return _printable(f"{denied.verb} of {denied.type}{f' in {where}' if where else ''}")
 
 
-def _called(path: str, stream: Any) -> str:
+def _called(path: str, call: Call) -> str:
     """Return what the caller has called: over HTTP a method and a path, which may make calls of several services."""
-    return _printable(getattr(stream, "called", "")) or path
+    return _printable(call.called) or path
 
 
 def _printable(text: str) -> str:
@@ -85,15 +86,15 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-def host_of(stream: Any) -> str:
+def host_of(call: Call) -> str:
     """Return the host or network that a call came from; empty for a Unix socket and for in-process calls."""
-    peer = getattr(stream, "peer", None)
+    peer = call.peer
     return "" if peer is None else peer_of(peer.addr())
 
 
-def _peer(stream: Any) -> str:
+def _peer(call: Call) -> str:
     """Return the address that a call came from; empty for in-process calls."""
-    peer = getattr(stream, "peer", None)
+    peer = call.peer
     if peer is None:
         return ""
     address = peer.addr()

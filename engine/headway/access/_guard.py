@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import trio
 
@@ -16,7 +16,7 @@ from headway.access._limiter import Counted, Exceeded
 from headway.access._login import Login
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
-from headway.api import Handler, ProgramFailed
+from headway.api import Api, Call, Duplex, Handler, Method, ProgramFailed, stream
 from headway.base import CALLER, function_text, repr_text
 from headway.errors import (
     Conflict,
@@ -215,7 +215,7 @@ class Guarded:
 
     def __init__(
         self,
-        serve: Callable[[Caller], Any],
+        serve: Callable[[Caller], Api],
         authorizer: Authorizer,
         registry: Registry,
         audit: Audit | None = None,
@@ -227,44 +227,87 @@ class Guarded:
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the service's own handlers, wrapped by the guard."""
-        anonymous = Caller(self._authorizer.identify({}), "", self._registry)
-        handlers: Mapping[str, Handler] = self._serve(anonymous).__mapping__()
-        return {path: handler._replace(func=self._guarded(path, handler)) for path, handler in handlers.items()}
+        service = self._serve(Caller(self._authorizer.identify({}), "", self._registry))
+        return {path: self._guarded(path, each) for path, each in service.methods.items()}
 
-    def _guarded(self, path: str, handler: Handler) -> Callable[[Any], Awaitable[None]]:
-        method = path.rpartition("/")[2]
+    def _guarded(self, path: str, method: Method) -> Handler:
+        name = path.rpartition("/")[2]
 
-        async def serve(stream: Any) -> None:
-            identity = await self._admitted(path, stream)
-            name = host_of(stream) if identity.token is None else identity.account
-            CALLER.set(name)
-            caller = Caller(identity, method, self._registry)
-            check = _nothing if method in _DONE else functools.partial(self._check, identity, stream, method)
-            guarded = _Stream(stream, caller, self._registry, check, self._limit(identity, path, stream))
-            function = self._serve(caller).__mapping__()[path].func
-            try:
-                if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
-                    with self._one_of(name):
-                        await self._until_ended(function(guarded), identity, stream, method)
-                else:
-                    await function(guarded)
-            except Unauthenticated:
+        async def admit(call: Call) -> None:
+            identity = await self._identified_at_first(path, call)
+            account = host_of(call) if identity.token is None else identity.account
+            CALLER.set(account)
+            caller = Caller(identity, name, self._registry)
+            admitted = call.admitted = _Admitted(identity, caller, account, self._limit(identity, path, call))
+
+            def announce(announced: Any) -> None:
+                # An invalid request must count, too, because it takes time to read. So does one that is refused anyway.
+                with self._explaining(path, call):
+                    admitted.count(announced)
+                    admit_announced(AccessChecks(caller, self._registry), announced)
+
+            def before_decoding(cls: type[Any], body: bytes) -> None:
+                if (announced := announced_in(cls, body)) is not None:
+                    announce(announced)
+
+            if call.announced is None:
+                call.before_decoding = before_decoding
+            else:
+                announce(call.announced)
+
+        def begin(call: Call, request: Any) -> Any:
+            admitted: _Admitted = call.admitted
+            admitted.count(request)
+            admitted.caller.name_prefix = getattr(request, "name_prefix", "")
+            return getattr(self._serve(admitted.caller), method.name)(call, request)
+
+        async def answer(call: Call, request: Any) -> Any:
+            with self._explaining(path, call):
+                reply = await begin(call, request)
+                if name not in _DONE:
+                    self._check(call, name)
+                return reply
+
+        @stream
+        async def send(call: Call, request: Any) -> AsyncGenerator[Any, None]:
+            with self._explaining(path, call):
+                opened = begin(call, request)
+                with self._ending(call, name):
+                    async with opened as items:
+                        async for item in items:
+                            self._check(call, name)
+                            yield item
+
+        async def exchange(call: Call, stream: Duplex) -> None:
+            with self._explaining(path, call), self._ending(call, name):
+                await begin(call, _Checked(stream, partial(self._check, call, name)))
+
+        function: Callable[[Any, Any], Any] = send if method.cardinality.server_streaming else answer
+        if method.cardinality.client_streaming:
+            function = exchange
+        return Handler(function, method.cardinality, method.request_type, method.reply_type, admit)
+
+    @contextmanager
+    def _explaining(self, path: str, call: Call) -> Iterator[None]:
+        """Report a denied call, and say what its caller may lack."""
+        try:
+            yield
+        except Unauthenticated:
+            raise
+        except PermissionDenied as error:
+            method, identity = path.rpartition("/")[2], call.admitted.identity
+            if (method == "Acquire" or method not in _DONE) and self._has_changed(call):
+                # The call began with the earlier rights, such as one that has waited for a lease. It has had no
+                # effect and may be repeated, also an Acquire. A write may not: it would count as unknown.
+                raise _CHANGED.get(method, Unavailable)(CHANGED) from None
+            self._audit.denied(identity, path, call)
+            unsent = NO_TOKEN_SENT if identity.token is None else None
+            added = [each for each in (identity.missing(), unsent) if each is not None]
+            if not added:
                 raise
-            except PermissionDenied as error:
-                if (method == "Acquire" or method not in _DONE) and self._has_changed(identity, stream):
-                    # The call began with the earlier rights, such as one that has waited for a lease. It has had no
-                    # effect and may be repeated, also an Acquire. A write may not: it would count as unknown.
-                    raise _CHANGED.get(method, Unavailable)(CHANGED) from None
-                self._audit.denied(identity, path, stream)
-                unsent = NO_TOKEN_SENT if identity.token is None else None
-                added = [each for each in (identity.missing(), unsent) if each is not None]
-                if not added:
-                    raise
-                raise PermissionDenied(": ".join([str(error), *added])) from None
+            raise PermissionDenied(": ".join([str(error), *added])) from None
 
-        return serve
-
-    def _limit(self, identity: Identity, path: str, stream: Any) -> Callable[[Any], None] | None:
+    def _limit(self, identity: Identity, path: str, served: Call) -> Callable[[Any], None] | None:
         """Return a function that counts the call when its request is known, or None if no limit can apply.
 
         Both this method and the function raise the error of a limit that refuses the call. The handler has not begun
@@ -274,11 +317,11 @@ class Guarded:
         if not limiter or category is None:
             return None
         anonymous = identity.token is None
-        call = Counted(category, host_of(stream) if anonymous else identity.account, anonymous, identity.policies)
+        call = Counted(category, host_of(served) if anonymous else identity.account, anonymous, identity.policies)
 
         def refuse(exceeded: Exceeded | None) -> None:
             if exceeded is not None:
-                self._audit.limited(exceeded, call, identity, path, stream)
+                self._audit.limited(exceeded, call, identity, path, served)
                 raise RateLimited(exceeded.message(), exceeded.seconds)
 
         def count(request: Any) -> None:
@@ -289,36 +332,36 @@ class Guarded:
         refuse(limiter.refuses(call, trio.current_time()))
         return count
 
-    async def _admitted(self, path: str, stream: Any) -> Identity:
+    async def _identified_at_first(self, path: str, call: Call) -> Identity:
         try:
-            await self._authorizer.wait_for_keys(stream.metadata)
-            return self._authorizer.identify(stream.metadata)
+            await self._authorizer.wait_for_keys(call.metadata)
+            return self._authorizer.identify(call.metadata)
         except Unauthenticated:
-            self._audit.failed(self._authorizer, path, stream)
+            self._audit.failed(self._authorizer, path, call)
             raise
         except Exception as error:
             raise authorizer_failed(error) from error
 
-    def _identified(self, stream: Any) -> Identity:
+    def _identify_again(self, call: Call) -> None:
         try:
-            return self._authorizer.identify(stream.metadata)
+            self._authorizer.identify(call.metadata)
         except Unauthenticated:
             raise
         except Exception as error:
             raise authorizer_failed(error) from error
 
-    def _check(self, identity: Identity, stream: Any, method: str) -> None:
+    def _check(self, call: Call, method: str) -> None:
         """Raise Unauthenticated, or an error that says to retry, if the caller's identity has ended."""
-        if not identity.is_current():
-            self._identified(stream)
+        if not call.admitted.identity.is_current():
+            self._identify_again(call)
             raise _CHANGED.get(method, Unavailable)(CHANGED)
 
-    def _has_changed(self, identity: Identity, stream: Any) -> bool:
+    def _has_changed(self, call: Call) -> bool:
         """Return True if the caller's token is still valid, but has other policies than at the start of the call."""
-        if identity.is_current():
+        if call.admitted.identity.is_current():
             return False
         with suppress(Unauthenticated):
-            self._identified(stream)
+            self._identify_again(call)
             return True
         return False
 
@@ -336,79 +379,57 @@ class Guarded:
             if not streams[caller]:
                 del streams[caller]
 
-    async def _until_ended(self, answer: Awaitable[None], identity: Identity, stream: Any, method: str) -> None:
-        """Serve a stream that may be quiet for long, and end it when the caller's identity ends."""
+    @contextmanager
+    def _ending(self, call: Call, method: str) -> Iterator[None]:
+        """Count a stream that may be quiet for long, and end it when its caller's identity ends."""
+        if not call.encodes:
+            # Within the process, only its reader pays for it, and it is checked before each item.
+            yield
+            return
+        admitted: _Admitted = call.admitted
 
         def ended() -> None:
             try:
-                self._check(identity, stream, method)
+                self._check(call, method)
             except HeadwayError as error:
-                stream.end_after(apart, error)
+                call.end_after(call.apart, error)
 
-        # Nothing is sent in between.
-        apart = getattr(stream, "apart", 0.0)
-        unfollow = self._authorizer.follow(identity, ended)
-        stream.end_after(identity.expires_in() + apart, Unauthenticated(REFUSED))
-        try:
-            await answer
-        finally:
-            unfollow()
-
-
-def _nothing() -> None:
-    """Check nothing, before an answer that is sent in any case."""
+        with self._one_of(admitted.account):
+            # Nothing is sent in between.
+            unfollow = self._authorizer.follow(admitted.identity, ended)
+            call.end_after(admitted.identity.expires_in() + call.apart, Unauthenticated(REFUSED))
+            try:
+                yield
+            finally:
+                unfollow()
 
 
-class _Stream:
-    """A handler's stream that sends nothing to a caller whose identity has ended."""
+class _Checked(NamedTuple):
+    """A stream in both directions that sends nothing to a caller whose identity has ended."""
 
-    __slots__ = ("_caller", "_check", "_count", "_registry", "_stream")
-
-    def __init__(
-        self,
-        stream: Any,
-        caller: Caller,
-        registry: Registry,
-        check: Callable[[], None],
-        count: Callable[[Any], None] | None,
-    ) -> None:
-        self._stream = stream
-        self._caller = caller
-        self._registry = registry
-        self._check = check
-        # Called with the first request; None if the call is not limited, or has been counted.
-        self._count = count
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    stream: Duplex
+    check: Callable[[], None]
 
     async def recv_message(self) -> Any:
-        announced = getattr(self._stream, "announced", None)
-        if announced is not None:
-            self._admit(announced)
-        elif hasattr(self._stream, "before_decoding"):
-            self._stream.before_decoding = self._admit_undecoded
-        request = await self._stream.recv_message()
-        self._count_once(request)
-        self._caller.name_prefix = getattr(request, "name_prefix", "")
-        return request
+        return await self.stream.recv_message()
 
-    def _admit_undecoded(self, cls: type[Any], body: bytes) -> None:
-        if (announced := announced_in(cls, body)) is not None:
-            self._admit(announced)
+    async def send_message(self, message: Any) -> None:
+        self.check()
+        await self.stream.send_message(message)
 
-    def _admit(self, announced: Any) -> None:
-        # An invalid request must count, too, because it takes time to read. So does one that is refused anyway.
-        self._count_once(announced)
-        admit_announced(AccessChecks(self._caller, self._registry), announced)
 
-    def _count_once(self, request: Any) -> None:
+class _Admitted:
+    """What is known of a caller before the request is received."""
+
+    __slots__ = ("_count", "account", "caller", "identity")
+
+    def __init__(self, identity: Identity, caller: Caller, account: str, count: Callable[[Any], None] | None) -> None:
+        self.identity, self.caller, self.account = identity, caller, account
+        # None if the call is not limited, or has been counted.
+        self._count = count
+
+    def count(self, request: Any) -> None:
+        """Count the call by its request, or by what is known of that, unless it was counted before."""
         if self._count is not None:
             count, self._count = self._count, None
             count(request)
-
-    def send_message(self, message: object) -> Awaitable[None]:
-        # Not a coroutine, because in-process channels depend on what they await here.
-        self._check()
-        sent: Awaitable[None] = self._stream.send_message(message)
-        return sent

@@ -7,10 +7,21 @@ code in the same block.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from headway.api._refusals import Code, DetailedPrecondition, row_of
-from headway.errors import HeadwayError, NotHeadway, RemoteError, Unavailable
+from headway.api._refusals import Code, DetailedPrecondition, Reason, error_of, row_of
+from headway.errors import (
+    Closed,
+    FailedPrecondition,
+    HeadwayError,
+    NotHeadway,
+    QuotaExceeded,
+    RateLimited,
+    RemoteError,
+    Unavailable,
+)
+from headway.resource import AnyMessage
 
 E = TypeVar("E", bound=HeadwayError)
 
@@ -75,6 +86,58 @@ def code_of(error: BaseException) -> Code | None:
     """Return the status of the call that has raised this error, or None if no call has."""
     call = call_of(error)
     return None if call is None else call.code
+
+
+def answer_of(code: Code, reason: Reason | None, message: str, details: Sequence[AnyMessage] = ()) -> HeadwayError:
+    """Return what a caller sees of a service's status.
+
+    It is `Interrupted` unless the call certainly had no effect: the service gives the status only before it has done
+    anything, such as INVALID_ARGUMENT, or the reason says that nothing was written, as after a failed hook.
+    """
+    if reason is Reason.NOTHING_WRITTEN:
+        return NotBegun(code, message)
+    if code == Code.UNIMPLEMENTED:
+        return not_served("the server", message)
+    known = error_of(code, reason)
+    if known is FailedPrecondition and details and reason is None:
+        return DetailedPrecondition(message, details)
+    return Interrupted(code, message) if known is None else known(message)
+
+
+def closed() -> Closed:
+    """Return the error of a call on a channel whose block has ended."""
+    error = Closed(
+        "the block that opened this client has ended: use the client inside `async with headway.open_engine(...)` or "
+        "`async with headway.connect(...)`"
+    )
+    return of_call(error, FailedCall(Code.UNAVAILABLE, "the block that opened this channel has ended", True))
+
+
+def not_served(where: str, message: str) -> NotServed:
+    """Return the error of a server that does not have a method."""
+    return NotServed(
+        f"{where} is not a Headway engine, or is behind a proxy that doesn't forward the method: it answered "
+        f"{message!r}; give the address of a Headway engine"
+    )
+
+
+def answered(error: Exception) -> HeadwayError | None:
+    """Return the error of a service as a caller in this process sees it, which is as over a network.
+
+    It is None for an error that a service may not raise.
+    """
+    row = row_of(error)
+    if row is None:
+        return None
+    message = str(error) or row.code.name
+    if isinstance(error, QuotaExceeded):
+        found: HeadwayError = QuotaExceeded(message, error.quota, error.what, error.limit, error.use, error.adds)
+    elif isinstance(error, RateLimited):
+        found = RateLimited(message, error.retry_after)
+    else:
+        details = error.details if isinstance(error, DetailedPrecondition) else ()
+        found = answer_of(row.code, row.reason, message, details)
+    return of_call(found, FailedCall(row.code, message))
 
 
 def described(error: HeadwayError) -> str:

@@ -3,8 +3,42 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from functools import wraps
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Stream: TypeAlias = AbstractAsyncContextManager[AsyncIterator[T]]
+"""The items that a service sends: ``async with api.watch_list(call, request) as items: async for item in items: ...``
+
+It runs in its reader's task, as far as the reader asks for items.
+"""
+
+
+def stream(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Stream[T]]:
+    """Make a `Stream` of an async generator, which yields outside any nursery or cancel scope of its own."""
+
+    @wraps(function)
+    def opened(*args: P.args, **kwargs: P.kwargs) -> Stream[T]:
+        return aclosing(function(*args, **kwargs))
+
+    return opened
+
+
+class Duplex(Protocol):
+    """A stream in each direction."""
+
+    async def recv_message(self) -> Any:
+        """Wait for the caller's next message and return it, or None at the end."""
+        ...
+
+    async def send_message(self, message: Any) -> None:
+        """Send a message, and wait while the caller doesn't read."""
+        ...
 
 
 class Cardinality(enum.Enum):
@@ -30,13 +64,70 @@ class Handler(NamedTuple):
     """A method of a service.
 
     Attributes:
-        func: a coroutine function that answers a call. It takes a stream with ``recv_message`` and ``send_message``.
+        func: answers a call. ``await func(call, request)`` returns the reply; ``func(call, request)`` is a `Stream` if
+            only replies are streamed; ``await func(call, duplex)`` serves streams in both directions.
         cardinality: how many messages go each way.
         request_type: the type of its requests.
         reply_type: the type of its replies.
+        admit: checks the caller before the request is received. It may refuse the call.
     """
 
-    func: Callable[[Any], Awaitable[None]]
+    func: Callable[[Any, Any], Any]
     cardinality: Cardinality
     request_type: type[Any]
     reply_type: type[Any]
+    admit: Callable[[Any], Awaitable[None]] | None = None
+
+
+class Method(NamedTuple):
+    """A method in the schema, and the name of the Python method that serves it."""
+
+    name: str
+    cardinality: Cardinality
+    request_type: type[Any]
+    reply_type: type[Any]
+
+
+def method(
+    name: str, request: type[Any], reply: type[Any], cardinality: Cardinality = Cardinality.UNARY_UNARY
+) -> Callable[[F], F]:
+    """Declare a method of an `Api` by its name in the schema, and its messages there."""
+
+    def declare(function: F) -> F:
+        setattr(function, _DECLARED, (name, Method(function.__name__, cardinality, request, reply)))
+        return function
+
+    return declare
+
+
+_DECLARED = "declared_method"
+
+
+class Api(Protocol):
+    """A service of the schema: a Python method for each of its methods, which takes a `Call` and a request.
+
+    A sub-protocol names the service, as in ``class ResourceApi(Api, Protocol, service="headway.resource.v1...")``, and
+    declares its methods. A class that implements it may name another service, under which it serves them.
+
+    Attributes:
+        methods: the methods by path.
+    """
+
+    methods: ClassVar[Mapping[str, Method]] = {}
+
+    def __init_subclass__(cls, service: str | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if service is not None:
+            named = {path.rpartition("/")[2]: each for path, each in cls.methods.items()}
+            for name in () if named else dir(cls):
+                declared = None if name.startswith("_") else getattr(getattr(cls, name), _DECLARED, None)
+                if declared is not None:
+                    named[declared[0]] = declared[1]
+            cls.methods = {f"/{service}/{name}": each for name, each in named.items()}
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        """Return the handlers by path."""
+        return {
+            path: Handler(getattr(self, each.name), each.cardinality, each.request_type, each.reply_type)
+            for path, each in self.methods.items()
+        }

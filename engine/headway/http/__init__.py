@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headway.http._app import Further as Further
     from headway.http._app import Verb as Verb
     from headway.http._bounds import Shares as Shares
-    from headway.http._call import Call as Call
+    from headway.http._call import ServedCall as ServedCall
     from headway.http._call import resources_in as resources_in
     from headway.http._document import json_bytes as json_bytes
     from headway.http._document import json_steps as json_steps
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # Imported on first use: most programs serve no HTTP, and the libraries are extras.
 _LATER = {
     "HEADERS": "_answer",
-    "Call": "_call",
+    "ServedCall": "_call",
     "Endpoint": "_app",
     "Exchange": "_offered",
     "Further": "_app",

@@ -1,4 +1,4 @@
-"""A call of the service for a request over HTTP: the stream that its handler receives, with deadlines."""
+"""A call of the service for a request over HTTP, with deadlines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 import trio
+from typing_extensions import override
 
-from headway.api import DeadlineExceeded, MethodNotFound, ProgramFailed
+from headway.api import Call, DeadlineExceeded, MethodNotFound, ProgramFailed
 from headway.errors import HeadwayError, Unavailable
 from headway.http._bounds import UNREAD, HeldReply
 from headway.protobuf import decode
@@ -42,58 +43,48 @@ class Caller:
         return self.address or ("", 0)
 
 
-class Call:
-    """The stream of a call, for the service's handlers. Messages are passed to them and taken from them as they are.
+class ServedCall(Call):
+    """A call for a request over HTTP. Requests and replies are passed as they are, except for lists.
 
-    Attributes:
-        encodes: True, because a list takes less memory encoded. It is limited as over gRPC. Other messages are not
-            encoded.
+    A list takes less memory encoded, and is limited as over gRPC.
+
+    Args:
+        requested: makes the request's message.
         hold: sets the number of bytes of the answer that are held; it may end the call.
         announced: a message with what is known before the request is received, such as the id in its path; or None. It
             has the request's type, partition and namespace as far as they are known, and limits count the call by
             them.
-        called: the method and the path of the request over HTTP.
     """
 
     encodes = True
 
     def __init__(
-        self, caller: Caller, requested: Requested, sent: Sent, hold: Callable[[int], None], announced: Any = None
+        self, caller: Caller, requested: Requested, hold: Callable[[int], None], announced: Any = None
     ) -> None:
-        self.hold = hold
+        super().__init__(caller.metadata)
+        self.peer, self.called = caller, caller.called
         self.announced = announced
-        self.metadata = caller.metadata
-        self.peer = caller
-        self.called = caller.called
         self._requested = requested
-        self._sent = sent
+        self._hold = hold
         self._scope = trio.CancelScope()
         self._error: HeadwayError | None = None
 
-    async def recv_message(self) -> Any:
-        """Return the message of the request. Raises HttpRefusal if the request has none."""
-        # The time for the request to arrive doesn't count as the service's.
-        deadline, self._scope.deadline = self._scope.deadline, math.inf
-        began = trio.current_time()
-        request = await self._requested()
-        self._scope.deadline = min(self._scope.deadline, deadline + trio.current_time() - began)
-        return request
+    @override
+    def hold(self, size: int) -> None:
+        self._hold(size)
 
-    async def send_message(self, message: Any) -> None:
-        """Pass on a message of the answer."""
-        await self._sent(message)
-
+    @override
     def end_after(self, seconds: float, error: HeadwayError) -> None:
-        """End the call with this error after ``seconds``, unless it ends earlier."""
         at = trio.current_time() + seconds
         if at < self._scope.deadline:
             self._error = error
             self._scope.deadline = at
 
-    async def run(self, services: Services, path: str, failed: Failed) -> None:
-        """Run the handler of a method.
+    async def run(self, services: Services, path: str, failed: Failed, sent: Sent) -> None:
+        """Call a method, and pass each of its replies to ``sent``.
 
         Raises:
+            HttpRefusal: the request has no valid message.
             HeadwayError: the service refused the request, or the call was ended.
         """
         handler = services.handler(path)
@@ -101,13 +92,29 @@ class Call:
             raise MethodNotFound(f"Method not found: {path}")
         try:
             with self._scope:
-                await handler.func(self)
+                if handler.admit is not None:
+                    await handler.admit(self)
+                request = await self._received()
+                if handler.cardinality.server_streaming:
+                    async with handler.func(self, request) as items:
+                        async for item in items:
+                            await sent(item)
+                else:
+                    await sent(await handler.func(self, request))
         except ProgramFailed as error:
             failed(path, error.cause)
             raise
         if self._scope.cancelled_caught:
             assert self._error is not None
             raise self._error
+
+    async def _received(self) -> Any:
+        # The time for the request to arrive doesn't count as the service's.
+        deadline, self._scope.deadline = self._scope.deadline, math.inf
+        began = trio.current_time()
+        request = await self._requested()
+        self._scope.deadline = min(self._scope.deadline, deadline + trio.current_time() - began)
+        return request
 
 
 async def unary(
@@ -133,12 +140,12 @@ async def unary(
     async def keep(message: Any) -> None:
         replies.append(message)
 
-    call = Call(caller, requested, keep, reply.hold, announced)
+    call = ServedCall(caller, requested, reply.hold, announced)
     call.end_after(timeout, DeadlineExceeded(f"the server did not answer within {timeout:g} s"))
     # A request may make several calls, and goes on after each.
     before, reply.end = reply.end, partial(call.end_after, 0, Unavailable(UNREAD))
     try:
-        await call.run(services, path, failed)
+        await call.run(services, path, failed, keep)
     finally:
         reply.end = before
     if reply.dropped:

@@ -19,7 +19,7 @@ from headway.base import Steps, finished
 from headway.errors import HistoryCompacted, StoreChanged
 from headway.http._answer import HEADERS, refused, send_pieces
 from headway.http._bounds import HeldReply
-from headway.http._call import Call
+from headway.http._call import ServedCall
 from headway.http._document import json_steps, resource_steps
 from headway.http._offered import Exchange
 from headway.http._position_text import position_text
@@ -106,9 +106,9 @@ class WatchResponse(Response):
                 held.enter_context(exchange.shares.watch(exchange.account, call.end_after))
                 return self._watched.request(resume)
 
-            call = Call(exchange.caller, requested, sent, exchange.reply.hold)
+            call = ServedCall(exchange.caller, requested, exchange.reply.hold)
             with exchange.shares.ending(call.end_after):
-                await call.run(offered.services, WATCH_LIST, offered.failed)
+                await call.run(offered.services, WATCH_LIST, offered.failed, sent)
 
     async def _end(self, refusal: HttpRefusal, sent: _Sent, scope: Scope, receive: Receive, send: Send) -> None:
         if sent.begun:

@@ -6,11 +6,11 @@ The supervisor asks by calls of a service of their own, on sockets that nothing 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 
-from headway.api import Cardinality, Handler
+from headway.api import Api, Call, method
 from headway.observe._pages import METRICS, NOT_FOUND, PLAIN, Page, Pages, Receive, Scope, Send, send_page
 from headway.protobuf import field, message
 
@@ -33,21 +33,17 @@ class PageResponse:
     body: bytes = field(2)
 
 
-class PagesService:
+class PagesService(Api, service="headway.processes.Pages"):
     """Serves the pages of one process to its supervisor."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
 
-    async def page(self, stream: Any) -> None:
-        """Answer with a page."""
-        asked: PageRequest = await stream.recv_message()
-        code, _, body = self._pages.page(asked.path)
-        await stream.send_message(PageResponse(code=code, body=body))
-
-    def __mapping__(self) -> dict[str, Handler]:
-        """Return the handler by its path."""
-        return {PAGE: Handler(self.page, Cardinality.UNARY_UNARY, PageRequest, PageResponse)}
+    @method("Page", PageRequest, PageResponse)
+    async def page(self, _call: Call, request: PageRequest) -> PageResponse:
+        """Return a page."""
+        code, _, body = self._pages.page(request.path)
+        return PageResponse(code=code, body=body)
 
 
 class ProcessState(NamedTuple):

@@ -16,13 +16,13 @@ from headway.api import Code
 from headway.base import in_slices
 from headway.errors import PermissionDenied
 from headway.http import (
-    Call,
     Endpoint,
     Exchange,
     Further,
     HttpRefusal,
     Offered,
     Query,
+    ServedCall,
     Shares,
     Verb,
     answer,
@@ -154,8 +154,8 @@ class _Page:
         Query(exchange.request.scope["query_string"], ())
 
         async def produce(emit: Emit) -> None:
-            call = Call(exchange.caller, _nothing, emit, exchange.reply.hold)
-            await call.run(exchange.offered.services, LIVE, exchange.offered.failed)
+            call = ServedCall(exchange.caller, _nothing, exchange.reply.hold)
+            await call.run(exchange.offered.services, LIVE, exchange.offered.failed, emit)
 
         return EventsResponse(exchange, self._visits.session(exchange.request), produce)
 

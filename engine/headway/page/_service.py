@@ -6,13 +6,13 @@ Paths and messages are the page's own, so none of this is offered over gRPC.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.api import Cardinality, Exhausted, Handler
+from headway.api import Api, Call, Cardinality, Exhausted, method, stream
 from headway.base import give_way
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.page._failing import failing_of
@@ -23,7 +23,7 @@ from headway.page._host import PageHost
 from headway.page._overview import Visible, charted, drawn_elsewhere, overview, picture
 from headway.page._search import Cursors, Search, find, has_condition, row
 from headway.resource import EVENT, Key, Registry, ResourceId, TypeName, pb, resource_key
-from headway.service import AccessChecks, admit_within, ask, check_text, resolve, unary_handlers
+from headway.service import AccessChecks, admit_within, ask, check_text, resolve
 from headway.why import ObservePermissions, ObserveService
 
 PAGE_SERVICE = "headway.page"
@@ -43,7 +43,7 @@ class Event(NamedTuple):
     data: bytes
 
 
-class PageService:
+class PageService(Api, service=PAGE_SERVICE):
     """The page's own answers to one caller.
 
     Args:
@@ -56,21 +56,23 @@ class PageService:
         self._access = AccessChecks(permissions, registry)
         self._observe = ObserveService(host.observe, registry, permissions, ask=host.whys.why)
 
-    async def session(self, _: None) -> dict[str, Any]:
+    @method("Session", type(None), dict)
+    async def session(self, _call: Call, _request: None) -> dict[str, Any]:
         """Answer who the caller is, if they have any right."""
         self._access.check_any_known()
         return {"caller": self._access.caller_name, "writes": self._host.writes}
 
-    async def live(self, stream: Any) -> None:
-        """Send the graph, the numbers of the last 15 minutes, and then each new state.
+    @method("Live", type(None), Event, Cardinality.UNARY_STREAM)
+    @stream
+    async def live(self, _call: Call, _request: None) -> AsyncGenerator[Event, None]:
+        """Yield the graph, the numbers of the last 15 minutes, and then each new state.
 
         A caller who reads slowly gets fewer states: nothing is kept for them.
         """
-        await stream.recv_message()
         visible = self._visible()
         host, types, at, looked = self._host, list(self._access.registry), 0, 0
         drawn = drawn_elsewhere(host, visible)
-        await stream.send_message(Event("graph", _json(picture(host.graph, visible, drawn))))
+        yield Event("graph", _json(picture(host.graph, visible, drawn)))
         last: dict[str, Any] = {}
         with host.watching():
             while True:
@@ -80,17 +82,18 @@ class PageService:
                 looked = host.number
                 at, points = host.ring.since(at, charted(host, visible))
                 if points:
-                    await stream.send_message(Event("points", _json(points)))
+                    yield Event("points", _json(points))
                 if (now_drawn := drawn_elsewhere(host, visible)) != drawn:
                     drawn = now_drawn
-                    await stream.send_message(Event("picture", _json(picture(host.graph, visible, drawn))))
+                    yield Event("picture", _json(picture(host.graph, visible, drawn)))
                 # The newest one, which may be newer than the one that was waited for.
                 state = overview(host, visible, types)
                 changed = {name: value for name, value in state.items() if value != last.get(name)}
-                await stream.send_message(Event("state", _json(changed)))
+                yield Event("state", _json(changed))
                 last = state
 
-    async def search(self, message: Search) -> dict[str, Any]:
+    @method("Search", Search, dict)
+    async def search(self, _call: Call, message: Search) -> dict[str, Any]:
         """Answer with some resources of a type."""
         access = self._access
         type = resolve(access, message.type, "type")
@@ -135,7 +138,8 @@ class PageService:
             answer["examined"] = found.examined
         return answer
 
-    async def events(self, message: EventSearch) -> dict[str, Any]:
+    @method("Events", EventSearch, dict)
+    async def events(self, _call: Call, message: EventSearch) -> dict[str, Any]:
         """Answer with the newest events of resources."""
         access = self._access
         type = resolve(access, EVENT.message, "type")
@@ -161,20 +165,10 @@ class PageService:
             answer["cursor"] = self._cursors.add(described, found.last)
         return answer
 
-    async def why(self, message: observe_pb.WhyRequest) -> observe_pb.WhyResponse:
+    @method("Why", observe_pb.WhyRequest, observe_pb.WhyResponse)
+    async def why(self, call: Call, message: observe_pb.WhyRequest) -> observe_pb.WhyResponse:
         """Answer why a resource is not done, with an answer that its viewers share."""
-        return await self._observe.why(message)
-
-    def __mapping__(self) -> dict[str, Handler]:
-        """Return the handlers by path."""
-        unary = unary_handlers(
-            PAGE_SERVICE,
-            Session=(self.session, type(None), dict),
-            Search=(self.search, Search, dict),
-            Events=(self.events, EventSearch, dict),
-            Why=(self.why, observe_pb.WhyRequest, observe_pb.WhyResponse),
-        )
-        return {**unary, LIVE: Handler(self.live, Cardinality.UNARY_STREAM, type(None), Event)}
+        return await self._observe.why(call, message)
 
     @property
     def _cursors(self) -> Cursors:

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from headway._gen.headway.peering import v1 as peering_pb
-from headway.api import Exhausted, ProgramFailed, ProgramFailedLate
+from headway.api import Call, Exhausted, ProgramFailed, ProgramFailedLate
 from headway.errors import (
     AlreadyExists,
     CallerError,
@@ -48,10 +48,11 @@ def refusing() -> Iterator[None]:
         raise Unavailable(str(error)) from error
 
 
-async def exchange_secret(host: PeeringHost, stream: Any) -> None:
-    """Serve ExchangeSecret: check the secret, and answer with the secret of a stream."""
-    request: peering_pb.ExchangeSecretRequest = await stream.recv_message()
-    peer = getattr(stream, "peer", None)
+async def exchange_secret(
+    host: PeeringHost, call: Call, request: peering_pb.ExchangeSecretRequest
+) -> peering_pb.ExchangeSecretResponse:
+    """Check the secret of a token, and return the secret of a stream."""
+    peer = call.peer
     caller = "" if peer is None else peer_of(peer.addr())
     if host.failures.refuses(caller, trio.current_time()):
         raise Exhausted("too many failed exchanges from this host: try again in a minute")
@@ -64,7 +65,7 @@ async def exchange_secret(host: PeeringHost, stream: Any) -> None:
     if request.dialer_store_id == host.backend.position.store_id:
         raise FailedPrecondition("the token was made by this store: a store cannot be its own peer")
     # A call within the process has no peer.
-    plain_text = peer is not None and not stream.encrypted
+    plain_text = peer is not None and not call.encrypted
     if plain_text and not is_local(peer):
         raise FailedPrecondition("an exchange from another host must be over TLS")
     with refusing():
@@ -77,8 +78,7 @@ async def exchange_secret(host: PeeringHost, stream: Any) -> None:
             host.report(PeerRefused, why=str(error), peer=caller)
             raise
         await _note_dialer(host, name, request)
-    reply = peering_pb.ExchangeSecretResponse(stream_secret=stream_secret, store_id=host.backend.position.store_id)
-    await stream.send_message(reply)
+    return peering_pb.ExchangeSecretResponse(stream_secret=stream_secret, store_id=host.backend.position.store_id)
 
 
 def is_local(peer: Any) -> bool:

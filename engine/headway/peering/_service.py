@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import trio
+from typing_extensions import override
 
 from headway._gen.headway.peering import v1 as peering_pb
 from headway._gen.headway.peering.v1 import Peering, Role
-from headway.api import Cardinality, Handler
+from headway.api import Call, PeeringApi
 from headway.base import utc_now
 from headway.client import until, until_gone
 from headway.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidArgument, Unavailable
-from headway.peering._dial import EXCHANGE, EXCHANGE_TIMEOUT
+from headway.peering._dial import EXCHANGE_TIMEOUT
 from headway.peering._exchange import exchange_secret, refusing
 from headway.peering._host import PeeringHost
 from headway.peering._lifecycle import DONE, FAILED, REFUSED, attempt_name
@@ -27,7 +27,6 @@ from headway.resource import PEERING, Condition, Resource
 from headway.rpc import address
 from headway.service import (
     AccessChecks,
-    Handlers,
     Permissions,
     check_exports,
     check_kept_exports,
@@ -35,7 +34,6 @@ from headway.service import (
     check_redirected,
     check_text,
     check_way,
-    unary_handlers,
 )
 
 SERVICE = "headway.peering.v1.PeeringService"
@@ -45,7 +43,7 @@ _EVERYWHERE = ("0.0.0.0", "::")
 T = TypeVar("T")
 
 
-class PeeringService:
+class PeeringService(PeeringApi):
     """The peerings of an engine.
 
     Making a token and establishing need the right to write the Peering, and to read everything that it exports. An
@@ -59,41 +57,36 @@ class PeeringService:
         self._host = host
         self._access = AccessChecks(permissions, host.registry)
 
-    def __mapping__(self) -> dict[str, Handler]:
-        """Return the handlers by path."""
-        handlers: Handlers = unary_handlers(
-            SERVICE,
-            GenerateToken=(self.generate_token, peering_pb.GenerateTokenRequest, peering_pb.GenerateTokenResponse),
-            Establish=(self.establish, peering_pb.EstablishRequest, peering_pb.EstablishResponse),
-        )
-        exchange = Handler(
-            partial(exchange_secret, self._host),
-            Cardinality.UNARY_UNARY,
-            peering_pb.ExchangeSecretRequest,
-            peering_pb.ExchangeSecretResponse,
-        )
-        return {**handlers, EXCHANGE: exchange}
+    @override
+    async def exchange_secret(
+        self, call: Call, request: peering_pb.ExchangeSecretRequest
+    ) -> peering_pb.ExchangeSecretResponse:
+        """Check the secret of a token, and return the secret of a stream."""
+        return await exchange_secret(self._host, call, request)
 
     # --- Tokens ---------------------------------------------------------------
 
-    async def generate_token(self, message: peering_pb.GenerateTokenRequest) -> peering_pb.GenerateTokenResponse:
+    @override
+    async def generate_token(
+        self, call: Call, request: peering_pb.GenerateTokenRequest
+    ) -> peering_pb.GenerateTokenResponse:
         """Create or update an accepting peering, and return a token for its dialer."""
-        host, name = self._host, message.name
-        self._admit(name, message.exports)
-        check_way(message.addresses, message.server_name, message.ca, "", plain_text=message.plain_text)
-        addresses = list(message.addresses) or _advertised(host, plain_text=message.plain_text)
+        host, name = self._host, request.name
+        self._admit(name, request.exports)
+        check_way(request.addresses, request.server_name, request.ca, "", plain_text=request.plain_text)
+        addresses = list(request.addresses) or _advertised(host, plain_text=request.plain_text)
         with refusing():
             stored, _ = await self._found(name, Peering(role=Role.ACCEPTS))
             _check_role(stored, Role.ACCEPTS, "`headway peer token`")
 
             def update(data: Peering) -> None:
                 earlier: Peering = copy_message(data)
-                if message.keep_exports:
+                if request.keep_exports:
                     check_kept_exports(self._access, data.exports)
                 else:
-                    data.exports = [copy_message(each) for each in message.exports]
-                data.addresses, data.plain_text = addresses, message.plain_text
-                data.server_name, data.ca = message.server_name, message.ca
+                    data.exports = [copy_message(each) for each in request.exports]
+                data.addresses, data.plain_text = addresses, request.plain_text
+                data.server_name, data.ca = request.server_name, request.ca
                 check_redirected(self._access, name, earlier, data)
 
             peering = await self._changed(stored, update)
@@ -105,9 +98,9 @@ class PeeringService:
             peer_name=name,
             store_id=host.backend.position.store_id,
             addresses=tuple(addresses),
-            server_name=message.server_name,
-            ca=message.ca,
-            plain_text=message.plain_text,
+            server_name=request.server_name,
+            ca=request.ca,
+            plain_text=request.plain_text,
             secret=secret,
             expires_at=expires_at,
         )
@@ -150,16 +143,17 @@ class PeeringService:
 
     # --- Establishing ---------------------------------------------------------
 
-    async def establish(self, message: peering_pb.EstablishRequest) -> peering_pb.EstablishResponse:
+    @override
+    async def establish(self, call: Call, request: peering_pb.EstablishRequest) -> peering_pb.EstablishResponse:
         """Create a dialing peering from a token, and wait until its secret is exchanged."""
-        host, name = self._host, message.name
-        self._admit(name, message.exports)
+        host, name = self._host, request.name
+        self._admit(name, request.exports)
         with refusing():
-            token = read_token(message.token)
-        self._check_token(token, plain_text=message.plain_text)
+            token = read_token(request.token)
+        self._check_token(token, plain_text=request.plain_text)
         with refusing():
             data = Peering(role=Role.DIALS)
-            _take(data, token, message.exports)
+            _take(data, token, request.exports)
             stored, created = await self._found(name, data)
             _check_role(stored, Role.DIALS, "`headway peer establish`")
             if stored.data.peer_id != token.peer_id:
@@ -171,7 +165,7 @@ class PeeringService:
 
             def take(data: Peering) -> None:
                 earlier: Peering = copy_message(data)
-                _take(data, token, message.exports)
+                _take(data, token, request.exports)
                 if not created:
                     check_redirected(self._access, name, earlier, data)
                     check_kept_exports(self._access, data.exports)

@@ -24,7 +24,6 @@ from headway.rpc._channel import NotReached as NotReached
 from headway.rpc._channel import Remedy as Remedy
 from headway.rpc._channel import WithMetadata as WithMetadata
 from headway.rpc._channel import timeout_of as timeout_of
-from headway.rpc._in_process import ANSWER as ANSWER
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limited import LimitedWaits as LimitedWaits
 from headway.rpc._limited import ended_a_wait as ended_a_wait
@@ -36,7 +35,6 @@ from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate
 from headway.rpc._private_names import check_network
 from headway.rpc._refusals import grpc_error as grpc_error
-from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
 from headway.rpc._token import Token as Token
 from headway.rpc._token import TokenFile as TokenFile

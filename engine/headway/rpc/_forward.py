@@ -69,7 +69,7 @@ class Forwarder:
         self._plain_text = plain_text
         self._strangers = OpenStreams(in_all=_STRANGERS)
 
-    async def answer(self, stream: ServerStream) -> None:
+    async def answer(self, stream: ServerStream, _: ServerStream) -> None:
         """Forward a call and its response."""
         # The upstream limits the streams that need no token, and sees one client: the forwarder.
         with self._strangers.one(stream) if stream.path.startswith(_NO_TOKEN) else nullcontext():

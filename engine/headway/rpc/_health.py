@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 
-from headway.api import Cardinality, Handler
+from headway.api import Cardinality, Handler, stream
+from headway.errors import NotFound
 from headway.protobuf import field, message
-from headway.rpc._limits import OpenStreams, bound_request
+from headway.rpc._limits import OpenStreams, bound_call
 
 UNKNOWN, SERVING, NOT_SERVING, SERVICE_UNKNOWN = 0, 1, 2, 3
 
@@ -85,40 +84,36 @@ class Health:
         """Return the handlers of the two methods."""
         check, watch = Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM
         return {
-            "/grpc.health.v1.Health/Check": Handler(self._check, check, HealthCheckRequest, HealthCheckResponse),
-            "/grpc.health.v1.Health/Watch": Handler(self._watch, watch, HealthCheckRequest, HealthCheckResponse),
+            f"/grpc.health.v1.Health/{name}": Handler(
+                function, kind, HealthCheckRequest, HealthCheckResponse, bound_call
+            )
+            for name, function, kind in (("Check", self._check, check), ("Watch", self._watch, watch))
         }
 
-    async def _check(self, stream: Any) -> None:
-        bound_request(stream)
-        request: HealthCheckRequest = await stream.recv_message()
+    async def _check(self, _call: Any, request: HealthCheckRequest) -> HealthCheckResponse:
         status = self._statuses.get(request.service)
         if status is None:
-            raise GRPCError(Status.NOT_FOUND, f"service {request.service!r} not found")
-        await stream.send_message(HealthCheckResponse(status=status))
+            raise NotFound(f"service {request.service!r} not found")
+        return HealthCheckResponse(status=status)
 
-    async def _watch(self, stream: Any) -> None:
-        with self._streams.one(stream):
-            request: HealthCheckRequest = await stream.recv_message()
-            watch = object()
+    @stream
+    async def _watch(self, call: Any, request: HealthCheckRequest) -> AsyncGenerator[HealthCheckResponse, None]:
+        with self._streams.one(call):
+            watch, sent = object(), None
             self._watches.add(watch)
             try:
-                await self._send(stream, request.service, watch)
+                while True:
+                    changed = self._changed
+                    status = self._statuses.get(request.service, SERVICE_UNKNOWN)
+                    if status != sent:
+                        yield HealthCheckResponse(status=status)
+                        sent = status
+                    if changed is self._changed:
+                        self._caught_up(watch)
+                        await changed.wait()
             finally:
                 self._watches.discard(watch)
                 self._caught_up(watch)
-
-    async def _send(self, stream: Any, service: str, watch: object) -> None:
-        sent = None
-        while True:
-            changed = self._changed
-            status = self._statuses.get(service, SERVICE_UNKNOWN)
-            if status != sent:
-                await stream.send_message(HealthCheckResponse(status=status))
-                sent = status
-            if changed is self._changed:
-                self._caught_up(watch)
-                await changed.wait()
 
     def _caught_up(self, watch: object) -> None:
         self._behind.discard(watch)

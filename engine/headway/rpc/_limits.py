@@ -240,7 +240,6 @@ class OpenStreams:
         Raises:
             Exhausted: a limit is reached.
         """
-        bound_request(stream)
         # A stream within the process has no connection. It is not limited, because only its caller pays for it.
         http2 = getattr(stream, "http2", None)
         if http2 is None:
@@ -280,6 +279,11 @@ def bound_request(stream: Any) -> None:
     """Reject requests over REQUEST_SIZE before they are read."""
     if hasattr(stream, "limit_message"):
         stream.limit_message(REQUEST_SIZE)
+
+
+async def bound_call(call: Any) -> None:
+    """Reject requests over REQUEST_SIZE before they are read, as `Handler.admit`."""
+    bound_request(call)
 
 
 def _refused(bound: int, where: str) -> Exhausted:

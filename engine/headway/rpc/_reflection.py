@@ -5,15 +5,15 @@ The service answers from descriptors of .proto files, indexed by file name and b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import ClassVar
 
 import trio
 from grpclib.const import Status
 
-from headway.api import Cardinality, Handler
+from headway.api import Api, Call, Cardinality, Duplex, Method
 from headway.protobuf import FileProto, FileSet, MessageProto, decode, field, message
-from headway.rpc._limits import OpenStreams
+from headway.rpc._limits import OpenStreams, bound_request
 from headway.rpc._services import Services
 
 _VERSIONS = ("v1", "v1alpha")
@@ -144,7 +144,7 @@ class ServerReflectionResponse:
     error_response: Refused | None = field(7)
 
 
-class Reflection:
+class Reflection(Api):
     """The reflection service for the services of a registry.
 
     Args:
@@ -154,6 +154,13 @@ class Reflection:
             stream. By default only ``files`` are used.
         streams: limits the number of streams.
     """
+
+    methods: ClassVar[Mapping[str, Method]] = {
+        f"/grpc.reflection.{each}.ServerReflection/ServerReflectionInfo": Method(
+            "answer_all", Cardinality.STREAM_STREAM, ServerReflectionRequest, ServerReflectionResponse
+        )
+        for each in _VERSIONS
+    }
 
     def __init__(
         self,
@@ -167,15 +174,10 @@ class Reflection:
         self._payloads = payloads
         self._streams = streams or OpenStreams()
 
-    def __mapping__(self) -> dict[str, Handler]:
-        """Return the handler of the method, under the names of both versions."""
-        handler = Handler(
-            self._answer_all, Cardinality.STREAM_STREAM, ServerReflectionRequest, ServerReflectionResponse
-        )
-        return {f"/grpc.reflection.{each}.ServerReflection/ServerReflectionInfo": handler for each in _VERSIONS}
-
-    async def _answer_all(self, stream: Any) -> None:
-        with self._streams.one(stream):
+    async def answer_all(self, call: Call, stream: Duplex) -> None:
+        """Answer the requests of a client, until it ends its side or is idle for too long."""
+        bound_request(call)
+        with self._streams.one(call):
             files: DescribedFiles | None = None
             while True:
                 request: ServerReflectionRequest | None = None

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from headway.api import Cardinality, Handler
 from headway.protobuf import check_field_count, decode, encode
 from headway.rpc._wire import Codec, StreamEncoder
-
-Function = Callable[[Any], Awaitable[None]]
-Interceptor = Callable[[str, Any, Function], Awaitable[None]]
-"""A function around a handler, called as ``await interceptor(path, stream, handler)``.
-
-It calls ``await handler(stream)``, raises an error, or answers the call itself.
-"""
 
 
 class FastCodec:
@@ -50,36 +43,29 @@ class Services:
     """The handlers of all methods, and the encoders of what they send.
 
     Args:
-        services: objects whose ``__mapping__`` returns handlers by path. These run on Trio.
+        services: objects whose ``__mapping__`` returns handlers by path, such as an `Api`. These run on Trio.
         encoders: by path, the encoders of methods whose handlers send something other than messages.
-        interceptors: functions called around every handler. The first is the outermost.
         codec: decodes requests and encodes messages. By default they are protobuf messages.
-        otherwise: handles calls over the network to every other method, without interceptors.
+        otherwise: answers calls over the network to every other method, as ``await otherwise(call, call)``.
     """
 
     def __init__(
         self,
         *services: Any,
         encoders: Mapping[str, StreamEncoder] | None = None,
-        interceptors: Sequence[Interceptor] = (),
         codec: Codec | None = None,
-        otherwise: Function | None = None,
+        otherwise: Callable[[Any, Any], Awaitable[None]] | None = None,
     ) -> None:
         self.codec: Codec = codec or RequestCodec()
         self.handlers: dict[str, Handler] = {}
         self.encoders: dict[str, StreamEncoder] = dict(encoders or {})
-        self._interceptors = tuple(interceptors)
         self._otherwise = None if otherwise is None else Handler(otherwise, Cardinality.STREAM_STREAM, bytes, bytes)
         for service in services:
             self.add(service)
 
     def add(self, service: Any) -> None:
         """Add a service."""
-        for path, handler in service.__mapping__().items():
-            function: Function = handler.func
-            for interceptor in reversed(self._interceptors):
-                function = _around(interceptor, path, function)
-            self.handlers[path] = handler._replace(func=function)
+        self.handlers.update(service.__mapping__())
 
     def handler(self, path: str) -> Handler | None:
         """Return the handler of a method, or None if the method is not found."""
@@ -98,10 +84,3 @@ class Services:
     def __mapping__(self) -> dict[str, Handler]:
         """Return all handlers. With this method a registry can be passed to an in-process channel like a service."""
         return self.handlers
-
-
-def _around(interceptor: Interceptor, path: str, function: Function) -> Function:
-    async def intercepted(stream: Any) -> None:
-        await interceptor(path, stream, function)
-
-    return intercepted

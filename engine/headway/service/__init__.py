@@ -27,8 +27,6 @@ from headway.service._fences import MAX_NUMBER as MAX_NUMBER
 from headway.service._fences import MAX_TTL_MS as MAX_TTL_MS
 from headway.service._fences import MAX_WAIT_MS as MAX_WAIT_MS
 from headway.service._fences import MIN_TTL_MS as MIN_TTL_MS
-from headway.service._handlers import Handlers as Handlers
-from headway.service._handlers import unary_handlers as unary_handlers
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._list import admit_within as admit_within

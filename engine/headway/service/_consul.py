@@ -10,23 +10,33 @@ Consul's clients recognize the error by it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
-from headway.api import Handler, row_of
+from typing_extensions import override
+
+from headway.api import Call, ResourceApi, row_of, stream
 from headway.base import CallerTurns, KeyTurns
 from headway.errors import Conflict, HeadwayError, NotFound, WrongUid
 from headway.journal import WriteJournal
-from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb, with_payload
-from headway.rpc import StreamEncoder
+from headway.resource import TOMBSTONE, AnyMessage, Registry, pb, with_payload
+from headway.rpc import Encoded, StreamEncoder
 from headway.service._access import AccessChecks, Permissions
+from headway.service._context import Context
+from headway.service._delete import delete
 from headway.service._encodings import ResourceEncodings
-from headway.service._handlers import Context, Handlers
-from headway.service._service import WATCH_LIST, verbs
+from headway.service._list import list_by_owner, list_type
+from headway.service._mutate_and_validate import mutate_and_validate
+from headway.service._read import read
+from headway.service._service import WATCH_LIST
 from headway.service._subscribe import SUBSCRIBE
 from headway.service._subscribe_wire import SubscribeEncoder
 from headway.service._versions import Versions
+from headway.service._watch_list import Watched, watch_list
 from headway.service._watch_wire import WatchEncoder
+from headway.service._write import write
+from headway.service._write_status import write_status
 from headway.storage import Backend
 
 CONSUL_SERVICE = "hashicorp.consul.resource.ResourceService"
@@ -42,7 +52,7 @@ NOT_FOUND = "resource not found"
 _SENTENCES: dict[type[HeadwayError], str] = {WrongUid: WRONG_UID, Conflict: CAS_FAILED, NotFound: NOT_FOUND}
 
 
-class ConsulService:
+class ConsulService(ResourceApi, service=CONSUL_SERVICE):
     """The eight verbs as Consul's clients expect them. It takes the arguments of `ResourceService`."""
 
     def __init__(
@@ -62,9 +72,50 @@ class ConsulService:
         context = Context(backend, access, versions, turns, journal=journal, encodings=encodings)
         self._context = context._replace(recreates=True, as_listed=_listed, reads=reads)
 
-    def __mapping__(self) -> Handlers:
-        """Return the handlers by path, under Consul's name of the service."""
-        return Handlers(_BY_PATH, self._context)
+    @override
+    async def read(self, call: Call, request: pb.ReadRequest) -> pb.ReadResponse:
+        with _in_consuls_words():
+            return _shown(await read(self._context, request))
+
+    @override
+    async def write(self, call: Call, request: pb.WriteRequest) -> pb.WriteResponse:
+        with _in_consuls_words():
+            return await write(self._context, request)
+
+    @override
+    async def write_status(self, call: Call, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+        with _in_consuls_words():
+            return _shown(await write_status(self._context, request))
+
+    @override
+    async def delete(self, call: Call, request: pb.DeleteRequest) -> pb.DeleteResponse:
+        with _in_consuls_words():
+            return _shown(await delete(self._context, request))
+
+    @override
+    async def mutate_and_validate(
+        self, call: Call, request: pb.MutateAndValidateRequest
+    ) -> pb.MutateAndValidateResponse:
+        with _in_consuls_words():
+            return await mutate_and_validate(self._context, request)
+
+    @override
+    async def list(self, call: Call, request: pb.ListRequest) -> pb.ListResponse | Encoded:
+        with _in_consuls_words():
+            return await list_type(self._context, call, request)
+
+    @override
+    async def list_by_owner(self, call: Call, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse | Encoded:
+        with _in_consuls_words():
+            return await list_by_owner(self._context, call, request)
+
+    @override
+    @stream
+    async def watch_list(self, call: Call, request: pb.WatchListRequest) -> AsyncGenerator[Watched, None]:
+        with _in_consuls_words():
+            async with watch_list(self._context, call, request) as items:
+                async for item in items:
+                    yield item
 
 
 def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, StreamEncoder]:
@@ -77,78 +128,35 @@ def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, Stre
     return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder, SUBSCRIBE: SubscribeEncoder(encodings)}
 
 
-def _as_consul(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-    async def serve(stream: Any) -> None:
-        try:
-            await function(_ConsulStream(stream))
-        except HeadwayError as error:
-            row = row_of(error)
-            if row is None or row.error not in _SENTENCES:
-                raise
-            raise row.error(f"{error} ({_SENTENCES[row.error]})") from error
-
-    return serve
+@contextmanager
+def _in_consuls_words() -> Iterator[None]:
+    try:
+        yield
+    except HeadwayError as error:
+        row = row_of(error)
+        if row is None or row.error not in _SENTENCES:
+            raise
+        raise row.error(f"{error} ({_SENTENCES[row.error]})") from error
 
 
-def _consul_verb(make: Callable[[Context], Handler]) -> Callable[[Context], Handler]:
-    def made(context: Context) -> Handler:
-        handler = make(context)
-        return handler._replace(func=_as_consul(handler.func))
-
-    return made
+R = TypeVar("R", pb.ReadResponse, pb.WriteStatusResponse, pb.DeleteResponse)
 
 
-_BY_PATH = {path: _consul_verb(make) for path, make in verbs(CONSUL_SERVICE).items()}
-
-
-class _ConsulStream:
-    """The stream of a call. It sends tombstones as Consul does."""
-
-    __slots__ = ("_stream",)
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        # In particular `encodes`, so that lists are bounded under this name too.
-        return getattr(self._stream, name)
-
-    def send_message(self, message: Any) -> Any:
-        return self._stream.send_message(_as_sent(message))
-
-    @property
-    def encode(self) -> Any:
-        encode = getattr(self._stream, "encode", None)
-        return None if encode is None else lambda message: encode(_as_sent(message))
-
-
-def _as_sent(message: Any) -> Any:
-    """Convert the tombstones in a message to Consul's form.
-
-    Tombstones are copied because stored resources are shared. Lists need no conversion here: `_listed` converts their
-    tombstones earlier, because a large list is encoded before it is sent.
-    """
-    if isinstance(message, pb.ReadResponse | pb.WriteStatusResponse | pb.DeleteResponse):
-        if _is_tombstone(message.resource):
-            message.resource = _tombstone(message.resource)
-    elif isinstance(message, SnapshotChunk):
-        # All resources have one type.
-        if message.resources and _is_tombstone(message.resources[0]):
-            return SnapshotChunk([_tombstone(each) for each in message.resources])
-    elif isinstance(message, Changes) and _is_tombstone(message.changes[0].resource):
-        return Changes([each._replace(resource=_tombstone(each.resource)) for each in message.changes])
-    return message
+def _shown(reply: R) -> R:
+    """Convert a tombstone in a reply to Consul's form. It is copied, because stored resources are shared."""
+    if reply.resource is not None:
+        reply.resource = _listed(reply.resource)
+    return reply
 
 
 def _listed(stored: pb.Resource) -> pb.Resource:
     return _tombstone(stored) if _is_tombstone(stored) else stored
 
 
-def _is_tombstone(resource: pb.Resource | None) -> bool:
-    return resource is not None and resource.id is not None and resource.id.type == TOMBSTONE.message
+def _is_tombstone(resource: pb.Resource) -> bool:
+    return resource.id is not None and resource.id.type == TOMBSTONE.message
 
 
-def _tombstone(stored: pb.Resource | None) -> pb.Resource:
-    assert stored is not None
+def _tombstone(stored: pb.Resource) -> pb.Resource:
     data = stored.data
     return with_payload(stored, None if data is None else AnyMessage(type_url=TOMBSTONE_URL, value=data.value))

@@ -9,7 +9,7 @@ from headway.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidA
 from headway.protobuf import copy_message
 from headway.resource import DELETION_TIMESTAMP, QUOTA, Key, Kind, is_marked, pb, resource_id, uid_ending
 from headway.service._bounds import check_text
-from headway.service._handlers import Context
+from headway.service._context import Context
 from headway.service._quota_checks import check_kept
 from headway.service._storage_version import StorageVersion
 from headway.service._writing import Units, check_staying, new_id

@@ -7,9 +7,9 @@ from headway.errors import Conflict, HeadwayError
 from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, Position, finalizers, is_marked, pb, resource_id
 from headway.service._admission import admit_id
 from headway.service._bounds import check_text
+from headway.service._context import Context
 from headway.service._deletion import check_done, removal_with, tombstone_of
 from headway.service._fences import admit_fence, check_fence
-from headway.service._handlers import Context
 from headway.service._peering import check_copies
 from headway.service._read import checked_version
 from headway.service._writing import attempt, check_deletable, check_store, generation_after

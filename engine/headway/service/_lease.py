@@ -18,8 +18,10 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import trio
+from typing_extensions import override
 
 from headway._gen.headway.lease import v1 as lease_pb
+from headway.api import Call, LeaseApi
 from headway.base import CallerTurns
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.resource import pb, position, quoted
@@ -38,7 +40,6 @@ from headway.service._fences import (
     check_term,
     fence_of,
 )
-from headway.service._handlers import Handlers, unary_handlers
 from headway.service._position import check_known, check_position, current_position
 from headway.storage import Acquired, Backend, CurrentLease, Fence, lease_of
 
@@ -161,7 +162,7 @@ class LeaseWaits:
             scope.cancel()
 
 
-class LeaseService:
+class LeaseService(LeaseApi):
     """Leases and fences over a store.
 
     Args:
@@ -176,14 +177,15 @@ class LeaseService:
         self._permissions = permissions
         self._waits = waits or LeaseWaits()
 
-    async def acquire(self, message: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
+    @override
+    async def acquire(self, call: Call, request: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
         """Acquire a lease, waiting for its holder to release it if requested, or return its holder."""
-        check_lease(message.name, message.holder)
-        check_range("ttl_ms", message.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
-        check_range("wait_ms", message.wait_ms, 0, MAX_WAIT_MS)
-        check_printable("attempt", message.attempt)
-        with self._waits.request(message.name, message.holder, message.attempt) as pending:
-            acquired = await self._acquire(message, pending)
+        check_lease(request.name, request.holder)
+        check_range("ttl_ms", request.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
+        check_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
+        check_printable("attempt", request.attempt)
+        with self._waits.request(request.name, request.holder, request.attempt) as pending:
+            acquired = await self._acquire(request, pending)
         lease, remaining = acquired.held
         return lease_pb.AcquireResponse(
             acquired=acquired.acquired,
@@ -193,13 +195,13 @@ class LeaseService:
             position=acquired.position.message(),
         )
 
-    async def _acquire(self, message: lease_pb.AcquireRequest, pending: _PendingAcquire) -> Acquired:
-        name, waits = message.name, self._waits
-        until = trio.current_time() + message.wait_ms / 1000
-        acquired = await self._try(message)
-        if self._is_over(message, acquired, until):
+    async def _acquire(self, request: lease_pb.AcquireRequest, pending: _PendingAcquire) -> Acquired:
+        name, waits = request.name, self._waits
+        until = trio.current_time() + request.wait_ms / 1000
+        acquired = await self._try(request)
+        if self._is_over(request, acquired, until):
             return acquired
-        with waits.line(name, message.holder) as place:
+        with waits.line(name, request.holder) as place:
             while True:
                 with waits.wait(until - trio.current_time()):
                     await place.called()
@@ -207,69 +209,73 @@ class LeaseService:
                 await waits.turn()
                 if pending.superseded:
                     return acquired
-                acquired = await self._try(message)
-                if self._is_over(message, acquired, until):
+                acquired = await self._try(request)
+                if self._is_over(request, acquired, until):
                     return acquired
 
-    async def _try(self, message: lease_pb.AcquireRequest) -> Acquired:
+    async def _try(self, request: lease_pb.AcquireRequest) -> Acquired:
         # Check again after each wait: the caller may have lost the right.
-        self._check_take(message.name)
+        self._check_take(request.name)
         acquired = await self._backend.acquire_lease(
-            message.name, message.holder, message.ttl_ms / 1000, message.attempt
+            request.name, request.holder, request.ttl_ms / 1000, request.attempt
         )
         if acquired.acquired:
-            self._waits.granted(message.name, message.holder)
+            self._waits.granted(request.name, request.holder)
         return acquired
 
-    def _is_over(self, message: lease_pb.AcquireRequest, acquired: Acquired, until: float) -> bool:
+    def _is_over(self, request: lease_pb.AcquireRequest, acquired: Acquired, until: float) -> bool:
         """Return True if the request waits no longer."""
         if acquired.acquired or trio.current_time() >= until or self._waits.ended:
             return True
         # This is a late duplicate: its sender already has the lease. It must not acquire it again when that term ends.
-        return acquired.held.lease.holder == message.holder
+        return acquired.held.lease.holder == request.holder
 
-    async def keep_alive(self, message: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:
+    @override
+    async def keep_alive(self, call: Call, request: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:
         """Renew a lease for a whole ttl from now."""
-        check_lease(message.name, message.holder)
-        check_term(message.term)
-        self._check_take(message.name)
-        await self._backend.keep_lease(message.name, message.holder, message.term)
+        check_lease(request.name, request.holder)
+        check_term(request.term)
+        self._check_take(request.name)
+        await self._backend.keep_lease(request.name, request.holder, request.term)
         return lease_pb.KeepAliveResponse()
 
-    async def release(self, message: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
+    @override
+    async def release(self, call: Call, request: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
         """End a term early, unless it has ended."""
-        check_lease(message.name, message.holder)
-        check_term(message.term)
-        self._check_take(message.name)
-        await self._backend.release_lease(message.name, message.holder, message.term)
+        check_lease(request.name, request.holder)
+        check_term(request.term)
+        self._check_take(request.name)
+        await self._backend.release_lease(request.name, request.holder, request.term)
         return lease_pb.ReleaseResponse()
 
-    async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
+    @override
+    async def list(self, call: Call, request: lease_pb.ListRequest) -> lease_pb.ListResponse:
         """Return the leases that are held and that the caller may see."""
-        check_printable("name_prefix", message.name_prefix)
+        check_printable("name_prefix", request.name_prefix)
         permissions = self._permissions
-        if permissions is not None and not ask(permissions.may_list_leases, message.name_prefix):
-            raise PermissionDenied(f"permission denied: you may not list leases {message.name_prefix}*")
-        leases, position = await self._backend.list_leases(message.name_prefix)
+        if permissions is not None and not ask(permissions.may_list_leases, request.name_prefix):
+            raise PermissionDenied(f"permission denied: you may not list leases {request.name_prefix}*")
+        leases, position = await self._backend.list_leases(request.name_prefix)
         if permissions is not None:
             leases = [each for each in leases if ask(permissions.may_read_lease, each.lease.name)]
         shown = [_lease(each) for each in leases]
         return lease_pb.ListResponse(leases=shown, position=position.message())
 
-    async def raise_(self, message: lease_pb.RaiseRequest) -> lease_pb.RaiseResponse:
+    @override
+    async def raise_fence(self, call: Call, request: lease_pb.RaiseRequest) -> lease_pb.RaiseResponse:
         """Commit a raised fence and return it."""
-        if not message.controller:
+        if not request.controller:
             raise InvalidArgument("controller is required")
-        if "#" in message.controller:
+        if "#" in request.controller:
             raise InvalidArgument(
-                f"controller {quoted(message.controller)} must not contain #: send what follows it as member"
+                f"controller {quoted(request.controller)} must not contain #: send what follows it as member"
             )
-        check_scope(message.controller, message.member)
-        check_range("term", message.term, 0, MAX_NUMBER)
-        check_range("number", message.number, 0, MAX_NUMBER)
-        self._check_take(lease_of(message.controller, message.member))
-        await check_granted(self._backend, message.controller, message.member, message.term)
-        raised = await self._backend.raise_fence(message.controller, message.member, message.term, message.number)
+        check_scope(request.controller, request.member)
+        check_range("term", request.term, 0, MAX_NUMBER)
+        check_range("number", request.number, 0, MAX_NUMBER)
+        self._check_take(lease_of(request.controller, request.member))
+        await check_granted(self._backend, request.controller, request.member, request.term)
+        raised = await self._backend.raise_fence(request.controller, request.member, request.term, request.number)
         fence = raised.fence
         return lease_pb.RaiseResponse(
             fence=pb.Fence(controller=fence.controller, member=fence.member, term=fence.term, number=fence.number),
@@ -277,30 +283,21 @@ class LeaseService:
             settled_revision=raised.checkpoint,
         )
 
-    async def record_checkpoint(self, message: lease_pb.RecordSettledRequest) -> lease_pb.RecordSettledResponse:
+    @override
+    async def record_checkpoint(
+        self, call: Call, request: lease_pb.RecordSettledRequest
+    ) -> lease_pb.RecordSettledResponse:
         """Record the revision up to which the fence's controller has no work left."""
-        fence = fence_of(message.fence)
+        fence = fence_of(request.fence)
         if fence is None:
             raise InvalidArgument("fence is required")
         self._check_take(lease_of(fence.controller, fence.member))
-        check_position(message.known, "known")
-        await check_known(self._backend, ("", ""), position(message.known))
-        await self._check_reached(fence, message.revision)
+        check_position(request.known, "known")
+        await check_known(self._backend, ("", ""), position(request.known))
+        await self._check_reached(fence, request.revision)
         await check_granted(self._backend, fence.controller, fence.member, fence.term)
-        await self._backend.record_checkpoint(fence, message.revision)
+        await self._backend.record_checkpoint(fence, request.revision)
         return lease_pb.RecordSettledResponse()
-
-    def __mapping__(self) -> Handlers:
-        """Return the handlers by path."""
-        return unary_handlers(
-            "headway.lease.v1.LeaseService",
-            Acquire=(self.acquire, lease_pb.AcquireRequest, lease_pb.AcquireResponse),
-            KeepAlive=(self.keep_alive, lease_pb.KeepAliveRequest, lease_pb.KeepAliveResponse),
-            Release=(self.release, lease_pb.ReleaseRequest, lease_pb.ReleaseResponse),
-            List=(self.list, lease_pb.ListRequest, lease_pb.ListResponse),
-            Raise=(self.raise_, lease_pb.RaiseRequest, lease_pb.RaiseResponse),
-            RecordSettled=(self.record_checkpoint, lease_pb.RecordSettledRequest, lease_pb.RecordSettledResponse),
-        )
 
     async def _check_reached(self, fence: Fence, revision: int) -> None:
         """Refuse a checkpoint above the store's revision: the next run would miss the changes up to it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
 
+from headway.api import Call
 from headway.base import give_way
 from headway.errors import HistoryCompacted, InvalidArgument, Unavailable
 from headway.resource import (
@@ -24,10 +24,11 @@ from headway.resource import (
     type_name,
     type_problem,
 )
+from headway.rpc import Encoded
 from headway.service._access import AccessChecks
 from headway.service._admission import Type, admit_id, resolve
 from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_prefix, check_text
-from headway.service._handlers import Context
+from headway.service._context import Context
 from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
 from headway.service._versions import Conversions, View, are_of_version
@@ -37,15 +38,14 @@ _PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or w
 _BY_TYPE = "list or watch the types that it owns, and look for its uid in their owners"
 
 
-async def list_type(context: Context, stream: Any) -> None:
-    """Send the resources of a type within a tenancy, or one page of them, filtered by name and metadata.
+async def list_type(context: Context, call: Call, request: pb.ListRequest) -> pb.ListResponse | Encoded:
+    """Return the resources of a type within a tenancy, or one page of them, filtered by name and metadata.
 
     Resources stored as another version of the kind are converted, or left out if no converter exists. The result is a
     consistent snapshot of one revision.
     """
     backend, access, versions = context.backend, context.access, context.versions
-    request: pb.ListRequest = await stream.recv_message()
-    collected = ListReply(stream, _PAGES, context)
+    collected = ListReply(call, _PAGES, context)
     type = resolve(access, request.type, "type")
     if request.tenancy is None:
         raise InvalidArgument("tenancy is required; its units may be '*' for any")
@@ -79,7 +79,7 @@ async def list_type(context: Context, stream: Any) -> None:
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
     at = here._replace(versions=access.contained(type.name, versions.contained(type)))
-    await collected.send(pb.ListResponse(position=at.message(), next_page_token=next_page))
+    return collected.reply(pb.ListResponse(position=at.message(), next_page_token=next_page))
 
 
 async def _read_cut(
@@ -168,15 +168,16 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
     return Within(partition, namespace, name_prefix)
 
 
-async def list_by_owner(context: Context, stream: Any) -> None:
-    """Send all resources of every type that this incarnation of an owner owns. The owner may be deleted already.
+async def list_by_owner(
+    context: Context, call: Call, request: pb.ListByOwnerRequest
+) -> pb.ListByOwnerResponse | Encoded:
+    """Return all resources of every type that this incarnation of an owner owns. The owner may be deleted already.
 
     If a kind has converters, each resource is returned as its storage version, or as a version that the caller may
     read.
     """
     backend, access, versions = context.backend, context.access, context.versions
-    request: pb.ListByOwnerRequest = await stream.recv_message()
-    collected = ListReply(stream, _BY_TYPE, context)
+    collected = ListReply(call, _BY_TYPE, context)
     requested = request.owner
     _admit_owner(access, requested)
     assert requested is not None
@@ -200,7 +201,7 @@ async def list_by_owner(context: Context, stream: Any) -> None:
                 if not part:
                     break
                 del part
-    await collected.send(pb.ListByOwnerResponse(position=here.message()))
+    return collected.reply(pb.ListByOwnerResponse(position=here.message()))
 
 
 def _names_owner(requested: pb.Id, stored: pb.Id | None) -> bool:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.api import ProgramFailed, ProgramFailedLate
+from headway.api import Call, MigrationApi, ProgramFailed, ProgramFailedLate
 from headway.base import Steps, give_way, in_slices
 from headway.errors import InvalidArgument, PayloadError, PermissionDenied
 from headway.resource import (
@@ -25,7 +27,6 @@ from headway.resource import (
     type_name,
 )
 from headway.service._access import AccessChecks, Permissions
-from headway.service._handlers import Handlers, unary_handlers
 from headway.service._list import admit_within
 from headway.service._pages import PageTokens
 from headway.service._storage_version import in_storage_version
@@ -196,7 +197,7 @@ class _Page:
 MIGRATION_SERVICE = "headway.migration.v1.MigrationService"
 
 
-class MigrationService:
+class MigrationService(MigrationApi):
     """Migrate over a store, for the types of a registry.
 
     Hooks are not called: what readers see of a resource stays the same, except for its version.
@@ -210,7 +211,8 @@ class MigrationService:
         self._backend = backend
         self._access = AccessChecks(permissions, registry)
 
-    async def migrate(self, message: migration_pb.MigrateRequest) -> migration_pb.MigrateResponse:
+    @override
+    async def migrate(self, call: Call, request: migration_pb.MigrateRequest) -> migration_pb.MigrateResponse:
         """Rewrite one page. A repeated request with the same token continues with the rest of the page."""
         # The reply has the position of the store.
         self._access.check_any_known()
@@ -220,12 +222,12 @@ class MigrationService:
             self._backend, f"Migrate {kinds}", "this server has other types: begin again without a page_token"
         )
         # The index of the kind, and the last key of the page before.
-        number, *key = tokens.place(message.page_token, 1, 4) or ("0",)
+        number, *key = tokens.place(request.page_token, 1, 4) or ("0",)
         if not chains:
             return migration_pb.MigrateResponse(position=self._backend.position.message())
         if number not in map(str, range(len(chains))):
             raise InvalidArgument(
-                f"page_token {quoted(message.page_token)} is invalid: begin again without a page_token"
+                f"page_token {quoted(request.page_token)} is invalid: begin again without a page_token"
             )
         index, after = int(number), (key[0], key[1], key[2]) if key else None
         chain = chains[index]
@@ -264,9 +266,3 @@ class MigrationService:
 
     def _may(self, stored: pb.Resource) -> bool:
         return self._access.shows(stored) and self._access.may_write(stored)
-
-    def __mapping__(self) -> Handlers:
-        """Return the handlers by path."""
-        return unary_handlers(
-            MIGRATION_SERVICE, Migrate=(self.migrate, migration_pb.MigrateRequest, migration_pb.MigrateResponse)
-        )

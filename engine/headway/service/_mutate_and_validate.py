@@ -6,8 +6,8 @@ from headway.base import in_slices
 from headway.errors import HeadwayError, InvalidArgument
 from headway.resource import is_marked, is_unconverted, pb, resource_id
 from headway.service._admission import admit_resource
+from headway.service._context import Context
 from headway.service._deletion import check_mark
-from headway.service._handlers import Context
 from headway.service._payload_names import check_payload_name
 from headway.service._storage_version import StorageVersion
 from headway.service._writing import check_staying, check_units

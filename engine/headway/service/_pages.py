@@ -10,17 +10,17 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import TypeVar
 
-from headway.api import Exhausted
+from headway.api import Call, Exhausted
 from headway.base import give_way
 from headway.errors import InvalidArgument
 from headway.protobuf import decode, encode, varint
 from headway.resource import Key, Kind, Position, pb, quoted, resource_key
 from headway.rpc import Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
+from headway.service._context import Context
 from headway.service._encodings import ResourceEncodings, in_pieces
-from headway.service._handlers import Context
 from headway.service._sizes import least_size
 from headway.service._versions import Conversions, View
 from headway.storage import Backend, Within, in_order, list_part
@@ -43,6 +43,9 @@ _RESOURCES = b"\x0a"
 _KEYED = 400
 
 
+Reply = TypeVar("Reply", pb.ListResponse, pb.ListByOwnerResponse)
+
+
 class ListReply:
     """The resources collected for a list so far.
 
@@ -61,11 +64,11 @@ class ListReply:
         last: the key of the last one; None without resources.
     """
 
-    def __init__(self, stream: Any, instead: str, context: Context) -> None:
+    def __init__(self, call: Call, instead: str, context: Context) -> None:
         self.count = 0
         self.last: Key | None = None
-        self._stream = stream
-        self.encodes = getattr(stream, "encodes", False)
+        self._call = call
+        self.encodes = call.encodes
         self._most = MAX_REPLY if self.encodes else None
         self._instead = instead
         self._as_listed = context.as_listed
@@ -116,7 +119,7 @@ class ListReply:
         for piece in self._pieces:
             keyed += [(resource_key(each), encode(each)) for each in decode(pb.ListResponse, piece).resources]
             # Both are held.
-            self._stream.hold(self._encoded + sum(len(body) + _KEYED for _, body in keyed))
+            self._call.hold(self._encoded + sum(len(body) + _KEYED for _, body in keyed))
             await give_way()
         self._pieces, self._encoded = [], 0
         self._kept = [body for _, body in await in_order(keyed, itemgetter(0))]
@@ -127,13 +130,12 @@ class ListReply:
         # A resource takes at most half: it came in one message that the server accepted.
         return self._most is not None and self._size > self._most // 2
 
-    async def send(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> None:
-        """Send the reply with these resources."""
+    def reply(self, rest: Reply) -> Reply | Encoded:
+        """Return the reply with these resources and the rest of it."""
         if not self.encodes:
-            reply.resources = self._resources
-            await self._stream.send_message(reply)
-        else:
-            await self._stream.send_message(Encoded([*self._pieces, encode(reply)]))
+            rest.resources = self._resources
+            return rest
+        return Encoded([*self._pieces, encode(rest)])
 
     async def _encode(self) -> None:
         """Encode what was added since the last call, with turns for other tasks between the pieces of a large list."""
@@ -146,7 +148,7 @@ class ListReply:
             self._encoded += len(piece)
             if self._most is not None and self._encoded > self._most:
                 raise self._exhausted()
-            self._stream.hold(self._encoded)
+            self._call.hold(self._encoded)
             if large and (not joins or number % _JOINED_PIECES == 0):
                 await give_way()
 

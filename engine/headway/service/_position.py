@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from headway._gen.headway.store import v1 as store_pb
+from headway.api import Call, StoreApi
 from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import ANY_VERSIONS, PAUSE, Kind, Position, Registry, TypeName, pb, position
 from headway.service._access import RIGHTS, AccessChecks, Permissions
 from headway.service._admission import resolve
 from headway.service._bounds import check_text
-from headway.service._handlers import Handlers, unary_handlers
 from headway.storage import Backend, Within
 
 PositionRequest = store_pb.PositionRequest
 
-_SERVICE = "headway.store.v1.StoreService"
-POSITION = f"/{_SERVICE}/Position"
+POSITION = "/headway.store.v1.StoreService/Position"
 
 
-class StoreService:
+class StoreService(StoreApi):
     """Position over a store, for the types of a registry.
 
     Args:
@@ -28,7 +29,8 @@ class StoreService:
         self._backend = backend
         self._access = AccessChecks(permissions, registry)
 
-    async def position(self, request: store_pb.PositionRequest) -> store_pb.PositionResponse:
+    @override
+    async def position(self, call: Call, request: store_pb.PositionRequest) -> store_pb.PositionResponse:
         """Return the position of the store to a caller who may do anything with the type of the request."""
         type = resolve(self._access, request.type, "type")
         if type.name == PAUSE.name:
@@ -38,10 +40,6 @@ class StoreService:
         here = await current_position(self._backend)
         await check_known(self._backend, type.kind, position(request.known))
         return store_pb.PositionResponse(position=here.message())
-
-    def __mapping__(self) -> Handlers:
-        """Return the handlers by path."""
-        return unary_handlers(_SERVICE, Position=(self.position, store_pb.PositionRequest, store_pb.PositionResponse))
 
 
 async def current_position(backend: Backend) -> Position:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from typing_extensions import override
+
 from headway._gen.headway.quota import v1 as quota_pb
+from headway.api import Call, QuotaApi
 from headway.resource import QUOTA, Registry, Within, pb
 from headway.service._access import AccessChecks, Permissions
-from headway.service._handlers import Handlers, unary_handlers
 from headway.service._position import current_position
 from headway.service._quota_checks import check_kept
 from headway.storage import Backend, QuotaUse
@@ -15,7 +17,7 @@ from headway.storage import Backend, QuotaUse
 QUOTA_SERVICE = "headway.quota.v1.QuotaService"
 
 
-class QuotaService:
+class QuotaService(QuotaApi):
     """List over a store.
 
     Args:
@@ -34,7 +36,8 @@ class QuotaService:
         self._elsewhere = elsewhere
         self._access = AccessChecks(permissions, registry)
 
-    async def list(self, _: quota_pb.ListRequest) -> quota_pb.ListResponse:
+    @override
+    async def list(self, call: Call, request: quota_pb.ListRequest) -> quota_pb.ListResponse:
         """Return the quotas and their use, to a caller who may list quotas, and as far as they may read them."""
         self._access.check_known(QUOTA.name)
         self._access.check_list(QUOTA.name, Within("", ""))
@@ -45,10 +48,6 @@ class QuotaService:
         others = {} if self._elsewhere is None else await self._elsewhere()
         shown = [_message(each, others) for each in listed if self._access.may_read(_id(each.limit.name))]
         return quota_pb.ListResponse(quotas=shown, position=here.message())
-
-    def __mapping__(self) -> Handlers:
-        """Return the handlers by path."""
-        return unary_handlers(QUOTA_SERVICE, List=(self.list, quota_pb.ListRequest, quota_pb.ListResponse))
 
 
 def _id(name: str) -> pb.Id:

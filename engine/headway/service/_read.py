@@ -6,7 +6,7 @@ from headway.base import in_slices
 from headway.errors import InvalidArgument, NotFound
 from headway.resource import pb, resource_id, type_name
 from headway.service._admission import admit_id
-from headway.service._handlers import Context
+from headway.service._context import Context
 from headway.service._position import check_revision
 
 

@@ -17,7 +17,7 @@ from headway.resource import (
     Within,
     of_former_schema,
 )
-from headway.service._handlers import Context
+from headway.service._context import Context
 from headway.service._position import check_versions
 from headway.storage import Watch, open_watch
 

@@ -1,27 +1,23 @@
-"""The resource service: the verbs of each path. The file of a verb has its handler.
-
-`headway.resource.v1.ResourceService` and Consul's name for it (`_consul.py`) have the same verbs in another context.
-"""
+"""The resource service: the eight verbs over a store. The file of a verb has its function."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
+from typing_extensions import override
 
-from headway.api import Cardinality, Handler
+from headway.api import Call, ResourceApi, Stream
 from headway.base import CallerTurns, KeyTurns
 from headway.journal import WriteJournal
 from headway.resource import Registry, pb
+from headway.rpc import Encoded
 from headway.service._access import AccessChecks, Permissions
+from headway.service._context import Context
 from headway.service._delete import delete
 from headway.service._encodings import ResourceEncodings
-from headway.service._handlers import Context, Handlers, unary_handler
 from headway.service._list import list_by_owner, list_type
 from headway.service._mutate_and_validate import mutate_and_validate
 from headway.service._read import read
 from headway.service._versions import Versions
-from headway.service._watch_list import watch_list
+from headway.service._watch_list import Watched, watch_list
 from headway.service._write import write
 from headway.service._write_status import write_status
 from headway.storage import Backend
@@ -30,7 +26,7 @@ RESOURCE_SERVICE = "headway.resource.v1.ResourceService"
 WATCH_LIST = f"/{RESOURCE_SERVICE}/WatchList"
 
 
-class ResourceService:
+class ResourceService(ResourceApi):
     """The eight verbs over a store, for the types of a registry.
 
     Every refusal is a `HeadwayError` whose message names the field and says what would be right.
@@ -59,43 +55,39 @@ class ResourceService:
         turns: KeyTurns | None = None,
     ) -> None:
         access = AccessChecks(permissions, registry, writes_copies=writes_copies)
-        versions = versions or Versions(registry)
-        turns = turns or KeyTurns()
+        versions, turns = versions or Versions(registry), turns or KeyTurns()
         self._context = Context(backend, access, versions, turns, journal=journal, encodings=encodings, reads=reads)
 
-    def __mapping__(self) -> Handlers:
-        """Return the handlers by path."""
-        return Handlers(_BY_PATH, self._context)
+    @override
+    async def read(self, call: Call, request: pb.ReadRequest) -> pb.ReadResponse:
+        return await read(self._context, request)
 
+    @override
+    async def write(self, call: Call, request: pb.WriteRequest) -> pb.WriteResponse:
+        return await write(self._context, request)
 
-def _unary(
-    serve: Callable[..., Awaitable[Any]], request: type[Any], response: type[Any]
-) -> Callable[[Context], Handler]:
-    return lambda context: unary_handler(partial(serve, context), request, response)
+    @override
+    async def write_status(self, call: Call, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+        return await write_status(self._context, request)
 
+    @override
+    async def delete(self, call: Call, request: pb.DeleteRequest) -> pb.DeleteResponse:
+        return await delete(self._context, request)
 
-def _sending(
-    serve: Callable[..., Awaitable[None]], cardinality: Cardinality, request: type[Any], response: type[Any]
-) -> Callable[[Context], Handler]:
-    return lambda context: Handler(partial(serve, context), cardinality, request, response)
+    @override
+    async def mutate_and_validate(
+        self, call: Call, request: pb.MutateAndValidateRequest
+    ) -> pb.MutateAndValidateResponse:
+        return await mutate_and_validate(self._context, request)
 
+    @override
+    async def list(self, call: Call, request: pb.ListRequest) -> pb.ListResponse | Encoded:
+        return await list_type(self._context, call, request)
 
-_VERBS: dict[str, Callable[[Context], Handler]] = {
-    "Read": _unary(read, pb.ReadRequest, pb.ReadResponse),
-    "Write": _unary(write, pb.WriteRequest, pb.WriteResponse),
-    "WriteStatus": _unary(write_status, pb.WriteStatusRequest, pb.WriteStatusResponse),
-    "Delete": _unary(delete, pb.DeleteRequest, pb.DeleteResponse),
-    "MutateAndValidate": _unary(mutate_and_validate, pb.MutateAndValidateRequest, pb.MutateAndValidateResponse),
-    # These send by themselves: a large list in pieces, and a watch as `StreamItem`s, which can hold many events each.
-    "List": _sending(list_type, Cardinality.UNARY_UNARY, pb.ListRequest, pb.ListResponse),
-    "ListByOwner": _sending(list_by_owner, Cardinality.UNARY_UNARY, pb.ListByOwnerRequest, pb.ListByOwnerResponse),
-    "WatchList": _sending(watch_list, Cardinality.UNARY_STREAM, pb.WatchListRequest, pb.WatchEvent),
-}
+    @override
+    async def list_by_owner(self, call: Call, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse | Encoded:
+        return await list_by_owner(self._context, call, request)
 
-
-def verbs(service: str) -> dict[str, Callable[[Context], Handler]]:
-    """Return, by path, the functions that make the handlers of the eight verbs for a context."""
-    return {f"/{service}/{verb}": make for verb, make in _VERBS.items()}
-
-
-_BY_PATH = verbs(RESOURCE_SERVICE)
+    @override
+    def watch_list(self, call: Call, request: pb.WatchListRequest) -> Stream[Watched]:
+        return watch_list(self._context, call, request)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 import trio
+from typing_extensions import override
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.api import Cardinality, Exhausted, Handler
+from headway.api import Call, Exhausted, SubscribeApi, stream
 from headway.base import KeyTurns
 from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import Registry, SnapshotChunk
 from headway.service._access import AccessChecks
-from headway.service._handlers import Context, Handlers
+from headway.service._context import Context
 from headway.service._position import current_position
 from headway.service._subscribe_admission import SubscribePermissions, Wanted, admit_subscription
 from headway.service._subscribe_sources import StoreSource, TopicSource
@@ -93,7 +93,7 @@ class OpenSubscriptions:
             scope.cancel()
 
 
-class SubscribeService:
+class SubscribeService(SubscribeApi):
     """Subscribe over a store and the topics of the engine's apps.
 
     Args:
@@ -119,12 +119,12 @@ class SubscribeService:
         self._permissions = permissions
         self._streams = OpenSubscriptions() if streams is None else streams
 
-    async def subscribe(self, stream: Any) -> None:
-        """Serve Subscribe. It sends `SubscriptionItem`s, which an encoder turns into messages.
-
-        It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
-        """
-        request: subscribe_pb.SubscribeRequest = await stream.recv_message()
+    @override
+    @stream
+    async def subscribe(
+        self, call: Call, request: subscribe_pb.SubscribeRequest
+    ) -> AsyncGenerator[SubscriptionItem, None]:
+        """Yield a snapshot, and then whole commits. An encoder turns them into messages."""
         permissions = self._permissions
         wanted = admit_subscription(self._context, self._topics, permissions, request)
         with ExitStack() as held:
@@ -133,13 +133,9 @@ class SubscribeService:
                 held.enter_context(topic.subscribed(subjects))
             served = _Served(self._context, permissions, wanted, self._streams)
             held.callback(served.close)
-            await served.run(stream.send_message)
-
-    def __mapping__(self) -> Handlers:
-        """Return the handlers by path."""
-        request, response = subscribe_pb.SubscribeRequest, subscribe_pb.SubscribeResponse
-        make = partial(Handler, self.subscribe, Cardinality.UNARY_STREAM, request, response)
-        return Handlers({SUBSCRIBE: make})
+            async with served.items() as items:
+                async for item in items:
+                    yield item
 
 
 class _Served:
@@ -167,25 +163,26 @@ class _Served:
         store = None if self._store is None else self._store.position
         return SubscriptionPosition(store, tuple(each.position for each in self._topics), self._wanted.selection)
 
-    async def run(self, send: Send) -> None:
-        """Serve until the caller ends it."""
+    @stream
+    async def items(self) -> AsyncGenerator[SubscriptionItem, None]:
+        """Yield what is sent, until the caller ends it."""
         why = await self._resumed()
         if why is None:
-            await send(self._tell(Reached(self.position)))
+            yield self._tell(Reached(self.position))
         live = why is None
         while True:
             if why:
-                await send(NewSnapshot(why))
+                yield NewSnapshot(why)
             why = ""
             try:
                 if not live:
                     self._begin_snapshot()
                     while (part := await self._next_part()) is not None:
-                        await send(part)
+                        yield part
                     live = True
-                    await send(self._tell(SnapshotComplete(self.position)))
+                    yield self._tell(SnapshotComplete(self.position))
                 while True:
-                    await send(await self._next())
+                    yield await self._next()
             except HistoryCompacted as error:
                 # The caller reads too slowly, or a topic was reset. It keeps what it has until the snapshot is whole.
                 live, why = False, str(error)

@@ -15,7 +15,7 @@ from headway.resource import MAX_NAME, Key, TypeName, pb, quoted
 from headway.service._access import AccessChecks, Permissions, ask
 from headway.service._admission import Type, admit_id, resolve
 from headway.service._bounds import MAX_SUBJECTS, check_text
-from headway.service._handlers import Context
+from headway.service._context import Context
 from headway.service._list import admit_within
 from headway.service._position import check_position
 from headway.storage import Within

@@ -12,7 +12,7 @@ from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, EndOfSnapshot, Position, SnapshotChunk, pb, resource_key
 from headway.service._access import ask
 from headway.service._admission import Type
-from headway.service._handlers import Context
+from headway.service._context import Context
 from headway.service._reader import Reader
 from headway.service._subscribe_admission import Part, SubscribePermissions
 from headway.service._versions import View

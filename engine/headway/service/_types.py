@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from typing_extensions import override
+
 from headway._gen.headway.types import v1 as types_pb
-from headway.api import Cardinality, Handler
+from headway.api import Call, TypesApi
 from headway.protobuf import encode
 from headway.resource import Registry, TypeName, describe, type_name
 from headway.rpc import Encoded
-from headway.service._handlers import Handlers
 from headway.storage import Backend, Within
 from headway.subscription import Topic
 
@@ -87,7 +88,7 @@ class DescribedTypes(_OfSets[EncodedTypes]):
         super().__init__(registry, topics, EncodedTypes)
 
 
-class TypesService:
+class TypesService(TypesApi):
     """List over a registry.
 
     Args:
@@ -110,21 +111,14 @@ class TypesService:
         self._may_know_topic = may_know_topic
         self._replies = replies or DescribedTypes(registry, topics)
 
-    async def list(self, stream: Any) -> None:
-        """Send the types and topics that the caller may know, and the messages that they contain.
+    @override
+    async def list(self, call: Call, request: types_pb.ListRequest) -> types_pb.ListResponse | Encoded:
+        """Return the types and topics that the caller may know, and the messages that they contain.
 
         Types and topics are the same for as long as the server runs.
         """
-        await stream.recv_message()
         reply = self._replies.of(self._may_know, self._may_know_topic)
-        await stream.send_message(reply if getattr(stream, "encodes", False) else reply.message)
-
-    def __mapping__(self) -> Handlers:
-        """Return the handlers by path."""
-        return Handlers({TYPES: self._handler})
-
-    def _handler(self) -> Handler:
-        return Handler(self.list, Cardinality.UNARY_UNARY, types_pb.ListRequest, types_pb.ListResponse)
+        return reply if call.encodes else reply.message
 
 
 class DescribedPayloads(_OfSets["DescribedFiles"]):

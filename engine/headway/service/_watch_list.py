@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
+from headway.api import Call, stream
 from headway.errors import InvalidArgument
 from headway.resource import (
+    TOMBSTONE,
     Bookmark,
     Changes,
     EndOfSnapshot,
@@ -22,7 +24,7 @@ from headway.resource import (
 )
 from headway.service._admission import resolve
 from headway.service._bounds import check_selector
-from headway.service._handlers import Context
+from headway.service._context import Context
 from headway.service._list import admit_within
 from headway.service._position import check_known, check_position
 from headway.service._reader import Reader
@@ -31,15 +33,14 @@ from headway.service._spaced_bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._versions import are_of_version, made_ready
 from headway.storage import SkipsUnrelated
 
+Watched: TypeAlias = StreamItem | ScopeConfirmed
+"""What a watch sends. An encoder turns it into WatchEvents."""
 
-async def watch_list(context: Context, stream: Any) -> None:
-    """Serve WatchList. It sends `StreamItem`s; a stream that serializes turns them into
-    WatchEvents.
 
-    It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
-    """
+@stream
+async def watch_list(context: Context, call: Call, request: pb.WatchListRequest) -> AsyncGenerator[Watched, None]:
+    """Yield a snapshot of a type, its end, and then every change, each as far as the caller may read it."""
     backend, access, versions = context.backend, context.access, context.versions
-    request: pb.WatchListRequest = await stream.recv_message()
     type = resolve(access, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
     access.check_list(type.name, within, "watch")
@@ -60,6 +61,7 @@ async def watch_list(context: Context, stream: Any) -> None:
 
     behind: list[StreamItem] = []
     reader = Reader(access, view, resumed=resume_after is not None)
+    as_listed = context.as_listed if type.kind == TOMBSTONE.kind else None
     here = Position("", "", 0)
 
     def visible(item: StreamItem) -> list[StreamItem]:
@@ -67,6 +69,8 @@ async def watch_list(context: Context, stream: Any) -> None:
         items = [item]
         if isinstance(item, SnapshotChunk | Changes):
             items = reader.items(item, here)
+            if as_listed is not None:
+                items = [_in_form(each, as_listed) for each in items]
         elif isinstance(item, EndOfSnapshot | Bookmark):
             here = item.position
             if contained:
@@ -92,15 +96,15 @@ async def watch_list(context: Context, stream: Any) -> None:
 
     # A caller who sees everything and asks for no interval reads the watch directly: another coroutine would slow
     # down every event.
-    directly = not access.restricted and not interval
+    directly = not access.restricted and not interval and as_listed is None
     upcoming = next_item if directly else next_visible
     if interval:
         change = partial(next_visible, next_change)
         upcoming = SpacedBookmarks(next_visible, interval, change=change, poll=poll_visible).next
-    snapshot_only, send_message = request.snapshot_only, stream.send_message
+    snapshot_only = request.snapshot_only
     # Of a store that decodes its resources for each reader, a snapshot for the network is held as bytes while its
     # client reads, as lists are. Others share their resources with every watch.
-    encode = getattr(stream, "encode", None) if resume_after is None and context.reads is not None else None
+    encode = call.encode if resume_after is None and context.reads is not None else None
 
     async def next_encoded(encode: Callable[[StreamItem], Awaitable[Any]]) -> tuple[list[Any], bool]:
         """Return the next item as it is sent, and True if it ends the snapshot."""
@@ -111,11 +115,11 @@ async def watch_list(context: Context, stream: Any) -> None:
 
     try:
         if within.metadata:
-            await send_message(ScopeConfirmed(request.metadata_filter))
+            yield ScopeConfirmed(request.metadata_filter)
         while encode is not None:
             encoded, ended = await next_encoded(encode)
             for each in encoded:
-                await send_message(each)
+                yield each
             if ended:
                 if snapshot_only:
                     return
@@ -123,14 +127,22 @@ async def watch_list(context: Context, stream: Any) -> None:
         while True:
             item = await upcoming()
             if not directly or is_of_version(item, version):
-                await send_message(item)
+                yield item
             else:
                 for each in await converted(item):
-                    await send_message(each)
+                    yield each
             if snapshot_only and isinstance(item, EndOfSnapshot):
                 break
     finally:
         watch.close()
+
+
+def _in_form(item: StreamItem, form: Callable[[pb.Resource], pb.Resource]) -> StreamItem:
+    if isinstance(item, SnapshotChunk):
+        return SnapshotChunk([form(each) for each in item.resources])
+    if isinstance(item, Changes):
+        return Changes([each._replace(resource=form(each.resource)) for each in item.changes])
+    return item
 
 
 def is_of_version(item: StreamItem, version: str) -> bool:

@@ -25,10 +25,10 @@ from headway.resource import (
     same_owner,
 )
 from headway.service._admission import Admitted, admit_resource
+from headway.service._context import Context
 from headway.service._create import check_created, creation, determined_ending
 from headway.service._deletion import check_frozen, check_marking, removal_after
 from headway.service._fences import check_fence
-from headway.service._handlers import Context
 from headway.service._payload_names import check_payload_name
 from headway.service._peering import check_replaced_peering
 from headway.service._read import checked_version

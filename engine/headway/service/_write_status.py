@@ -25,8 +25,8 @@ from headway.resource import (
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id
 from headway.service._bounds import check_text
+from headway.service._context import Context
 from headway.service._fences import admit_fence, check_fence
-from headway.service._handlers import Context
 from headway.service._peering import check_copies
 from headway.service._read import checked_version
 from headway.service._status_bounds import check_status, room_problem

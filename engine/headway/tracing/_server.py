@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, NamedTuple
 
 from opentelemetry.context import Context
 
+from headway.api import Call, Handler, stream
 from headway.resource import Changes
 from headway.rpc import Services
 from headway.service import CONSUL_SERVICE, RESOURCE_SERVICE, TRACES_HEADER, WATCH_LIST, TracedChanges, traced_encoder
@@ -22,37 +23,42 @@ def traced_services(services: Services, tracing: Tracing) -> Services:
 
     A context alone makes no span. The first span belongs to the commit, after all checks of the caller's rights.
     """
-
-    async def around(path: str, stream: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
-        if path in _WRITES:
-            given = stream.metadata
-            trace = sampled_trace(given.get("traceparent"), given.get("tracestate", ""))
-            # The task of a call may have inherited the span that was current when the server started.
-            with attached(Context() if trace is None else context_of(trace)):
-                await handler(stream)
-        elif path == WATCH_LIST and stream.metadata.get(TRACES_HEADER) == "1":
-            await handler(_AskingStream(stream, tracing.traces))
-        else:
-            await handler(stream)
-
+    handlers = {path: _traced(path, handler, tracing.traces) for path, handler in services.handlers.items()}
     encoders = {path: traced_encoder(encoder) for path, encoder in services.encoders.items()}
-    return Services(services, encoders=encoders, interceptors=[around])
+    return Services(_Handlers(handlers), encoders=encoders)
 
 
-class _AskingStream:
-    """The stream of a watch whose client has asked for contexts."""
+class _Handlers(NamedTuple):
+    by_path: Mapping[str, Handler]
 
-    def __init__(self, inner: Any, traces: CommitTraces) -> None:
-        self._inner = inner
-        self._traces = traces
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return self.by_path
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
-    async def send_message(self, item: Any) -> None:
-        if isinstance(item, Changes):
-            of = self._traces.of
-            found = {each.revision: trace for each in item.changes if (trace := of(each.revision)) is not None}
-            if found:
-                item = TracedChanges(item.changes, found)
-        await self._inner.send_message(item)
+def _traced(path: str, handler: Handler, traces: CommitTraces) -> Handler:
+    answer = handler.func
+
+    async def write(call: Call, request: Any) -> Any:
+        given = call.metadata
+        trace = sampled_trace(given.get("traceparent"), given.get("tracestate", ""))
+        # The task of a call may have inherited the span that was current when the server started.
+        with attached(Context() if trace is None else context_of(trace)):
+            return await answer(call, request)
+
+    @stream
+    async def watch(call: Call, request: Any) -> AsyncGenerator[Any, None]:
+        asks = call.metadata.get(TRACES_HEADER) == "1"
+        async with answer(call, request) as items:
+            async for item in items:
+                yield _with_traces(item, traces) if asks else item
+
+    if path in _WRITES:
+        return handler._replace(func=write)
+    return handler._replace(func=watch) if path == WATCH_LIST else handler
+
+
+def _with_traces(item: Any, traces: CommitTraces) -> Any:
+    if not isinstance(item, Changes):
+        return item
+    found = {each.revision: trace for each in item.changes if (trace := traces.of(each.revision)) is not None}
+    return TracedChanges(item.changes, found) if found else item

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
+
+from typing_extensions import override
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.api import Cardinality, Exhausted, Handler
+from headway.api import Call, Exhausted, ObserveApi, stream
 from headway.base import give_way
 from headway.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
 from headway.protobuf import decode
 from headway.reconcile import STRONG_READ
 from headway.resource import Registry, ResourceId, TypeName, did_you_mean, event_id, quoted, type_name
-from headway.service import AccessChecks, Decision, Permissions, admit_id, ask, check_text, unary_handlers
+from headway.service import AccessChecks, Decision, Permissions, admit_id, ask, check_text
 from headway.why._attending import Busy, Sort
 from headway.why._host import ObserveHost
 from headway.why._rights import AttendingRights
@@ -47,7 +49,7 @@ class ObservePermissions(Permissions, Protocol):
         ...
 
 
-class ObserveService:
+class ObserveService(ObserveApi):
     """Answers to "why is this not done?".
 
     Args:
@@ -71,10 +73,11 @@ class ObserveService:
         self._permissions = permissions
         self._access = AccessChecks(permissions, registry)
 
-    async def why(self, message: observe_pb.WhyRequest) -> observe_pb.WhyResponse:
+    @override
+    async def why(self, call: Call, request: observe_pb.WhyRequest) -> observe_pb.WhyResponse:
         """Answer why a resource is, or is not, done."""
-        type, key = admit_id(self._access, message.id, "id")
-        id = ResourceId(type.name, key[2], key[0], key[1], "" if message.id is None else message.id.uid)
+        type, key = admit_id(self._access, request.id, "id")
+        id = ResourceId(type.name, key[2], key[0], key[1], "" if request.id is None else request.id.uid)
         if not self._may(id):
             raise PermissionDenied(f"permission denied: you may not observe {id}")
         # An answer takes a millisecond, and a caller may send a thousand questions at once. The callers take turns.
@@ -85,10 +88,11 @@ class ObserveService:
             why = redacted(why, self._permissions, self._everywhere(self._permissions))
         return observe_pb.WhyResponse(why=to_message(why), sentences=why.sentences())
 
-    async def stuck(self, message: observe_pb.StuckRequest) -> observe_pb.StuckResponse:
+    @override
+    async def stuck(self, call: Call, request: observe_pb.StuckRequest) -> observe_pb.StuckResponse:
         """Answer which resources have long had pending work, of the types that the caller may observe everywhere."""
-        if not (math.isfinite(message.longer_than) and message.longer_than >= 0):
-            raise InvalidArgument(f"longer_than {message.longer_than} must be a number of seconds >= 0, such as 60")
+        if not (math.isfinite(request.longer_than) and request.longer_than >= 0):
+            raise InvalidArgument(f"longer_than {request.longer_than} must be a number of seconds >= 0, such as 60")
         permissions, allowed = self._permissions, set[str]()
         if permissions is not None:
             allowed = self._everywhere(permissions)
@@ -96,7 +100,7 @@ class ObserveService:
                 raise PermissionDenied("permission denied: you may not observe all resources of any type")
         # The list is cut after it is reduced to what the caller may observe.
         types = None if permissions is None else allowed
-        stuck = await self._host.stuck(message.longer_than, types)
+        stuck = await self._host.stuck(request.longer_than, types)
         if permissions is not None:
             standbys = tuple(
                 each if ask(permissions.may_read_lease, each.controller) else replace(each, lease=None)
@@ -110,21 +114,22 @@ class ObserveService:
         names = self._host.names(types)
         return observe_pb.StuckResponse(stuck=to_message(stuck), sentences=sentences, controllers=names)
 
-    async def retry(self, message: observe_pb.RetryRequest) -> observe_pb.RetryResponse:
+    @override
+    async def retry(self, call: Call, request: observe_pb.RetryRequest) -> observe_pb.RetryResponse:
         """Let a controller reconcile a resource now, whatever delay it has."""
-        type, key = admit_id(self._access, message.id, "id")
+        type, key = admit_id(self._access, request.id, "id")
         id = ResourceId(type.name, key[2], key[0], key[1])
         self._access.check_write(id.message(), None)
-        check_text("controller", message.controller)
+        check_text("controller", request.controller)
         known = self._host.names({str(type.name)})
-        controller = message.controller or known[0] if known else ""
+        controller = request.controller or known[0] if known else ""
         if controller not in known:
-            named = f"named {message.controller!r} " if message.controller else ""
-            hint = did_you_mean(message.controller, known)
+            named = f"named {request.controller!r} " if request.controller else ""
+            hint = did_you_mean(request.controller, known)
             raise InvalidArgument(
                 f"no controller {named}manages {type.name} in a process connected to this server{hint}"
             )
-        if not message.controller and len(known) > 1:
+        if not request.controller and len(known) > 1:
             raise InvalidArgument(
                 f"controller is required, because several manage {type.name}: give one of {', '.join(known)}"
             )
@@ -144,21 +149,19 @@ class ObserveService:
         names = list(done) if observes else []
         return observe_pb.RetryResponse(controller=controller, processes=names, running=any(done.values()))
 
-    async def attend(self, stream: Any) -> None:
-        """Serve Attend: send questions to a process until its stream ends.
-
-        It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
-        """
-        message: observe_pb.AttendRequest = await stream.recv_message()
-        check_text("process", message.process)
-        if not message.process:
+    @override
+    @stream
+    async def attend(self, call: Call, request: observe_pb.AttendRequest) -> AsyncGenerator[observe_pb.Question, None]:
+        """Send questions to a process until its stream ends."""
+        check_text("process", request.process)
+        if not request.process:
             raise InvalidArgument("process is required: the name of the process that attends, such as 'web-1'")
-        if not 1 <= len(message.controllers) <= MOST_CONTROLLERS:
+        if not 1 <= len(request.controllers) <= MOST_CONTROLLERS:
             raise InvalidArgument(
-                f"controllers must have 1 to {MOST_CONTROLLERS} entries, not {len(message.controllers)}"
+                f"controllers must have 1 to {MOST_CONTROLLERS} entries, not {len(request.controllers)}"
             )
-        controllers, scoped = {}, {each.name for each in message.controllers if each.scoped}
-        for each in message.controllers:
+        controllers, scoped = {}, {each.name for each in request.controllers if each.scoped}
+        for each in request.controllers:
             check_text("controllers.name", each.name)
             if self._permissions is not None and not ask(self._permissions.may_take_lease, each.name):
                 raise PermissionDenied(f"permission denied: you may not acquire lease {each.name}")
@@ -171,33 +174,22 @@ class ObserveService:
                 caller = self._permissions.caller
                 rights = AttendingRights(self._permissions, self._access.registry, self._host.read)
             if self._between:
-                caller, sort = message.caller or "", Sort.SIBLING if message.caller is None else Sort.RELAYED
+                caller, sort = request.caller or "", Sort.SIBLING if request.caller is None else Sort.RELAYED
             about = (controllers, caller, sort, rights, scoped)
-            async with self._host.attended(message.process, *about) as attending:
-                await stream.send_message(observe_pb.Question())
+            async with self._host.attended(request.process, *about) as attending:
+                yield observe_pb.Question()
                 async for question in attending.questions:
-                    await stream.send_message(question)
+                    yield question
         except Busy:
             raise Exhausted("too many processes attend; try again later") from None
 
-    async def answer(self, message: observe_pb.AnswerRequest) -> observe_pb.AnswerResponse:
+    @override
+    async def answer(self, call: Call, request: observe_pb.AnswerRequest) -> observe_pb.AnswerResponse:
         """Accept the answer to a question. Only the process that was asked knows the number of the question."""
         pass_on = None if self._between else self._host.pass_on
-        if not self._host.answered(message) and (pass_on is None or not await pass_on(message)):
-            raise NotFound(f"number {quoted(message.number)}: no question waits for this answer")
+        if not self._host.answered(request) and (pass_on is None or not await pass_on(request)):
+            raise NotFound(f"number {quoted(request.number)}: no question waits for this answer")
         return observe_pb.AnswerResponse()
-
-    def __mapping__(self) -> dict[str, Handler]:
-        """Return the handlers by path."""
-        pb = observe_pb
-        unary = unary_handlers(
-            OBSERVE_SERVICE,
-            Why=(self.why, pb.WhyRequest, pb.WhyResponse),
-            Stuck=(self.stuck, pb.StuckRequest, pb.StuckResponse),
-            Retry=(self.retry, pb.RetryRequest, pb.RetryResponse),
-            Answer=(self.answer, pb.AnswerRequest, pb.AnswerResponse),
-        )
-        return {**unary, ATTEND: Handler(self.attend, Cardinality.UNARY_STREAM, pb.AttendRequest, pb.Question)}
 
     def _everywhere(self, permissions: ObservePermissions) -> set[str]:
         """Return the types that the caller may observe everywhere."""

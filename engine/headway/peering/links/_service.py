@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
-from typing import Any
 
 import trio
+from typing_extensions import override
 
 from headway._gen.headway.peering import v1 as wire
-from headway.api import Cardinality, DetailedPrecondition, Exhausted, Handler
+from headway.api import Call, DetailedPrecondition, Duplex, Exhausted, PeerStreamApi
 from headway.errors import (
     Conflict,
     FailedPrecondition,
@@ -48,7 +47,7 @@ _NORMAL = (TERMINATED, DELETED)
 _REFUSALS: dict[str, type[HeadwayError]] = {BREACH: InvalidArgument, REPLACED: Conflict}
 
 
-class PeerStreamService:
+class PeerStreamService(PeerStreamApi):
     """The streams of the dialing engines. A stream needs only the secret of its peering."""
 
     def __init__(self, host: PeeringHost, limits: PeerLimits | None = None) -> None:
@@ -57,14 +56,10 @@ class PeerStreamService:
         self._unknown: dict[trio.CancelScope, str] = {}
         """The hosts of the streams that wait for their Open, by the scopes of these waits. The oldest are first."""
 
-    def __mapping__(self) -> dict[str, Handler]:
-        """Return the handler by its path."""
-        make = partial(Handler, self.stream_resources, Cardinality.STREAM_STREAM, wire.PeerMessage, wire.PeerMessage)
-        return {PEER_STREAM: make()}
-
-    async def stream_resources(self, stream: Any) -> None:
+    @override
+    async def stream_resources(self, call: Call, stream: Duplex) -> None:
         """Serve one stream."""
-        admitted = await self._admit(stream)
+        admitted = await self._admit(call, stream)
         if admitted is None:
             await stream.send_message(wire.PeerMessage(terminated=wire.Terminated()))
             return
@@ -79,7 +74,7 @@ class PeerStreamService:
         except Breach as breach:
             host.report(PeerRefused, why=str(breach), peer=entry.peering.name)
             raise Exhausted(str(breach)) from breach
-        if _in_plain_text(stream) and not entry.peering.data.plain_text:
+        if _in_plain_text(call) and not entry.peering.data.plain_text:
             raise PermissionDenied("the peering's stream must be over TLS")
         ended = await self._run(stream, entry)
         if ended.reason == NOT_LEADING:
@@ -87,7 +82,7 @@ class PeerStreamService:
         if ended.reason not in _NORMAL:
             raise _REFUSALS.get(ended.reason, Unavailable)(str(ended))
 
-    async def _run(self, stream: Any, entry: Entry) -> StreamEnded:
+    async def _run(self, stream: Duplex, entry: Entry) -> StreamEnded:
         # It would fail at its next commit, once the copies are read for the new one.
         entry.end(StreamEnded(REPLACED, "a newer stream of this peering was opened"))
         try:
@@ -123,9 +118,9 @@ class PeerStreamService:
         except HeadwayError as error:
             raise Unavailable("the deletion could not be stored: try again") from error
 
-    async def _admit(self, stream: Any) -> str | None:
+    async def _admit(self, call: Call, stream: Duplex) -> str | None:
         """Return the uid of the Peering that a stream belongs to, or None if it was deleted."""
-        host, peer = self._host, getattr(stream, "peer", None)
+        host, peer = self._host, call.peer
         caller = "" if peer is None else peer_of(peer.addr())
         if host.failures.refuses(caller, trio.current_time()):
             raise Exhausted("too many failed attempts from this host: try again in a minute")
@@ -146,7 +141,7 @@ class PeerStreamService:
         given = first.open
         if max(len(given.peer_id), len(given.secret)) > _MAX_TEXT:
             raise InvalidArgument(f"open has a field of more than {_MAX_TEXT} characters")
-        if _in_plain_text(stream) and not is_local(peer):
+        if _in_plain_text(call) and not is_local(peer):
             raise PermissionDenied("a peer stream from another host must be over TLS")
         try:
             admitted = await host.secrets.authenticate(given.peer_id, given.secret)
@@ -179,6 +174,6 @@ class PeerStreamService:
         return DetailedPrecondition(text, details)
 
 
-def _in_plain_text(stream: Any) -> bool:
+def _in_plain_text(call: Call) -> bool:
     # A stream within the process has no peer.
-    return getattr(stream, "peer", None) is not None and not stream.encrypted
+    return call.peer is not None and not call.encrypted

@@ -210,7 +210,7 @@ class Calls(AbstractHandler):
             call.end(late, trio.current_time() + deadline.time_remaining() + stream.apart)
         try:
             with call.scope:
-                await handler.func(stream)
+                await _serve(handler, stream)
                 return None
         except GRPCError as error:
             # The traceback's frames hold the request and the error itself: a cycle until the garbage collector runs.
@@ -222,6 +222,21 @@ class Calls(AbstractHandler):
         if call.error is not None and trio.current_time() >= call.scope.deadline:
             return call.error
         return GRPCError(Status.CANCELLED, "the call was canceled")
+
+
+async def _serve(handler: Handler, stream: ServerStream) -> None:
+    if handler.admit is not None:
+        await handler.admit(stream)
+    if handler.cardinality.client_streaming:
+        await handler.func(stream, stream)
+        return
+    request = await stream.recv_message()
+    if not handler.cardinality.server_streaming:
+        await stream.send_message(await handler.func(stream, request))
+        return
+    async with handler.func(stream, request) as items:
+        async for item in items:
+            await stream.send_message(item)
 
 
 async def _reject(call: Call, stream: Http2Stream, status: str, patience: float) -> None:
@@ -242,7 +257,7 @@ async def _reject(call: Call, stream: Http2Stream, status: str, patience: float)
         stream.abandon(ErrorCodes.NO_ERROR)
 
 
-async def _never_called(_: Any) -> None:
+async def _never_called(_: Any, __: Any) -> None:
     """Stand in for a missing handler."""
 
 

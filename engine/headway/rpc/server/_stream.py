@@ -15,7 +15,7 @@ from grpclib.metadata import Deadline, encode_bin_value, encode_grpc_message
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
-from headway.api import Handler
+from headway.api import Call, Handler
 from headway.base import encodable, give_way
 from headway.errors import HeadwayError
 from headway.resource import AnyMessage
@@ -67,19 +67,10 @@ _ACCEPTED = {"grpc-accept-encoding": "identity"}
 """The header by which gRPC tells a client how it may encode messages."""
 
 
-class ServerStream(Stream[Any, Any]):
-    """grpclib's server stream in a Trio task, with our codec and limits.
-
-    Attributes:
-        encodes: True, because messages are encoded. The stream of an in-process channel passes them as they are.
-        before_decoding: called with the class and the bytes of the next request if that is large, before it is decoded.
-            It may refuse the request.
-        apart: the seconds by which the call ends later than it is due, because thousands of streams may be due at once.
-    """
+class ServerStream(Stream[Any, Any], Call):  # type: ignore[misc]  # grpclib has no metadata and peer at first
+    """A call over the network: grpclib's server stream in a Trio task, with our codec and limits."""
 
     encodes = True
-    apart = 0.0
-    before_decoding: Callable[[type[Any], bytes], None] | None = None
 
     def __init__(
         self,
@@ -116,6 +107,7 @@ class ServerStream(Stream[Any, Any]):
         self._waiting = 0
         self._dropped = False
         self._inbox = stream
+        self.encrypted = stream.connection.encrypted
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
         self._bodies: list[bytes] = []
@@ -159,11 +151,6 @@ class ServerStream(Stream[Any, Any]):
         await self._inbox.send_headers(headers, end_stream=end)
         self._send_initial_metadata_done = True
         self._send_trailing_metadata_done = end
-
-    @property
-    def encrypted(self) -> bool:
-        """True if the call came over TLS."""
-        return self._inbox.connection.encrypted
 
     @property
     def path(self) -> str:

@@ -16,10 +16,10 @@ import trio
 from grpclib.exceptions import StreamTerminatedError
 
 from headway._gen.headway.peering.v1 import Peering, PeerMessage
-from headway.api import Code, Handler, Interrupted
+from headway.api import Call, Code, Handler, Interrupted, answered
 from headway.errors import HeadwayError
 from headway.protobuf import decode, encode
-from headway.rpc import InProcessChannel, grpc_error, told
+from headway.rpc import InProcessChannel
 from headway.testing.simulation import faults
 from headway.testing.simulation.oracles import Message
 from headway.testing.simulation.world._injector import Injector
@@ -290,13 +290,12 @@ class _Pipe:
         self.acceptor.serving.add(self)
         try:
             with self.serving:
-                await handler.func(_AcceptingEnd(self))
+                await handler.func(Call(), _AcceptingEnd(self))
         except HeadwayError as error:
             # A dialer learns the same of it over a network.
-            wire = grpc_error(error)
-            if wire is None:
+            end = answered(error)
+            if end is None:
                 raise
-            end = told(wire)
         except StreamTerminatedError:
             return
         finally:
@@ -305,7 +304,7 @@ class _Pipe:
 
 
 class _AcceptingEnd:
-    """The stream that a handler receives."""
+    """The stream that the service receives."""
 
     def __init__(self, pipe: _Pipe) -> None:
         self._pipe = pipe
