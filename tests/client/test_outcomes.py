@@ -48,7 +48,7 @@ class Failing:
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
-        assert (path[0], metadata) == ("/", None)
+        assert (path[0], metadata) == ("/", {})
         self.requests.append(request)
         await trio.lowlevel.checkpoint()
         if isinstance(self.ending, BaseException):
@@ -58,7 +58,7 @@ class Failing:
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        assert (path[0], metadata) == ("/", None)
+        assert (path[0], metadata) == ("/", {})
         self.requests.append(request)
         return self._fail()
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from headway.api import metadata_terms
 from headway.client import Client, Deleted, SnapshotEnd, Upserted
 from headway.errors import FailedPrecondition, InvalidArgument
 from headway.resource import Within, pb, selected, selector_problem
 from headway.rpc import InProcessChannel
-from headway.service import ResourceService, metadata_terms
+from headway.service import ResourceService
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, over_the_network
 from tests.helpers.declared import NOTE, Note, registry

@@ -20,7 +20,7 @@ import trio
 from grpclib.const import Status
 
 import headway
-from headway.client import Client
+from headway.client import Client, open_watch_list
 from headway.errors import HeadwayError
 from headway.resource import (
     NAMESPACE,
@@ -37,7 +37,6 @@ from headway.resource import (
     resource_key,
 )
 from headway.rpc import Channel
-from headway.service import open_watch_list
 from headway.storage import Backend, Put, Remove
 from headway.testing import ChangesDelivered, Fact, History, RecordingChannel, WatchOpened
 from headway.testing.conformance import kind_of, putting, removing

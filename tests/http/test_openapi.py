@@ -11,10 +11,10 @@ from betterproto2.casing import camel_case
 
 import headway
 from headway import field
+from headway.api import MAX_PAGE, MAX_TEXT
 from headway.manifest import RANGES, enum_names, fields_of
 from headway.protobuf import LONGEST_DURATION
 from headway.resource import MAX_NAME, ResourceType
-from headway.service import MAX_PAGE, MAX_TEXT
 from tests.http.kit import SITE, TEAM, TEAMS, Api, serving
 from tests.manifest.messages import CHOICE, EVERY
 

@@ -131,7 +131,7 @@ SCOPE_MUTANTS = (
     ),
     Mutant(
         "a server that ignores the filter is believed",
-        "service/_scoped_stream.py",
+        "client/_scoped_stream.py",
         "if first != ScopeConfirmed(self._selector):",
         "if False:",
         "service/test_scopes.py",

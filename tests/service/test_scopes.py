@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
+from headway.client import open_watch_list
 from headway.protobuf import encode
 from headway.resource import Bookmark, Changes, EndOfSnapshot, ScopeConfirmed, SnapshotChunk, pb, position
 from headway.rpc import Channel, InProcessChannel
-from headway.service import ResourceService, WatchDecoder, WatchEncoder, open_watch_list
+from headway.service import ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, Note, a_note, a_type, id_of, registry

@@ -15,9 +15,9 @@ from typing import Any
 
 from headway.access._limits import Category
 from headway.access._policy import ANY
+from headway.api import MAX_SUBJECTS
 from headway.errors import InvalidArgument
 from headway.resource import Registry, Scope, pb, type_name
-from headway.service import MAX_SUBJECTS
 
 _RESOURCES: Mapping[str, Category | None] = {
     "Read": "read",

@@ -5,6 +5,18 @@ A service raises the errors of `headway.errors`. What carries a call, such as gR
 
 from typing import TYPE_CHECKING
 
+from headway.api._bounds import (
+    MAX_FILTER,
+    MAX_NUMBER,
+    MAX_PAGE,
+    MAX_SUBJECTS,
+    MAX_TERMS,
+    MAX_TEXT,
+    MAX_TTL_MS,
+    MAX_WAIT_MS,
+    MIN_TTL_MS,
+    metadata_terms,
+)
 from headway.api._call import Call, Peer
 from headway.api._calls import (
     FAILED,
@@ -21,6 +33,7 @@ from headway.api._calls import (
     not_served,
     of_call,
 )
+from headway.api._channel import Channel, Lagging, Metadata, timeout_of
 from headway.api._methods import Api, Cardinality, Duplex, Handler, Method, Stream, method, stream
 from headway.api._refusals import (
     ROWS,
@@ -55,10 +68,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILED",
+    "MAX_FILTER",
+    "MAX_NUMBER",
+    "MAX_PAGE",
+    "MAX_SUBJECTS",
+    "MAX_TERMS",
+    "MAX_TEXT",
+    "MAX_TTL_MS",
+    "MAX_WAIT_MS",
+    "MIN_TTL_MS",
     "ROWS",
     "Api",
     "Call",
     "Cardinality",
+    "Channel",
     "Code",
     "DeadlineExceeded",
     "DetailedPrecondition",
@@ -67,7 +90,9 @@ __all__ = [
     "FailedCall",
     "Handler",
     "Interrupted",
+    "Lagging",
     "LeaseApi",
+    "Metadata",
     "Method",
     "MethodNotFound",
     "MigrationApi",
@@ -95,11 +120,13 @@ __all__ = [
     "code_of",
     "described",
     "error_of",
+    "metadata_terms",
     "method",
     "not_served",
     "of_call",
     "row_of",
     "stream",
+    "timeout_of",
 ]
 
 # Its messages are many, and most programs never need them.

@@ -6,7 +6,10 @@ import enum
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import wraps
-from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
+
+from headway.api._call import Call
+from headway.api._channel import Channel
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -125,9 +128,44 @@ class Api(Protocol):
                     named[declared[0]] = declared[1]
             cls.methods = {f"/{service}/{name}": each for name, each in named.items()}
 
+    @classmethod
+    def over(cls, channel: Channel) -> Self:
+        """Return the service as a channel reaches it: each method is a call of the channel."""
+        return cast("Self", _Over(cls.methods, channel))
+
     def __mapping__(self) -> Mapping[str, Handler]:
         """Return the handlers by path."""
         return {
             path: Handler(getattr(self, each.name), each.cardinality, each.request_type, each.reply_type)
             for path, each in self.methods.items()
         }
+
+
+class _Over:
+    """The methods of a service, as calls of a channel. Each is made when it is first used."""
+
+    def __init__(self, methods: Mapping[str, Method], channel: Channel) -> None:
+        self._methods = methods
+        self._channel = channel
+
+    def __getattr__(self, name: str) -> Any:
+        found = next(((path, each) for path, each in self._methods.items() if each.name == name), None)
+        if found is None:
+            raise AttributeError(name)
+        made = _called(self._channel, *found)
+        setattr(self, name, made)
+        return made
+
+
+def _called(channel: Channel, path: str, method: Method) -> Callable[[Call, Any], Any]:
+    def open_stream(call: Call, request: Any) -> Stream[Any]:
+        return channel.stream(path, request, metadata=call.metadata)
+
+    async def answer(call: Call, request: Any) -> Any:
+        return await channel.unary(path, request, method.reply_type, metadata=call.metadata)
+
+    if method.cardinality.server_streaming:
+        return open_stream
+    # Within the process, the method of the service itself. A wrapper that passes on attributes must see each call.
+    direct = getattr(type(channel), "direct", None)
+    return (None if direct is None else direct(channel, path)) or answer

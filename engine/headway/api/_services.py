@@ -20,45 +20,45 @@ class ResourceApi(Api, Protocol, service="headway.resource.v1.ResourceService"):
     """The eight verbs of resources."""
 
     @method("Read", pb.ReadRequest, pb.ReadResponse)
-    async def read(self, call: Call, request: pb.ReadRequest) -> pb.ReadResponse:
+    async def read(self, call: Call, request: pb.ReadRequest, /) -> pb.ReadResponse:
         """Return one resource by its id."""
         ...
 
     @method("Write", pb.WriteRequest, pb.WriteResponse)
-    async def write(self, call: Call, request: pb.WriteRequest) -> pb.WriteResponse:
+    async def write(self, call: Call, request: pb.WriteRequest, /) -> pb.WriteResponse:
         """Store a resource, and return it as stored."""
         ...
 
     @method("WriteStatus", pb.WriteStatusRequest, pb.WriteStatusResponse)
-    async def write_status(self, call: Call, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+    async def write_status(self, call: Call, request: pb.WriteStatusRequest, /) -> pb.WriteStatusResponse:
         """Store one status of a resource, and return the resource as stored."""
         ...
 
     @method("Delete", pb.DeleteRequest, pb.DeleteResponse)
-    async def delete(self, call: Call, request: pb.DeleteRequest) -> pb.DeleteResponse:
+    async def delete(self, call: Call, request: pb.DeleteRequest, /) -> pb.DeleteResponse:
         """Delete a resource, or mark it for deletion."""
         ...
 
     @method("MutateAndValidate", pb.MutateAndValidateRequest, pb.MutateAndValidateResponse)
     async def mutate_and_validate(
-        self, call: Call, request: pb.MutateAndValidateRequest
+        self, call: Call, request: pb.MutateAndValidateRequest, /
     ) -> pb.MutateAndValidateResponse:
         """Return what a write would store, without storing it."""
         ...
 
     # The reply to a call that `encodes` is `Encoded`, in pieces.
     @method("List", pb.ListRequest, pb.ListResponse)
-    async def list(self, call: Call, request: pb.ListRequest) -> Any:
+    async def list(self, call: Call, request: pb.ListRequest, /) -> Any:
         """Return the resources of a type within a tenancy, or one page of them."""
         ...
 
     @method("ListByOwner", pb.ListByOwnerRequest, pb.ListByOwnerResponse)
-    async def list_by_owner(self, call: Call, request: pb.ListByOwnerRequest) -> Any:
+    async def list_by_owner(self, call: Call, request: pb.ListByOwnerRequest, /) -> Any:
         """Return all resources of every type that an incarnation of an owner owns."""
         ...
 
     @method("WatchList", pb.WatchListRequest, pb.WatchEvent, Cardinality.UNARY_STREAM)
-    def watch_list(self, call: Call, request: pb.WatchListRequest) -> Stream[StreamItem | ScopeConfirmed]:
+    def watch_list(self, call: Call, request: pb.WatchListRequest, /) -> Stream[StreamItem | ScopeConfirmed]:
         """Send a snapshot of a type, its end, and then every change."""
         ...
 
@@ -67,33 +67,33 @@ class LeaseApi(Api, Protocol, service="headway.lease.v1.LeaseService"):
     """The leases of controllers, and their fences and checkpoints."""
 
     @method("Acquire", lease_pb.AcquireRequest, lease_pb.AcquireResponse)
-    async def acquire(self, call: Call, request: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
+    async def acquire(self, call: Call, request: lease_pb.AcquireRequest, /) -> lease_pb.AcquireResponse:
         """Acquire a lease, or wait for it, or tell who holds it."""
         ...
 
     @method("KeepAlive", lease_pb.KeepAliveRequest, lease_pb.KeepAliveResponse)
-    async def keep_alive(self, call: Call, request: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:
+    async def keep_alive(self, call: Call, request: lease_pb.KeepAliveRequest, /) -> lease_pb.KeepAliveResponse:
         """Renew a lease for a whole ttl from now."""
         ...
 
     @method("Release", lease_pb.ReleaseRequest, lease_pb.ReleaseResponse)
-    async def release(self, call: Call, request: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
+    async def release(self, call: Call, request: lease_pb.ReleaseRequest, /) -> lease_pb.ReleaseResponse:
         """End a term early."""
         ...
 
     @method("List", lease_pb.ListRequest, lease_pb.ListResponse)
-    async def list(self, call: Call, request: lease_pb.ListRequest) -> lease_pb.ListResponse:
+    async def list(self, call: Call, request: lease_pb.ListRequest, /) -> lease_pb.ListResponse:
         """Return the leases that are held."""
         ...
 
     @method("Raise", lease_pb.RaiseRequest, lease_pb.RaiseResponse)
-    async def raise_fence(self, call: Call, request: lease_pb.RaiseRequest) -> lease_pb.RaiseResponse:
+    async def raise_fence(self, call: Call, request: lease_pb.RaiseRequest, /) -> lease_pb.RaiseResponse:
         """Commit a raised fence."""
         ...
 
     @method("RecordSettled", lease_pb.RecordSettledRequest, lease_pb.RecordSettledResponse)
     async def record_checkpoint(
-        self, call: Call, request: lease_pb.RecordSettledRequest
+        self, call: Call, request: lease_pb.RecordSettledRequest, /
     ) -> lease_pb.RecordSettledResponse:
         """Record the revision up to which the fence's controller has no work left."""
         ...
@@ -103,7 +103,7 @@ class StoreApi(Api, Protocol, service="headway.store.v1.StoreService"):
     """The store itself."""
 
     @method("Position", store_pb.PositionRequest, store_pb.PositionResponse)
-    async def position(self, call: Call, request: store_pb.PositionRequest) -> store_pb.PositionResponse:
+    async def position(self, call: Call, request: store_pb.PositionRequest, /) -> store_pb.PositionResponse:
         """Return the position of the store."""
         ...
 
@@ -113,7 +113,7 @@ class TypesApi(Api, Protocol, service="headway.types.v1.TypesService"):
 
     # The reply to a call that `encodes` is `Encoded`.
     @method("List", types_pb.ListRequest, types_pb.ListResponse)
-    async def list(self, call: Call, request: types_pb.ListRequest) -> Any:
+    async def list(self, call: Call, request: types_pb.ListRequest, /) -> Any:
         """Return the types and topics, and the messages that they contain."""
         ...
 
@@ -122,7 +122,7 @@ class QuotaApi(Api, Protocol, service="headway.quota.v1.QuotaService"):
     """The quotas of a store."""
 
     @method("List", quota_pb.ListRequest, quota_pb.ListResponse)
-    async def list(self, call: Call, request: quota_pb.ListRequest) -> quota_pb.ListResponse:
+    async def list(self, call: Call, request: quota_pb.ListRequest, /) -> quota_pb.ListResponse:
         """Return the quotas and their use."""
         ...
 
@@ -131,7 +131,7 @@ class MigrationApi(Api, Protocol, service="headway.migration.v1.MigrationService
     """The migration of stored resources to their storage versions."""
 
     @method("Migrate", migration_pb.MigrateRequest, migration_pb.MigrateResponse)
-    async def migrate(self, call: Call, request: migration_pb.MigrateRequest) -> migration_pb.MigrateResponse:
+    async def migrate(self, call: Call, request: migration_pb.MigrateRequest, /) -> migration_pb.MigrateResponse:
         """Rewrite a page of resources."""
         ...
 
@@ -140,7 +140,7 @@ class SubscribeApi(Api, Protocol, service="headway.subscribe.v1.SubscribeService
     """Subscriptions to several types and topics."""
 
     @method("Subscribe", subscribe_pb.SubscribeRequest, subscribe_pb.SubscribeResponse, Cardinality.UNARY_STREAM)
-    def subscribe(self, call: Call, request: subscribe_pb.SubscribeRequest) -> Stream[Any]:
+    def subscribe(self, call: Call, request: subscribe_pb.SubscribeRequest, /) -> Stream[Any]:
         """Send a snapshot, and then whole commits, as the items of `headway.subscription`."""
         ...
 
@@ -150,19 +150,19 @@ class PeeringApi(Api, Protocol, service="headway.peering.v1.PeeringService"):
 
     @method("GenerateToken", peering_pb.GenerateTokenRequest, peering_pb.GenerateTokenResponse)
     async def generate_token(
-        self, call: Call, request: peering_pb.GenerateTokenRequest
+        self, call: Call, request: peering_pb.GenerateTokenRequest, /
     ) -> peering_pb.GenerateTokenResponse:
         """Create or update an accepting peering, and return a token for its dialer."""
         ...
 
     @method("Establish", peering_pb.EstablishRequest, peering_pb.EstablishResponse)
-    async def establish(self, call: Call, request: peering_pb.EstablishRequest) -> peering_pb.EstablishResponse:
+    async def establish(self, call: Call, request: peering_pb.EstablishRequest, /) -> peering_pb.EstablishResponse:
         """Create or update a dialing peering from a token."""
         ...
 
     @method("ExchangeSecret", peering_pb.ExchangeSecretRequest, peering_pb.ExchangeSecretResponse)
     async def exchange_secret(
-        self, call: Call, request: peering_pb.ExchangeSecretRequest
+        self, call: Call, request: peering_pb.ExchangeSecretRequest, /
     ) -> peering_pb.ExchangeSecretResponse:
         """Exchange the secret of a token for the secret of a stream."""
         ...
@@ -172,6 +172,6 @@ class PeerStreamApi(Api, Protocol, service="headway.peering.v1.PeerStreamService
     """The streams between engines."""
 
     @method("StreamResources", peering_pb.PeerMessage, peering_pb.PeerMessage, Cardinality.STREAM_STREAM)
-    async def stream_resources(self, call: Call, stream: Duplex) -> None:
+    async def stream_resources(self, call: Call, stream: Duplex, /) -> None:
         """Serve the stream of a dialing engine."""
         ...

@@ -14,11 +14,11 @@ from headway.cache._informer import Informer
 from headway.cache._patrol import Patrol
 from headway.cache._request import watch_request
 from headway.cache._stream import FalseBookmark, StreamBroken, StreamMachine
+from headway.client import open_watch_list
 from headway.errors import HeadwayError, RateLimited, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk
 from headway.rpc import Channel, Lagging, spread
-from headway.service import open_watch_list
 
 _BOOKMARK_INTERVAL_MS = 50
 """The interval of bookmarks, in milliseconds.

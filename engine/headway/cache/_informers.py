@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from headway._gen.headway.store import v1 as store_pb
-from headway.api import Code, call_of, described
+from headway.api import Call, Code, StoreApi, call_of, described
 from headway.cache._follower import Follower
 from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
@@ -19,7 +19,6 @@ from headway.errors import HeadwayError, PermissionDenied, StoreChanged, StoreRo
 from headway.events import Report
 from headway.resource import Position, ScopedType, TypeName, position
 from headway.rpc import Channel
-from headway.service import POSITION
 
 _ROLLED_BACK_WAIT = 5.0
 
@@ -156,7 +155,7 @@ class Informers:
         """
         request = store_pb.PositionRequest(type=type.name.message(), known=None if known is None else known.message())
         try:
-            reply = await self._channel.unary(POSITION, request, store_pb.PositionResponse)
+            reply = await StoreApi.over(self._channel).position(Call(), request)
         except HeadwayError as error:
             call = call_of(error)
             if call is None:

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from headway.access import NO_TOKEN_SENT
-from headway.api import Code, call_of, code_of
+from headway.api import Call, Code, TypesApi, call_of, code_of
 from headway.base import check_token
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
@@ -132,7 +132,7 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
 
 async def _described(channel: Channel, target: Target, metadata: Metadata) -> types_pb.ListResponse:
     try:
-        described = await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
+        described: types_pb.ListResponse = await TypesApi.over(channel).list(Call(metadata), types_pb.ListRequest())
     except HeadwayError as error:
         if isinstance(error, Unauthenticated):
             fail(Exit.REFUSED, f"Error: {target.server} rejected this token: {error}")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.api import FAILED, Code, code_of
+from headway.api import FAILED, Call, Code, MigrationApi, code_of
 from headway.base import plain
 from headway.cli._arguments import apps_at, check_store_exists, named_store
 from headway.cli._connection import Connection, Target, current_target, open_connection
@@ -20,10 +20,8 @@ from headway.client import client_error
 from headway.engine import combine_apps
 from headway.errors import DeclarationError, HeadwayError
 from headway.resource import Kind, Position, Registry, position, resource_id
-from headway.service import MIGRATION_SERVICE, Migrated, migrate
+from headway.service import Migrated, migrate
 from headway.storage import Backend, record_schemas, refuse_unfinished
-
-_MIGRATE = f"/{MIGRATION_SERVICE}/Migrate"
 
 
 @click.command("migrate")
@@ -85,12 +83,8 @@ async def _migrate_server(target: Target, output: Details) -> None:
 
 async def _page(connection: Connection, target: Target, token: str) -> migration_pb.MigrateResponse:
     try:
-        return await connection.channel.unary(
-            _MIGRATE,
-            migration_pb.MigrateRequest(page_token=token),
-            migration_pb.MigrateResponse,
-            metadata=connection.metadata,
-        )
+        request = migration_pb.MigrateRequest(page_token=token)
+        return await MigrationApi.over(connection.channel).migrate(Call(connection.metadata), request)
     except HeadwayError as error:
         if code_of(error) is Code.UNIMPLEMENTED:
             fail(

@@ -8,13 +8,13 @@ from contextlib import suppress
 import click
 
 from headway._gen.headway.observe import v1 as observe_pb
+from headway.api import Call, ObserveApi
 from headway.base import plain
 from headway.cli._connection import Connection, connected
 from headway.cli._running import Usage
 from headway.client import pause_controller, resume_controller
 from headway.errors import HeadwayError
 from headway.resource import controller_problem, did_you_mean
-from headway.why import OBSERVE_SERVICE
 
 _FULL_NAME = click.argument("controller", metavar="APP/CONTROLLER")
 
@@ -53,9 +53,7 @@ async def _controllers(connection: Connection) -> Collection[str] | None:
     """Return the names of the controllers that the server knows, or None if the caller may not know them all."""
     request = observe_pb.StuckRequest(longer_than=86_400)
     with suppress(HeadwayError):
-        reply = await connection.channel.unary(
-            f"/{OBSERVE_SERVICE}/Stuck", request, observe_pb.StuckResponse, metadata=connection.metadata
-        )
+        reply = await ObserveApi.over(connection.channel).stuck(Call(connection.metadata), request)
         # The server's own controllers are always there, unless it runs an earlier version.
         return reply.controllers if any(each.startswith("headway/") for each in reply.controllers) else None
     return None

@@ -74,7 +74,7 @@ async def retry(
 
 async def _retry(connection: Connection, id: ResourceId, controller: str) -> observe_pb.RetryResponse:
     request = observe_pb.RetryRequest(id=id.message(), controller=controller)
-    reply: observe_pb.RetryResponse = await ask(connection, "Retry", request, observe_pb.RetryResponse)
+    reply: observe_pb.RetryResponse = await ask(connection, lambda of: of.retry, request)
     return reply
 
 

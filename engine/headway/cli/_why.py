@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import click
 import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.api import FAILED, Code, code_of
+from headway.api import FAILED, Call, Code, ObserveApi, code_of
 from headway.base import plain
 from headway.cli import _arguments
 from headway.cli._connection import Connection, connected
@@ -21,10 +22,13 @@ from headway.cli._running import Exit, Usage, fail
 from headway.client import client_error
 from headway.errors import HeadwayError
 from headway.resource import ResourceId, pb
-from headway.why import OBSERVE_SERVICE, StuckList, Why, from_message
+from headway.why import StuckList, Why, from_message
 
 INTERVAL = 1.0
 """The seconds between two questions of `--watch`."""
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 
 @click.command("why")
@@ -89,7 +93,7 @@ async def ask_why(connection: Connection, id: ResourceId, *, events: bool = True
     """Return why a resource is, or is not, done, and its last events unless they are not wanted."""
     tenancy = pb.Tenancy(partition=id.partition, namespace=id.namespace)
     request = observe_pb.WhyRequest(id=pb.Id(name=id.name, type=id.type.message(), tenancy=tenancy))
-    reply = await ask(connection, "Why", request, observe_pb.WhyResponse)
+    reply = await ask(connection, lambda of: of.why, request)
     why = from_message(Why, reply.why)
     return why if events else replace(why, events=())
 
@@ -97,18 +101,20 @@ async def ask_why(connection: Connection, id: ResourceId, *, events: bool = True
 async def ask_stuck(connection: Connection, longer_than: float) -> StuckList:
     """Return the work that has been pending for longer than this many seconds."""
     request = observe_pb.StuckRequest(longer_than=longer_than)
-    reply = await ask(connection, "Stuck", request, observe_pb.StuckResponse)
+    reply = await ask(connection, lambda of: of.stuck, request)
     return from_message(StuckList, reply.stuck)
 
 
-async def ask(connection: Connection, method: str, request: Any, response: Any) -> Any:
-    """Return the answer of a method of the ObserveService."""
-    path = f"/{OBSERVE_SERVICE}/{method}"
+async def ask(
+    connection: Connection, method: Callable[[ObserveApi], Callable[[Call, Q], Awaitable[R]]], request: Q
+) -> R:
+    """Return the answer of a method of the service that observes."""
     try:
-        return await connection.channel.unary(path, request, response, metadata=connection.metadata)
+        return await method(ObserveApi.over(connection.channel))(Call(connection.metadata), request)
     except HeadwayError as error:
         if code_of(error) is Code.UNIMPLEMENTED:
-            fail(Exit.REFUSED, f"Error: the server runs an earlier version of Headway, which lacks {method}")
+            lacks = type(request).__name__.removesuffix("Request")
+            fail(Exit.REFUSED, f"Error: the server runs an earlier version of Headway, which lacks {lacks}")
         if isinstance(error, FAILED):
             raise client_error(error) from error
         raise

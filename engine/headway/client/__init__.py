@@ -23,6 +23,8 @@ from headway.client._quota import QuotaInfo as QuotaInfo
 from headway.client._quota import list_quotas as list_quotas
 from headway.client._refusals import LASTING as LASTING
 from headway.client._refusals import client_error as client_error
+from headway.client._scoped_stream import ConfirmedItems as ConfirmedItems
+from headway.client._scoped_stream import open_watch_list as open_watch_list
 from headway.client._service_call import call_service as call_service
 from headway.client._subjects import Subject as Subject
 from headway.client._subscribe import BEGIN_ANEW as BEGIN_ANEW

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from headway.api import MAX_NUMBER, MAX_PAGE, MAX_TTL_MS, MIN_TTL_MS
 from headway.base import check_selection, check_text, repr_text
 from headway.errors import InvalidArgument, PayloadError, Unavailable
 from headway.protobuf import encode
@@ -21,7 +22,6 @@ from headway.resource import (
     position,
     unicode_problem,
 )
-from headway.service import MAX_NUMBER, MAX_PAGE, MAX_TTL_MS, MIN_TTL_MS
 
 TTL = (MIN_TTL_MS / 1000, MAX_TTL_MS / 1000)
 """The bounds of a lease's ttl in seconds."""

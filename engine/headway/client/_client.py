@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from headway.api import FAILED
+from headway.api import FAILED, Call, ResourceApi
 from headway.base import repr_text
 from headway.client._arguments import (
     check_position,
@@ -46,9 +46,9 @@ from headway.resource import (
 from headway.rpc import Channel, Token, token_metadata
 
 T = TypeVar("T", bound=Payload)
+Request = TypeVar("Request", bound=Any)
 Reply = TypeVar("Reply")
 
-_SERVICE = "/headway.resource.v1.ResourceService/"
 _APPLY_ATTEMPTS = 8
 
 
@@ -78,8 +78,11 @@ class Client(Subscribing):
         allow: Allow | None = None,
     ) -> None:
         self._channel = channel
+        self._resources = ResourceApi.over(channel)
         self._allow = allow
         self._metadata = token_metadata(token)
+        # What travels beside each request.
+        self._beside = Call(self._metadata)
         self._registry = registry
         # None if the client has no controller. Its writes then have no fence, and the caller gets all errors.
         self._writes = writes
@@ -121,7 +124,7 @@ class Client(Subscribing):
         if min_revision != 0:
             check_revision(min_revision)
         request = pb.ReadRequest(id=wanted.message(), min_revision=min_revision)
-        reply = await self._call("Read", request, pb.ReadResponse)
+        reply = await self._call(self._resources.read, request)
         check_position(reply.position, min_revision)
         if reply.resource is None:
             raise NotFound(f"{wanted} not found")
@@ -151,7 +154,7 @@ class Client(Subscribing):
         if found is not None:
             check_position(found.position.message(), min_revision)
             return await in_turns(type.view, found.resources)
-        reply = await self._call("List", request, pb.ListResponse)
+        reply = await self._call(self._resources.list, request)
         check_position(reply.position, min_revision)
         return await in_turns(type.view, reply.resources)
 
@@ -174,7 +177,7 @@ class Client(Subscribing):
         request = list_request(type, partition, namespace, name_prefix, filter)
         request.page_size = size
         while True:
-            reply = await self._call("List", copy_message(request), pb.ListResponse)
+            reply = await self._call(self._resources.list, copy_message(request))
             yield [type.view(resource) for resource in reply.resources]
             if not reply.next_page_token:
                 return
@@ -186,7 +189,7 @@ class Client(Subscribing):
         A resource in an unregistered version is read in a registered one, if the server can convert it.
         """
         request = pb.ListByOwnerRequest(owner=owner_id(owner).message())
-        reply = await self._call("ListByOwner", request, pb.ListByOwnerResponse)
+        reply = await self._call(self._resources.list_by_owner, request)
         return await in_registered_versions(self.get, self._registry, reply.resources)
 
     async def write(self, resource: Resource[T]) -> Resource[T]:
@@ -256,7 +259,7 @@ class Client(Subscribing):
         """
         _check_resource(resource)
         request = pb.MutateAndValidateRequest(resource=resource.message())
-        reply = await self._call("MutateAndValidate", request, pb.MutateAndValidateResponse)
+        reply = await self._call(self._resources.mutate_and_validate, request)
         if reply.resource is None:
             raise Unavailable("the server's reply to a validation has no resource")
         return Resource(resource.type, reply.resource)
@@ -277,7 +280,7 @@ class Client(Subscribing):
             conditions=[*conditions],  # the server stores copies
         )
         request = pb.WriteStatusRequest(id=resource.id.message(), key=key, status=status)
-        reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)
+        reply = await self._call(self._resources.write_status, request, write=True)
         stored = self._stored(reply)
         if self._writes is not None or reply.position is None:
             await self._acknowledge(resource.type, resource_key(stored), reply, key)
@@ -294,7 +297,7 @@ class Client(Subscribing):
         # Fill in the defaults as the server does: the write is acknowledged under this key.
         id = type.id(given.name, partition=given.partition, namespace=given.namespace, uid=given.uid)
         request = pb.DeleteRequest(id=id.message(), version="" if version == "*" else version)
-        reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
+        reply = await self._call(self._resources.delete, request, write=True)
         left = reply.resource
         await self._acknowledge(type, id.key, reply, deleted=True)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
@@ -331,7 +334,7 @@ class Client(Subscribing):
             bookmarks=True,
         )
         if self._allow is not None:
-            self._allow("WatchList", request)
+            self._allow(request)
         return WatchStream(type, self._channel, request, self._metadata)
 
     async def _write(
@@ -340,7 +343,7 @@ class Client(Subscribing):
         request = pb.WriteRequest(resource=message)
         if create_only or create_token:
             request.create_only, request.create_token = True, create_token
-        reply = await self._call("Write", request, pb.WriteResponse, write=True)
+        reply = await self._call(self._resources.write, request, write=True)
         stored = self._stored(reply)
         if self._writes is not None or reply.position is None:
             await self._acknowledge(type, resource_key(stored), reply)
@@ -370,16 +373,18 @@ class Client(Subscribing):
             self._writes.unknown(error)
         return error
 
-    async def _call(self, method: str, request: Any, reply_type: type[Reply], *, write: bool = False) -> Reply:
+    async def _call(
+        self, method: Callable[[Call, Request], Awaitable[Reply]], request: Request, *, write: bool = False
+    ) -> Reply:
         writes = self._writes if write else None
         if self._allow is not None:
-            self._allow(method, request)
+            self._allow(request)
         if writes is not None:
             if writes.governor is not None:
                 await writes.governor.wait()
             request.fence, request.store_id = writes.fence, writes.store_id
         try:
-            return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
+            return await method(self._beside, request)
         except FAILED as error:
             raise self._translated(error, request, write=write) from error
         except HeadwayError as error:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import builtins
 import datetime
 import math
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 import trio
 
 from headway._gen.headway.lease import v1 as lease_pb
+from headway.api import MAX_WAIT_MS, Call, LeaseApi
 from headway.base import check_text, repr_text
 from headway.client._arguments import TTL, check_seconds, check_whole, milliseconds
 from headway.client._refusals import of_client
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb, position
 from headway.rpc import Channel, Metadata
-from headway.service import MAX_WAIT_MS
 
-_SERVICE = "/headway.lease.v1.LeaseService/"
-
+Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 
@@ -77,6 +77,7 @@ class LeaseClient:
 
     def __init__(self, channel: Channel, *, metadata: Metadata | None = None, timeout: float = 10.0) -> None:
         self._channel = channel
+        self._leases = LeaseApi.over(channel)
         self._metadata = metadata
         self._timeout = timeout
 
@@ -123,7 +124,7 @@ class LeaseClient:
             wait_ms=milliseconds("wait", wait, 0, MAX_WAIT_MS / 1000),
         )
         timeout = self._timeout + max(wait, patience)
-        reply = await self._call("Acquire", request, lease_pb.AcquireResponse, timeout)
+        reply = await self._call(self._leases.acquire, request, timeout)
         return LeaseAnswer(reply.acquired, reply.holder, reply.term, reply.retry_after_ms / 1000)
 
     async def keep_alive(self, name: str, holder: str, term: int, *, timeout: float = math.inf) -> None:
@@ -134,19 +135,19 @@ class LeaseClient:
         """
         _check_held(name, holder, term, timeout)
         request = lease_pb.KeepAliveRequest(name=name, holder=holder, term=term)
-        await self._call("KeepAlive", request, lease_pb.KeepAliveResponse, min(timeout, self._timeout))
+        await self._call(self._leases.keep_alive, request, min(timeout, self._timeout))
 
     async def release(self, name: str, holder: str, term: int, *, timeout: float = math.inf) -> None:
         """Release a lease before it expires. If the term has already ended, do nothing."""
         _check_held(name, holder, term, timeout)
         request = lease_pb.ReleaseRequest(name=name, holder=holder, term=term)
-        await self._call("Release", request, lease_pb.ReleaseResponse, min(timeout, self._timeout))
+        await self._call(self._leases.release, request, min(timeout, self._timeout))
 
     async def list(self, name_prefix: str = "") -> builtins.list[LeaseInfo]:
         """Return the held leases whose names begin with the prefix, sorted by name."""
         check_text("name_prefix", name_prefix, "'staff/'")
         request = lease_pb.ListRequest(name_prefix=name_prefix)
-        reply = await self._call("List", request, lease_pb.ListResponse, self._timeout)
+        reply = await self._call(self._leases.list, request, self._timeout)
         return [_info(each) for each in reply.leases]
 
     async def raise_fence(self, controller: str, member: str, *, term: int = 0, number: int = 0) -> RunFence:
@@ -160,7 +161,7 @@ class LeaseClient:
         check_whole("term", term, example="the `term` of acquire()'s answer, or 0 for the next one")
         check_whole("number", number, example="1")
         request = lease_pb.RaiseRequest(controller=controller, member=member, term=term, number=number)
-        reply = await self._call("Raise", request, lease_pb.RaiseResponse, self._timeout)
+        reply = await self._call(self._leases.raise_fence, request, self._timeout)
         raised_at = position(reply.position)
         if reply.fence is None or raised_at is None:
             raise Unavailable("the reply to Raise has no fence or no position")
@@ -179,13 +180,16 @@ class LeaseClient:
         request = lease_pb.RecordSettledRequest(
             fence=fence, revision=revision, known=None if known is None else known.message()
         )
-        await self._call("RecordSettled", request, lease_pb.RecordSettledResponse, self._timeout)
+        await self._call(self._leases.record_checkpoint, request, self._timeout)
 
-    async def _call(self, method: str, request: object, reply_type: type[Reply], timeout: float) -> Reply:
+    async def _call(
+        self, method: Callable[[Call, Request], Awaitable[Reply]], request: Request, timeout: float
+    ) -> Reply:
         with trio.move_on_after(timeout):
             with of_client():
-                return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
-        raise Unavailable(f"{method} was not answered within {timeout:g} s")
+                return await method(Call(self._metadata), request)
+        what = type(request).__name__.removesuffix("Request")
+        raise Unavailable(f"{what} was not answered within {timeout:g} s")
 
 
 def _check_names(name: object, holder: object) -> None:

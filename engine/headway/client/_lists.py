@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import trio
 
-from headway.api import FAILED, Code, Interrupted, code_of
+from headway.api import FAILED, Call, Code, Interrupted, ResourceApi, code_of, metadata_terms
 from headway.client._refusals import client_error
 from headway.client._writes import Allow
 from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, RateLimited
@@ -25,7 +25,6 @@ from headway.resource import (
     selector_problem,
 )
 from headway.rpc import Channel, LimitedWaits, timeout_of
-from headway.service import WATCH_LIST, metadata_terms
 from headway.storage import in_order
 
 T = TypeVar("T")
@@ -62,7 +61,7 @@ async def read_snapshot(
     if channel.knows_outcomes:
         return None
     if allow is not None:
-        allow("List", request)
+        allow(request)
     waits = LimitedWaits(timeout_of(channel))
     while True:
         try:
@@ -88,21 +87,19 @@ async def _read_once(channel: Channel, request: pb.ListRequest, metadata: Mappin
         # A server that knows the field sends less. The terms are compared in any case.
         watch.metadata_filter = request.metadata_filter
     resources: list[pb.Resource] = []
-    async with channel.stream(WATCH_LIST, watch, metadata=metadata) as items:
+    async with ResourceApi.over(channel).watch_list(Call(metadata), watch) as items:
         while True:
             item: object = None
             with trio.move_on_after(seconds) as scope:
                 item = await anext(items, None)
             if scope.cancelled_caught:
-                raise Interrupted(
-                    Code.DEADLINE_EXCEEDED, f"{WATCH_LIST} timed out: no data of the list for {seconds} s"
-                )
+                raise Interrupted(Code.DEADLINE_EXCEEDED, f"WatchList timed out: no data of the list for {seconds} s")
             if isinstance(item, SnapshotChunk):
                 resources += [each for each in item.resources if all(term(each.metadata) for term in terms)]
             elif isinstance(item, EndOfSnapshot):
                 break
             elif item is None:
-                raise Interrupted(Code.UNAVAILABLE, f"{WATCH_LIST} ended before the whole list had arrived")
+                raise Interrupted(Code.UNAVAILABLE, "WatchList ended before the whole list had arrived")
     return Snapshot(await in_order(resources, resource_key), item.position)
 
 

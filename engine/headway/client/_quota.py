@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway._gen.headway.quota import v1 as quota_pb
+from headway.api import Call, QuotaApi
 from headway.client._client import Client
 from headway.client._refusals import of_client
-
-_LIST = "/headway.quota.v1.QuotaService/List"
 
 
 class QuotaInfo(NamedTuple):
@@ -47,9 +46,7 @@ async def list_quotas(client: Client) -> list[QuotaInfo]:
         FailedPrecondition: the store keeps no quotas.
     """
     with of_client():
-        reply = await client._channel.unary(
-            _LIST, quota_pb.ListRequest(), quota_pb.ListResponse, metadata=client._metadata
-        )
+        reply = await QuotaApi.over(client._channel).list(Call(client._metadata), quota_pb.ListRequest())
     return [_info(each) for each in reply.quotas]
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from headway.api import Call, Channel
 from headway.client._client import Client
 from headway.client._refusals import of_client
 
+Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 
-async def call_service(client: Client, path: str, request: object, reply_type: type[Reply]) -> Reply:
+async def call_service(
+    client: Client,
+    method: Callable[[Channel], Callable[[Call, Request], Awaitable[Reply]]],
+    request: Request,
+) -> Reply:
     """Call a unary method that changes something, on the client's channel and with its token.
+
+    ``method`` returns it for a channel: ``lambda channel: PeeringApi.over(channel).establish``.
 
     Raises the errors of the client's writes. UNAVAILABLE is OutcomeUnknown within the process too, because such a
     method may consist of several writes.
     """
     with of_client(write=True):
-        return await client._channel.unary(path, request, reply_type, metadata=client._metadata)
+        return await method(client._channel)(Call(client._metadata), request)

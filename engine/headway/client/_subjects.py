@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.api import MAX_SUBJECTS
 from headway.base import check_text, repr_text
 from headway.client._arguments import tenancy_searched
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType
-from headway.service import MAX_SUBJECTS
 from headway.subscription import Topic
 
 _FORM = "TEAM, headway.Subject(TEAM, 'core'), headway.Subject(TEAM, namespace='a') or headway.Subject(RATES, 'EUR')"

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import trio
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.api import Code, code_of, described
+from headway.api import Call, Code, SubscribeApi, code_of, described
 from headway.base import AsyncStream, check_trio, current_run, repr_text, retry_delay
 from headway.client._refusals import LASTING, client_error
 from headway.client._subjects import Subject
@@ -25,7 +25,6 @@ from headway.client._watch import Deleted, Upserted, second_reader
 from headway.errors import Closed, HeadwayError, PayloadError, RateLimited, StoreChanged, Unavailable
 from headway.resource import Change, Resource, ResourceType, SnapshotChunk, TypeName, resource_id, type_name
 from headway.rpc import Channel, Lagging, Metadata, spread
-from headway.service import SUBSCRIBE
 from headway.subscription import (
     Commits,
     NewSnapshot,
@@ -122,7 +121,7 @@ class Follower:
         reached = self._reached
         self._request.resume_after = None if reached is None else reached.message()
         try:
-            async with self._channel.stream(SUBSCRIBE, self._request, metadata=self._metadata) as items:
+            async with SubscribeApi.over(self._channel).subscribe(Call(self._metadata), self._request) as items:
                 await self._handed_over(items)
         except HeadwayError as error:
             code = code_of(error)

@@ -49,7 +49,7 @@ class Subscribing:
         interval = milliseconds("progress_interval", progress_interval, 0.001, 3600)
         for each in wanted:
             if self._allow is not None and isinstance(each.source, ResourceType):
-                self._allow("WatchList", pb.WatchListRequest(type=each.source.name.message()))
+                self._allow(pb.WatchListRequest(type=each.source.name.message()))
         request = subscribe_pb.SubscribeRequest(
             subjects=[each.message() for each in wanted], progress_interval_ms=interval
         )

@@ -15,6 +15,7 @@ from trio.lowlevel import TrioToken
 from headway.api import FAILED
 from headway.base import AsyncBlock, check_trio, current_run
 from headway.client._refusals import client_error, of_client
+from headway.client._scoped_stream import open_watch_list
 from headway.errors import Closed, FailedPrecondition, HeadwayError, RateLimited
 from headway.protobuf import Payload
 from headway.resource import (
@@ -29,7 +30,6 @@ from headway.resource import (
     pb,
 )
 from headway.rpc import Channel, LimitedWaits, Metadata, timeout_of
-from headway.service import open_watch_list
 
 T = TypeVar("T", bound=Payload)
 

@@ -77,5 +77,5 @@ class Writes(Protocol):
         ...
 
 
-Allow = Callable[[str, Any], None]
-"""A function called as ``allow(method, request)``. It raises if the client's owner may not make this call."""
+Allow = Callable[[Any], None]
+"""A function called with the request of each call. It raises if the client's owner may not make this call."""

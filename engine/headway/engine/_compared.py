@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway.api import Code, Interrupted, NotBegun, NotServed, code_of
+from headway.api import Call, Code, Interrupted, NotBegun, NotServed, TypesApi, code_of
 from headway.errors import HeadwayError, PayloadError, SchemaMismatch, SchemaProblem
 from headway.queue import Backoff
 from headway.resource import ResourceType, TypeName, differences, is_builtin, pb, type_name, types_pb
@@ -57,7 +57,7 @@ class Comparison:
         while not self._refused.is_set():
             try:
                 # Any call will do, because the comparison comes before it.
-                await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse)
+                await TypesApi.over(channel).list(Call(), types_pb.ListRequest())
             except HeadwayError as error:
                 if code_of(error) is None and not isinstance(error, PayloadError):
                     raise

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headway.api import Code, Exhausted
+from headway.api import MAX_PAGE, Code, Exhausted
 from headway.base import Steps
 from headway.http._answer import InPieces
 from headway.http._call import resources_in
@@ -20,7 +20,7 @@ from headway.http._watch import Watched, WatchResponse
 from headway.protobuf import decode
 from headway.resource import ResourceType, pb, position
 from headway.rpc import Encoded
-from headway.service import MAX_PAGE, POSITION, RESOURCE_SERVICE, PositionRequest
+from headway.service import POSITION, RESOURCE_SERVICE, PositionRequest
 
 _SCOPE = ("partition", "namespace", "ns", "name_prefix", "filter")
 _PAGES = ("page_size", "page_token", "consistent")

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headway.api import row_of
+from headway.api import MAX_PAGE, MAX_TEXT, row_of
 from headway.base import Steps, give_way
 from headway.errors import HeadwayError
 from headway.http._answer import JSON, long_answer
@@ -19,7 +19,7 @@ from headway.http._schemas import Schema, Schemas, example_of
 from headway.http._watch import EVENTS, NDJSON
 from headway.protobuf import encode
 from headway.resource import MAX_NAME, AnyMessage, ResourceId, ResourceType, Scope, TypeName, is_builtin, pb, type_name
-from headway.service import MAX_PAGE, MAX_TEXT, RESOURCE_SERVICE, TYPES, TypesRequest
+from headway.service import RESOURCE_SERVICE, TYPES, TypesRequest
 
 # Any other prefix is the beginning of no name.
 _PREFIX = {"type": "string", "pattern": f"^[a-z0-9-]{{0,{MAX_NAME}}}$"}

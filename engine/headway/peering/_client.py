@@ -7,10 +7,10 @@ from typing import Any
 
 from headway._gen.headway.peering import v1 as peering_pb
 from headway._gen.headway.peering.v1 import Export, Peering
+from headway.api import PeeringApi
 from headway.base import repr_text
 from headway.client import Client, call_service
 from headway.errors import InvalidArgument, OutcomeUnknown
-from headway.peering._service import SERVICE
 from headway.resource import PEERING, Resource, ResourceType, pb
 
 Exported = ResourceType[Any] | Export
@@ -64,7 +64,7 @@ async def generate_token(
         plain_text=plain_text,
         keep_exports=exports is None,
     )
-    reply = await call_service(client, f"/{SERVICE}/GenerateToken", request, peering_pb.GenerateTokenResponse)
+    reply = await call_service(client, lambda channel: PeeringApi.over(channel).generate_token, request)
     return reply.token
 
 
@@ -90,7 +90,7 @@ async def establish(
     request = peering_pb.EstablishRequest(
         name=_text("name", name), token=_text("token", token), exports=_exports(exports), plain_text=plain_text
     )
-    reply = await call_service(client, f"/{SERVICE}/Establish", request, peering_pb.EstablishResponse)
+    reply = await call_service(client, lambda channel: PeeringApi.over(channel).establish, request)
     if reply.peering is None:
         raise OutcomeUnknown("the reply to Establish has no peering")
     return Resource(PEERING, reply.peering)

@@ -22,7 +22,7 @@ from headway.reconcile._log import bound_logger
 from headway.reconcile._pausing import Pausing
 from headway.reconcile._request import Request
 from headway.reconcile._statuses import NewestStatuses
-from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, is_form_of, type_name
+from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, is_form_of, pb, type_name
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -341,19 +341,23 @@ class Declared:
         if reads is not None:
             self._reads = frozenset(type.kind for type in (*reads, *cached, *(writes or ())))
 
-    def __call__(self, method: str, request: Any) -> None:
+    def __call__(self, request: Any) -> None:
         """Raise NotDeclared for a call that the controller has not declared."""
-        if method in ("Write", "MutateAndValidate"):
+        if isinstance(request, pb.WriteRequest | pb.MutateAndValidateRequest):
+            assert request.resource is not None
+            assert request.resource.id is not None
             self.check_write(type_name(request.resource.id.type))
-        elif method in ("WriteStatus", "Delete"):
+        elif isinstance(request, pb.WriteStatusRequest | pb.DeleteRequest):
+            assert request.id is not None
             self.check_write(type_name(request.id.type))
         elif self._reads is not None:
-            if method == "ListByOwner":
+            if isinstance(request, pb.ListByOwnerRequest):
                 raise NotDeclared(
                     f"controller {self.controller} declares its `reads`, and list_by_owner reads every type: "
                     "list each type by itself, or leave `reads` out"
                 )
-            type = type_name(request.id.type if method == "Read" else request.type)
+            by_id = isinstance(request, pb.ReadRequest) and request.id is not None
+            type = type_name(request.id.type if by_id else request.type)
             if type.unversioned not in self._reads:
                 raise self._not("reads", type)
 

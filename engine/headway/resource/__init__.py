@@ -61,6 +61,7 @@ from headway.resource._ids import resource_id as resource_id
 from headway.resource._ids import resource_key as resource_key
 from headway.resource._ids import same_owner as same_owner
 from headway.resource._ids import tenancy_within as tenancy_within
+from headway.resource._ids import text_problem as text_problem
 from headway.resource._ids import type_name as type_name
 from headway.resource._ids import type_problem as type_problem
 from headway.resource._ids import uid_ending as uid_ending

@@ -172,6 +172,13 @@ def quoted(value: object) -> str:
     return repr(value)
 
 
+def text_problem(field: str, text: str, most: int) -> str | None:
+    """Return the problem with a text that is not Unicode, or has too many characters, or None if there is none."""
+    if len(text) > most:
+        return f"{field} {quoted(text)} has {len(text)} characters: it must have at most {most}"
+    return unicode_problem(field, text)
+
+
 def unicode_problem(field: str, text: str) -> str | None:
     """Return the problem with a text that cannot be encoded, and so not be sent or stored, or None if it can be.
 

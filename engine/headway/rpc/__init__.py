@@ -7,6 +7,10 @@ asyncio's interfaces; they are not visible outside this package. To read the cod
 
 from typing import TYPE_CHECKING
 
+from headway.api import Channel as Channel
+from headway.api import Lagging as Lagging
+from headway.api import Metadata as Metadata
+from headway.api import timeout_of as timeout_of
 from headway.base import imported_later
 from headway.rpc._addresses import TOKEN_HEADER as TOKEN_HEADER
 from headway.rpc._addresses import Address as Address
@@ -16,14 +20,10 @@ from headway.rpc._addresses import is_loopback as is_loopback
 from headway.rpc._addresses import plain_text_host as plain_text_host
 from headway.rpc._addresses import readable as readable
 from headway.rpc._admission import peer_of as peer_of
-from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import CopyingChannel as CopyingChannel
-from headway.rpc._channel import Lagging as Lagging
-from headway.rpc._channel import Metadata as Metadata
 from headway.rpc._channel import NotReached as NotReached
 from headway.rpc._channel import Remedy as Remedy
 from headway.rpc._channel import WithMetadata as WithMetadata
-from headway.rpc._channel import timeout_of as timeout_of
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limited import LimitedWaits as LimitedWaits
 from headway.rpc._limited import ended_a_wait as ended_a_wait

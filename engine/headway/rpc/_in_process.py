@@ -7,16 +7,29 @@ cancels the service at its current await.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from trio.lowlevel import checkpoint_if_cancelled, current_trio_token, in_trio_task
 
-from headway.api import Call, Code, Handler, Interrupted, MethodNotFound, ProgramFailed, Stream, answered, closed
+from headway.api import (
+    Call,
+    Channel,
+    Code,
+    Handler,
+    Interrupted,
+    Metadata,
+    MethodNotFound,
+    ProgramFailed,
+    Stream,
+    answered,
+    closed,
+)
 from headway.base import check_trio, current_run
 from headway.errors import HeadwayError
-from headway.rpc._channel import Channel, Metadata, Report, ignore_error
+from headway.rpc._channel import Report, ignore_error
 
 Reply = TypeVar("Reply")
 
@@ -59,11 +72,22 @@ class InProcessChannel(Channel):
         Raises:
             HeadwayError: the call failed. It is the same error as over a network.
         """
+        return await self._answer(path, self._handler(path), reply_type, Call(metadata), request)
+
+    def direct(self, path: str) -> Callable[[Call, Any], Awaitable[Any]] | None:
+        """Return what answers a unary method, without a look-up for each call; None if it was not found."""
+        handler = self._handlers.get(path)
+        return None if handler is None else partial(self._answer, path, handler, handler.reply_type)
+
+    async def _answer(self, path: str, handler: Handler, reply_type: type[Reply], call: Call, request: object) -> Reply:
         if not in_trio_task() or current_trio_token() is not self._home:
             self._check_run()
-        handler, call = self._handler(path), Call(metadata)
+        if self._closed:
+            raise closed()
         try:
             if handler.admit is not None:
+                # A caller may use one `Call` for all requests, and a guard notes in it whom it has admitted.
+                call = Call(call.metadata)
                 await handler.admit(call)
             reply = await handler.func(call, request)
             if not isinstance(reply, reply_type):

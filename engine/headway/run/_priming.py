@@ -24,7 +24,7 @@ from headway.cache import (
     subscribe_by_turns,
     watch_request,
 )
-from headway.client import client_error
+from headway.client import client_error, open_watch_list
 from headway.controller import Definition
 from headway.errors import (
     HeadwayError,
@@ -38,7 +38,6 @@ from headway.errors import (
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, TypeName, is_unconverted, pb, resource_key
 from headway.rpc import Channel, LimitedWaits
-from headway.service import open_watch_list
 
 STALL_LIMIT = 60.0
 _SILENCE = 30.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headway.api import MAX_TEXT
 from headway.base import Steps
 from headway.errors import InvalidArgument, PayloadError
 from headway.protobuf import counting_fields
@@ -19,11 +20,9 @@ from headway.resource import (
     quoted,
     selected,
     selector_problem,
+    text_problem,
     unicode_problem,
 )
-
-MAX_TEXT = 255
-"""The maximum length of a key, a word or an identifier other than a name: a uid, a store id, a condition's type."""
 
 MAX_METADATA = 1000
 """The maximum number of metadata entries."""
@@ -33,27 +32,13 @@ MAX_METADATA_SIZE = 256 << 10
 
 MAX_FINALIZERS = 100
 
-MAX_SUBJECTS = 64
-"""The maximum number of subjects of a subscription. Each commit is compared with all of them."""
-
-MAX_FILTER = 4096
-"""The maximum length of a metadata filter, in characters."""
-
-MAX_TERMS = 32
-"""The maximum number of terms of a metadata filter. Each term is evaluated for every resource of a list."""
-
-MAX_PAGE = 100_000
-"""The maximum page size that a caller may request."""
-
 MAX_TOKEN = 1024
 """The maximum length of a page token. Those that a server creates are shorter."""
 
 
 def check_text(field: str, text: str, limit: int = MAX_TEXT) -> None:
     """Refuse a text of more than ``limit`` characters, or one that is not Unicode."""
-    if len(text) > limit:
-        raise InvalidArgument(f"{field} {quoted(text)} has {len(text)} characters: it must have at most {limit}")
-    if problem := unicode_problem(field, text):
+    if problem := text_problem(field, text, limit):
         raise InvalidArgument(problem)
 
 

@@ -17,12 +17,9 @@ from typing import TypeVar
 from typing_extensions import override
 
 from headway.api import Call, ResourceApi, row_of, stream
-from headway.base import CallerTurns, KeyTurns
 from headway.errors import Conflict, HeadwayError, NotFound, WrongUid
-from headway.journal import WriteJournal
-from headway.resource import TOMBSTONE, AnyMessage, Registry, pb, with_payload
+from headway.resource import TOMBSTONE, AnyMessage, pb, with_payload
 from headway.rpc import Encoded, StreamEncoder
-from headway.service._access import AccessChecks, Permissions
 from headway.service._context import Context
 from headway.service._delete import delete
 from headway.service._encodings import ResourceEncodings
@@ -32,12 +29,10 @@ from headway.service._read import read
 from headway.service._service import WATCH_LIST
 from headway.service._subscribe import SUBSCRIBE
 from headway.service._subscribe_wire import SubscribeEncoder
-from headway.service._versions import Versions
 from headway.service._watch_list import Watched, watch_list
 from headway.service._watch_wire import WatchEncoder
 from headway.service._write import write
 from headway.service._write_status import write_status
-from headway.storage import Backend
 
 CONSUL_SERVICE = "hashicorp.consul.resource.ResourceService"
 CONSUL_WATCH_LIST = f"/{CONSUL_SERVICE}/WatchList"
@@ -50,82 +45,6 @@ WRONG_UID = "write failed because the given uid doesn't match what is stored"
 NOT_FOUND = "resource not found"
 
 _SENTENCES: dict[type[HeadwayError], str] = {WrongUid: WRONG_UID, Conflict: CAS_FAILED, NotFound: NOT_FOUND}
-
-
-class ConsulService(ResourceApi, service=CONSUL_SERVICE):
-    """The eight verbs as Consul's clients expect them. It takes the arguments of `ResourceService`."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        registry: Registry,
-        permissions: Permissions | None = None,
-        *,
-        versions: Versions | None = None,
-        journal: WriteJournal | None = None,
-        encodings: ResourceEncodings | None = None,
-        reads: CallerTurns | None = None,
-        turns: KeyTurns | None = None,
-    ) -> None:
-        access = AccessChecks(permissions, registry)
-        versions, turns = versions or Versions(registry), turns or KeyTurns()
-        context = Context(backend, access, versions, turns, journal=journal, encodings=encodings)
-        self._context = context._replace(recreates=True, as_listed=_listed, reads=reads)
-
-    @override
-    async def read(self, call: Call, request: pb.ReadRequest) -> pb.ReadResponse:
-        with _in_consuls_words():
-            return _shown(await read(self._context, request))
-
-    @override
-    async def write(self, call: Call, request: pb.WriteRequest) -> pb.WriteResponse:
-        with _in_consuls_words():
-            return await write(self._context, request)
-
-    @override
-    async def write_status(self, call: Call, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
-        with _in_consuls_words():
-            return _shown(await write_status(self._context, request))
-
-    @override
-    async def delete(self, call: Call, request: pb.DeleteRequest) -> pb.DeleteResponse:
-        with _in_consuls_words():
-            return _shown(await delete(self._context, request))
-
-    @override
-    async def mutate_and_validate(
-        self, call: Call, request: pb.MutateAndValidateRequest
-    ) -> pb.MutateAndValidateResponse:
-        with _in_consuls_words():
-            return await mutate_and_validate(self._context, request)
-
-    @override
-    async def list(self, call: Call, request: pb.ListRequest) -> pb.ListResponse | Encoded:
-        with _in_consuls_words():
-            return await list_type(self._context, call, request)
-
-    @override
-    async def list_by_owner(self, call: Call, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse | Encoded:
-        with _in_consuls_words():
-            return await list_by_owner(self._context, call, request)
-
-    @override
-    @stream
-    async def watch_list(self, call: Call, request: pb.WatchListRequest) -> AsyncGenerator[Watched, None]:
-        with _in_consuls_words():
-            async with watch_list(self._context, call, request) as items:
-                async for item in items:
-                    yield item
-
-
-def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, StreamEncoder]:
-    """Return the encoders of streams by path: of WatchList under both names of the service, and of Subscribe.
-
-    A resource is encoded once for all of them.
-    """
-    encodings = encodings or ResourceEncodings()
-    encoder = WatchEncoder(encodings)
-    return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder, SUBSCRIBE: SubscribeEncoder(encodings)}
 
 
 @contextmanager
@@ -160,3 +79,65 @@ def _is_tombstone(resource: pb.Resource) -> bool:
 def _tombstone(stored: pb.Resource) -> pb.Resource:
     data = stored.data
     return with_payload(stored, None if data is None else AnyMessage(type_url=TOMBSTONE_URL, value=data.value))
+
+
+class ConsulService(Context, ResourceApi, service=CONSUL_SERVICE):
+    """The eight verbs as Consul's clients expect them. It takes the arguments of `Context`."""
+
+    recreates = True
+    as_listed = staticmethod(_listed)
+
+    @override
+    async def read(self, call: Call, request: pb.ReadRequest) -> pb.ReadResponse:
+        with _in_consuls_words():
+            return _shown(await read(self, call, request))
+
+    @override
+    async def write(self, call: Call, request: pb.WriteRequest) -> pb.WriteResponse:
+        with _in_consuls_words():
+            return await write(self, call, request)
+
+    @override
+    async def write_status(self, call: Call, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+        with _in_consuls_words():
+            return _shown(await write_status(self, call, request))
+
+    @override
+    async def delete(self, call: Call, request: pb.DeleteRequest) -> pb.DeleteResponse:
+        with _in_consuls_words():
+            return _shown(await delete(self, call, request))
+
+    @override
+    async def mutate_and_validate(
+        self, call: Call, request: pb.MutateAndValidateRequest
+    ) -> pb.MutateAndValidateResponse:
+        with _in_consuls_words():
+            return await mutate_and_validate(self, call, request)
+
+    @override
+    async def list(self, call: Call, request: pb.ListRequest) -> pb.ListResponse | Encoded:
+        with _in_consuls_words():
+            return await list_type(self, call, request)
+
+    @override
+    async def list_by_owner(self, call: Call, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse | Encoded:
+        with _in_consuls_words():
+            return await list_by_owner(self, call, request)
+
+    @override
+    @stream
+    async def watch_list(self, call: Call, request: pb.WatchListRequest) -> AsyncGenerator[Watched, None]:
+        with _in_consuls_words():
+            async with watch_list(self, call, request) as items:
+                async for item in items:
+                    yield item
+
+
+def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, StreamEncoder]:
+    """Return the encoders of streams by path: of WatchList under both names of the service, and of Subscribe.
+
+    A resource is encoded once for all of them.
+    """
+    encodings = encodings or ResourceEncodings()
+    encoder = WatchEncoder(encodings)
+    return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder, SUBSCRIBE: SubscribeEncoder(encodings)}

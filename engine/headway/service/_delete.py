@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.api import Call
 from headway.base import in_slices, utc_now
 from headway.errors import Conflict, HeadwayError
 from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, Position, finalizers, is_marked, pb, resource_id
@@ -16,7 +17,7 @@ from headway.service._writing import attempt, check_deletable, check_store, gene
 from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
 
 
-async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteResponse:
+async def delete(context: Context, _call: Call, request: pb.DeleteRequest) -> pb.DeleteResponse:
     """Delete the resource, or succeed if it (or the incarnation that the request names) is already deleted.
 
     Returns a position, and the resource that has the name at that position:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from headway.api import MAX_NUMBER, MAX_TEXT
 from headway.errors import InvalidArgument
 from headway.resource import pb, quoted
 from headway.service._access import AccessChecks
-from headway.service._bounds import MAX_TEXT
 from headway.storage import Backend, Fence, FenceLowered, UnknownTerm
-
-MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
-MAX_WAIT_MS = 20_000
-MAX_NUMBER = 2**63 - 1
-"""The highest term, and the highest number within a term, that a store can hold."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*(#[A-Za-z0-9._/:-]+)?\Z")
 _CONTROLLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*\Z")

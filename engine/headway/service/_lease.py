@@ -21,16 +21,12 @@ import trio
 from typing_extensions import override
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway.api import Call, LeaseApi
+from headway.api import MAX_NUMBER, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, Call, LeaseApi
 from headway.base import CallerTurns
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.resource import pb, position, quoted
 from headway.service._access import ask
 from headway.service._fences import (
-    MAX_NUMBER,
-    MAX_TTL_MS,
-    MAX_WAIT_MS,
-    MIN_TTL_MS,
     check_fence,
     check_granted,
     check_lease,

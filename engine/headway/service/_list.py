@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
-from headway.api import Call
+from headway.api import MAX_PAGE, Call, metadata_terms
 from headway.base import give_way
 from headway.errors import HistoryCompacted, InvalidArgument, Unavailable
 from headway.resource import (
@@ -14,11 +13,9 @@ from headway.resource import (
     Position,
     Scope,
     SnapshotChunk,
-    is_foreign_pair,
     name_problem,
     pb,
     position,
-    quoted,
     selected,
     selector_problem,
     type_name,
@@ -27,7 +24,7 @@ from headway.resource import (
 from headway.rpc import Encoded
 from headway.service._access import AccessChecks
 from headway.service._admission import Type, admit_id, resolve
-from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_prefix, check_text
+from headway.service._bounds import check_prefix, check_text
 from headway.service._context import Context
 from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
@@ -230,41 +227,3 @@ def _admit_owner(access: AccessChecks, owner: pb.Id | None) -> None:
     if problem := name_problem("name", owner.name):
         # The type need not be registered: ownership goes by the uid.
         raise InvalidArgument(f"owner of {name}: {problem}")
-
-
-Term = Callable[[Mapping[str, str]], bool]
-
-# Terms of other languages of filters would match nothing, or everything, without a word: "color in (red)", "color:red".
-# Before an equals sign such a key can only be meant as one, and a value may be any text, such as "a; b=c".
-_FOREIGN_KEY = re.compile(r"[\s():;<>~'\"]")
-
-_FORMS = "use key=value, key!=value, key or !key, with commas between"
-_NEEDS_VALUE = "; a key with blanks, quotes or any of ():;<>~ needs its value, as in 'team:core=x'"
-
-
-def metadata_terms(text: str) -> list[Term]:
-    """Return the terms of a filter, all of which must hold. An empty filter has no terms and matches everything.
-
-    A key contains none of the characters ``=!,`` and a value no comma. Blanks around them are ignored.
-    """
-    check_text("metadata_filter", text, MAX_FILTER)
-    if not text.strip():
-        return []
-    parts = text.split(",")
-    if len(parts) > MAX_TERMS:
-        raise InvalidArgument(f"metadata_filter has {len(parts)} terms: it must have at most {MAX_TERMS}")
-    return [_term(part.strip(), text) for part in parts]
-
-
-def _term(part: str, text: str) -> Term:
-    key, equals, value = (each.strip() for each in part.partition("="))
-    negated = key.endswith("!") if equals else key.startswith("!")
-    if negated:
-        key = (key[:-1] if equals else key[1:]).strip()
-    foreign = not equals and _FOREIGN_KEY.search(key) is not None
-    if not key or "!" in key or foreign or (equals and is_foreign_pair(key, value)):
-        hint = _NEEDS_VALUE if foreign else ""
-        raise InvalidArgument(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}{hint}")
-    if equals:
-        return lambda metadata: (metadata.get(key) == value) is not negated
-    return lambda metadata: (key in metadata) is not negated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.api import Call
 from headway.base import in_slices
 from headway.errors import HeadwayError, InvalidArgument
 from headway.resource import is_marked, is_unconverted, pb, resource_id
@@ -13,7 +14,9 @@ from headway.service._storage_version import StorageVersion
 from headway.service._writing import check_staying, check_units
 
 
-async def mutate_and_validate(context: Context, request: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
+async def mutate_and_validate(
+    context: Context, _call: Call, request: pb.MutateAndValidateRequest
+) -> pb.MutateAndValidateResponse:
     """Return the resource as its hooks leave it, or as given to a caller who may not read the result."""
     backend, access = context.backend, context.access
     admitted = await in_slices(admit_resource(access, request.resource))

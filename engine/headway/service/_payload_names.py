@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headway.api import MAX_TEXT
 from headway.errors import InvalidArgument
 from headway.resource import ResourceType, pb
 from headway.service._access import AccessChecks
-from headway.service._bounds import MAX_TEXT
 
 
 def check_payload_name(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway._gen.headway.peering.v1 import Export, Peering, Role
+from headway.api import MAX_SUBJECTS
 from headway.errors import InvalidArgument, PartitionReserved, PayloadError
 from headway.protobuf import decode
 from headway.resource import (
@@ -28,7 +29,7 @@ from headway.resource import (
 )
 from headway.rpc import addresses, plain_text_host
 from headway.service._access import AccessChecks
-from headway.service._bounds import MAX_SUBJECTS, check_text
+from headway.service._bounds import check_text
 
 MAX_EXPORTS = MAX_SUBJECTS
 """The maximum number of exports of a peering. One subscription reads all of them."""

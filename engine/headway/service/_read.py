@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.api import Call
 from headway.base import in_slices
 from headway.errors import InvalidArgument, NotFound
 from headway.resource import pb, resource_id, type_name
@@ -10,7 +11,7 @@ from headway.service._context import Context
 from headway.service._position import check_revision
 
 
-async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
+async def read(context: Context, _call: Call, request: pb.ReadRequest) -> pb.ReadResponse:
     """Return the resource as the requested version. Raises NotFound. A request with a uid finds only that one."""
     access = context.access
     type, key = admit_id(access, request.id, "id")

@@ -12,10 +12,8 @@ from typing_extensions import override
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
 from headway.api import Call, Exhausted, SubscribeApi, stream
-from headway.base import KeyTurns
 from headway.errors import HistoryCompacted, Unavailable
 from headway.resource import Registry, SnapshotChunk
-from headway.service._access import AccessChecks
 from headway.service._context import Context
 from headway.service._position import current_position
 from headway.service._subscribe_admission import SubscribePermissions, Wanted, admit_subscription
@@ -112,9 +110,7 @@ class SubscribeService(SubscribeApi):
         versions: Versions | None = None,
         streams: OpenSubscriptions | None = None,
     ) -> None:
-        self._context = Context(
-            backend, AccessChecks(permissions, registry), versions or Versions(registry), KeyTurns()
-        )
+        self._context = Context(backend, registry, permissions, versions=versions)
         self._topics = topics
         self._permissions = permissions
         self._streams = OpenSubscriptions() if streams is None else streams

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from headway._gen.headway.subscribe import v1 as subscribe_pb
+from headway.api import MAX_SUBJECTS
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.resource import MAX_NAME, Key, TypeName, pb, quoted
 from headway.service._access import AccessChecks, Permissions, ask
 from headway.service._admission import Type, admit_id, resolve
-from headway.service._bounds import MAX_SUBJECTS, check_text
+from headway.service._bounds import check_text
 from headway.service._context import Context
 from headway.service._list import admit_within
 from headway.service._position import check_position

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headway import errors
-from headway.api import NothingWritten, ProgramFailedLate, row_of
+from headway.api import Call, NothingWritten, ProgramFailedLate, row_of
 from headway.base import Steps, in_slices
 from headway.errors import Conflict, HeadwayError, InvalidArgument, StoreUnusable, Unavailable, WriteRejected
 from headway.resource import (
@@ -49,7 +49,7 @@ from headway.storage import Operation, Put, QuotaExceeded, Read, StorageError, v
 ReadNowait = Callable[[Kind, Key], tuple[pb.Resource | None, Position]]
 
 
-async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
+async def write(context: Context, _call: Call, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and return it as stored, with its new version and generation."""
     admitted = _Write(
         context, request, await in_slices(admit_resource(context.access, request.resource, request.fence))

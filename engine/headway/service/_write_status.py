@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from headway.api import Call
 from headway.base import in_slices, utc_now
 from headway.errors import Conflict, FailedPrecondition, HeadwayError, InvalidArgument, NotFound
 from headway.protobuf import copy_message
@@ -36,7 +37,7 @@ from headway.storage import Put
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")
 
 
-async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+async def write_status(context: Context, _call: Call, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
     """Store the status under its key. A status equal to the stored one changes nothing and wakes no watcher."""
     backend, access = context.backend, context.access
     type, key = admit_id(access, request.id, "id")

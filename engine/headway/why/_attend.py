@@ -8,7 +8,7 @@ from typing import NoReturn
 import trio
 
 from headway._gen.headway.observe import v1 as observe_pb
-from headway.api import Code, code_of
+from headway.api import Call, Code, ObserveApi, code_of
 from headway.base import retry_delay
 from headway.client import client_error
 from headway.errors import HeadwayError, PayloadError
@@ -20,10 +20,8 @@ from headway.why._attending import Attending
 from headway.why._host import ObserveHost
 from headway.why._local import controllers_why, retry_here, stuck_here
 from headway.why._now import controllers_now
-from headway.why._service import ATTEND, OBSERVE_SERVICE
 from headway.why.answers import PastWrite, to_message
 
-_ANSWER = f"/{OBSERVE_SERVICE}/Answer"
 _OLD_SERVER = 300.0
 """The seconds until a server without this service is asked again."""
 _DENIED = 60.0
@@ -99,7 +97,7 @@ async def _stay(
     failures = 0
     while True:
         try:
-            async with channel.stream(ATTEND, request()) as questions:
+            async with ObserveApi.over(channel).attend(Call(), request()) as questions:
                 async for question in questions:
                     failures = 0
                     if question.number and not await answer(question):
@@ -159,7 +157,7 @@ async def pass_answer(channel: Channel, answer: observe_pb.AnswerRequest) -> boo
     """Send an answer. Return False if it is late or lost: then the server reports that this process did not answer."""
     with trio.move_on_after(_LATE):
         try:
-            await channel.unary(_ANSWER, answer, observe_pb.AnswerResponse)
+            await ObserveApi.over(channel).answer(Call(), answer)
         except HeadwayError:
             return False
         return True

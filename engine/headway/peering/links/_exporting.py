@@ -9,12 +9,11 @@ import trio
 from headway._gen.headway.peering.v1 import FeedBeginsCause as Cause
 from headway._gen.headway.peering.v1 import PeerPosition
 from headway._gen.headway.subscribe import v1 as subscribe_pb
-from headway.api import Code, Interrupted, call_of, code_of
+from headway.api import Call, Code, Interrupted, ResourceApi, SubscribeApi, call_of, code_of
 from headway.errors import HeadwayError, InvalidArgument, NotFound
 from headway.peering._host import PeeringHost
 from headway.peering.stream import Exported, Feed, Sender, doubling
 from headway.resource import PEERING, Position, ResourceId, pb
-from headway.service import SUBSCRIBE
 from headway.subscription import NewSnapshot, Reached, SnapshotComplete, SubscriptionItem, SubscriptionPosition
 
 READ = "/headway.resource.v1.ResourceService/Read"
@@ -82,7 +81,7 @@ class Exporter:
     async def read(self, id: ResourceId) -> pb.Resource | None:
         """Return the current state of an exported resource, or None."""
         try:
-            reply = await self._host.channel.unary(READ, pb.ReadRequest(id=id.message()), pb.ReadResponse)
+            reply = await ResourceApi.over(self._host.channel).read(Call(), pb.ReadRequest(id=id.message()))
         except (NotFound, InvalidArgument):
             return None
         return reply.resource
@@ -116,7 +115,7 @@ class Exporter:
         begun = after is None
         if begun:
             self._sender.begin(feed.number, Cause.LOST if lost else Cause.FIRST, here, "", reason)
-        async with self._host.channel.stream(SUBSCRIBE, request) as items:
+        async with SubscribeApi.over(self._host.channel).subscribe(Call(), request) as items:
             async for item in items:
                 self.problem = ""
                 if isinstance(item, NewSnapshot):

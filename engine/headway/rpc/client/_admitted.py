@@ -11,8 +11,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 from typing_extensions import override
 
-from headway.api import Code, Interrupted
-from headway.rpc._channel import Metadata
+from headway.api import Code, Interrupted, Metadata
 from headway.rpc._told import told
 from headway.rpc._wire import Codec
 from headway.rpc.client._call import RemoteCall

@@ -12,7 +12,8 @@ from grpclib.exceptions import StreamTerminatedError
 from grpclib.metadata import USER_AGENT, decode_grpc_message, encode_metadata, encode_timeout
 from h2.exceptions import ProtocolError
 
-from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Metadata, NotBegun, NotGrpc, NotServed, TooLarge
+from headway.api import Metadata
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, NotBegun, NotGrpc, NotServed, TooLarge
 from headway.rpc._details import TRAILER, details_in
 from headway.rpc._limited import limited_in
 from headway.rpc._wire import MessageParser, framed

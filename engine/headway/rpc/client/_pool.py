@@ -14,10 +14,11 @@ from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler
 from h2.errors import ErrorCodes
 
+from headway.api import Lagging, Metadata
 from headway.base import retry_delay, silence_in_forked_child
 from headway.errors import HeadwayError, RateLimited
 from headway.rpc._addresses import Address
-from headway.rpc._channel import ChannelClosed, Lagging, Metadata, NotHttp2, NotReached, Obstacle, Report
+from headway.rpc._channel import ChannelClosed, NotHttp2, NotReached, Obstacle, Report
 from headway.rpc._limited import Limited
 from headway.rpc._limits import Allowance, Limits, Rate
 from headway.rpc._loop import Carrier

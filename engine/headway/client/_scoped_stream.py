@@ -10,11 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from headway.api import of_call
+from headway.api import Call, Channel, Metadata, ResourceApi, of_call
 from headway.errors import FailedPrecondition
 from headway.resource import ScopeConfirmed, pb
-from headway.rpc import Channel, Metadata
-from headway.service._service import WATCH_LIST
 
 
 def open_watch_list(
@@ -24,7 +22,7 @@ def open_watch_list(
 
     Reading then raises FailedPrecondition if the server does not know such filters.
     """
-    opened = channel.stream(WATCH_LIST, request, metadata=metadata)
+    opened = ResourceApi.over(channel).watch_list(Call(metadata), request)
     return _confirmed(opened, request.metadata_filter) if request.metadata_filter else opened
 
 
