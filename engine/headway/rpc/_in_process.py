@@ -23,7 +23,6 @@ from headway.api import (
     Metadata,
     MethodNotFound,
     ProgramFailed,
-    Stream,
     answered,
     closed,
 )
@@ -35,7 +34,7 @@ Reply = TypeVar("Reply")
 
 
 class InProcessChannel(Channel):
-    """A channel to services in this process.
+    """A channel to services in this process. Its errors are the same as over a network.
 
     Messages are passed without a copy: a caller must not modify a reply, or must copy it first.
 
@@ -57,33 +56,30 @@ class InProcessChannel(Channel):
         self._home = current_run()
 
     def close(self) -> None:
-        """Close the channel, so that every later call raises Closed.
-
-        The handlers are removed: a call that finds its handler needs no check for a closed channel.
-        """
+        """Close the channel, so that every later call raises Closed."""
         self._closed = True
-        self._handlers.clear()
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """Call a unary method and return its reply.
-
-        Raises:
-            HeadwayError: the call failed. It is the same error as over a network.
-        """
-        return await self._answer(path, self._handler(path), reply_type, Call(metadata), request)
+        """Call a unary method and return its reply."""
+        return await self._answer(path, self._handlers.get(path), reply_type, Call(metadata), request)
 
     def direct(self, path: str) -> Callable[[Call, Any], Awaitable[Any]] | None:
         """Return what answers a unary method, without a look-up for each call; None if it was not found."""
         handler = self._handlers.get(path)
         return None if handler is None else partial(self._answer, path, handler, handler.reply_type)
 
-    async def _answer(self, path: str, handler: Handler, reply_type: type[Reply], call: Call, request: object) -> Reply:
-        if not in_trio_task() or current_trio_token() is not self._home:
-            self._check_run()
-        if self._closed:
-            raise closed()
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Open a server stream. The service begins when the first item is requested."""
+        return _Reader(self, path, request, Call(metadata))
+
+    async def _answer(
+        self, path: str, handler: Handler | None, reply_type: type[Reply], call: Call, request: object
+    ) -> Reply:
+        handler = self._found(path, handler)
         try:
             if handler.admit is not None:
                 # A caller may use one `Call` for all requests, and a guard notes in it whom it has admitted.
@@ -96,26 +92,13 @@ class InProcessChannel(Channel):
             raise self._seen(path, error) from error
         return reply
 
-    def stream(
-        self, path: str, request: object, *, metadata: Metadata | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a server stream. The service begins when the first item is requested.
-
-        Raises:
-            NotServed: the method was not found. It is raised on entering the block.
-        """
-        return _Reader(self, path, request, Call(metadata))
-
-    def _check_run(self) -> None:
-        """Refuse a call from outside Trio, or from another run than the channel's own: see `check_trio`."""
-        if not self._closed:
+    def _found(self, path: str, handler: Handler | None) -> Handler:
+        """Return the handler. Refuse a call from another run than the channel's, after the end, or of no method."""
+        if self._closed:
+            raise closed()
+        if not in_trio_task() or current_trio_token() is not self._home:
             check_trio("a client of Headway", self._home)
-
-    def _handler(self, path: str) -> Handler:
-        handler = self._handlers.get(path)
         if handler is None:
-            if self._closed:
-                raise closed()
             raise self._seen(path, MethodNotFound(f"Method not found: {path}"))
         return handler
 
@@ -131,26 +114,26 @@ class InProcessChannel(Channel):
 class _Reader:
     """The reader's side of a stream: an async context manager and its own iterator."""
 
-    __slots__ = ("_call", "_channel", "_closed", "_items", "_opened", "_path", "_reading", "_request")
+    __slots__ = ("_call", "_channel", "_closed", "_items", "_opened", "_path", "_request", "_step")
 
     def __init__(self, channel: InProcessChannel, path: str, request: object, call: Call) -> None:
         self._channel, self._path, self._request, self._call = channel, path, request, call
-        self._opened: Stream[Any] | None = None
+        self._opened: AbstractAsyncContextManager[AsyncIterator[Any]] | None = None
         self._items: AsyncIterator[Any] | None = None
         # The step of a reader that waits for the next item.
-        self._reading: Any = None
+        self._step: Any = None
         self._closed = False
 
     async def __aenter__(self) -> _Reader:
-        self._channel._check_run()
-        handler = self._channel._handler(self._path)
-        if handler.admit is not None:
-            try:
+        channel, path = self._channel, self._path
+        handler = channel._found(path, channel._handlers.get(path))
+        try:
+            if handler.admit is not None:
                 await handler.admit(self._call)
-            except Exception as error:
-                raise self._channel._seen(self._path, error) from error
-        self._opened = handler.func(self._call, self._request)
-        self._items = await self._opened.__aenter__()
+            self._opened = handler.func(self._call, self._request)
+            self._items = await self._opened.__aenter__()
+        except Exception as error:
+            raise channel._seen(path, error) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -159,7 +142,7 @@ class _Reader:
             if getattr(self._items, "ag_running", False):
                 # Another task waits for the next item. It finds the stream closed when it goes on.
                 with suppress(GeneratorExit, StopAsyncIteration):
-                    self._reading.throw(GeneratorExit())
+                    self._step.throw(GeneratorExit())
             # The error of the block is the reader's own.
             await self._opened.__aexit__(None, None, None)
 
@@ -170,7 +153,7 @@ class _Reader:
         if self._items is None:
             raise StopAsyncIteration
         try:
-            self._reading = step = self._items.__anext__()
+            self._step = step = self._items.__anext__()
             return await step
         except StopAsyncIteration:
             raise

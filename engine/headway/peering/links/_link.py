@@ -10,12 +10,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
-from grpclib.exceptions import ProtocolError, StreamTerminatedError
 
 from headway._gen.headway.peering import v1 as wire
-from headway.api import call_of
+from headway.api import Code, call_of
 from headway.errors import HeadwayError
 from headway.events import PeerRefused, PeerStoreReplaced
 from headway.peering._host import PeeringHost
@@ -48,7 +45,7 @@ from headway.peering.stream import (
 )
 from headway.service import received_check
 
-_INVALID = (Status.INVALID_ARGUMENT, Status.RESOURCE_EXHAUSTED, Status.UNIMPLEMENTED)
+_INVALID = (Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED, Code.UNIMPLEMENTED)
 """The statuses for a message that cannot be decoded, is too large, or is compressed."""
 
 _UNSENT = 64
@@ -163,12 +160,10 @@ class Link:
                 return
             self._host.report(PeerRefused, why=str(breach), peer=self._entry.peering.name)
             self._end(StreamEnded(BREACH, str(breach), hostile=True))
-        except GRPCError as error:
-            self._end(StreamEnded(CLOSED, error.message or error.status.name))
         except HeadwayError as error:
             call = call_of(error)
             self._end(StreamEnded(STORE, str(error)) if call is None else StreamEnded(CLOSED, call.message))
-        except (trio.BrokenResourceError, StreamTerminatedError, ProtocolError) as error:
+        except trio.BrokenResourceError as error:
             self._end(StreamEnded(CLOSED, str(error)))
 
     # --- tasks ---
@@ -205,10 +200,11 @@ class Link:
     async def _received(self) -> wire.PeerMessage | None:
         try:
             return await self._receive()
-        except GRPCError as error:
-            if error.status not in _INVALID:
+        except HeadwayError as error:
+            call = call_of(error)
+            if call is None or call.code not in _INVALID:
                 raise
-            raise Breach(f"a message is not valid: {error.message}") from error
+            raise Breach(f"a message is not valid: {call.message}") from error
 
     async def _answer(self, response: wire.Response) -> None:
         while len(self._requests) >= _UNSENT:

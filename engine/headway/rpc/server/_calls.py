@@ -16,11 +16,13 @@ from grpclib.protocol import AbstractHandler, Stream
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from headway.api import Cardinality, Handler
+from headway.api import Cardinality, Code, Handler, Interrupted
+from headway.errors import HeadwayError
 from headway.rpc._channel import Report
 from headway.rpc._limits import Budget, Limits
 from headway.rpc._refusals import refused
 from headway.rpc._services import Services
+from headway.rpc._told import told
 from headway.rpc.http2 import Http2Stream, Request
 from headway.rpc.server._stream import CALL_SIZE, ServerStream
 from headway.rpc.server._transport import Outbox
@@ -228,7 +230,11 @@ async def _serve(handler: Handler, stream: ServerStream) -> None:
     if handler.admit is not None:
         await handler.admit(stream)
     if handler.cardinality.client_streaming:
-        await handler.func(stream, stream)
+        both = _Both(stream)
+        try:
+            await handler.func(stream, both)
+        except HeadwayError as error:
+            raise both.original(error) from None
         return
     request = await stream.recv_message()
     if not handler.cardinality.server_streaming:
@@ -237,6 +243,38 @@ async def _serve(handler: Handler, stream: ServerStream) -> None:
     async with handler.func(stream, request) as items:
         async for item in items:
             await stream.send_message(item)
+
+
+class _Both:
+    """The messages of a call in both directions, for its service. They fail with errors of a call (`headway.api`)."""
+
+    def __init__(self, stream: ServerStream) -> None:
+        self._stream = stream
+        self._failed: tuple[HeadwayError, Exception] | None = None
+
+    async def recv_message(self) -> Any:
+        with self._failing():
+            return await self._stream.recv_message()
+
+    async def send_message(self, message: Any) -> None:
+        with self._failing():
+            await self._stream.send_message(message)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except GRPCError as error:
+            self._failed = told(error), error
+            raise self._failed[0] from error
+        except (StreamTerminatedError, ProtocolError) as error:
+            self._failed = Interrupted(Code.UNAVAILABLE, str(error)), error
+            raise self._failed[0] from error
+
+    def original(self, error: HeadwayError) -> Exception:
+        """Return what has failed, if the service lets that error end the call."""
+        failed = self._failed
+        return failed[1] if failed is not None and failed[0] is error else error
 
 
 async def _reject(call: Call, stream: Http2Stream, status: str, patience: float) -> None:

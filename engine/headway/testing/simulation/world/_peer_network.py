@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import trio
-from grpclib.exceptions import StreamTerminatedError
 
 from headway._gen.headway.peering.v1 import Peering, PeerMessage
 from headway.api import Call, Code, Handler, Interrupted, answered
@@ -260,7 +259,7 @@ class _Pipe:
             lane.change()
 
     async def send(self, lane: _Lane, message: PeerMessage) -> None:
-        """Send a message. Raise StreamTerminatedError if the stream has broken."""
+        """Send a message. Raise Interrupted if the stream has broken."""
         await trio.lowlevel.checkpoint()
         while len(lane.items) >= _ROOM and not self.broken:
             await lane.changed.wait()
@@ -269,10 +268,10 @@ class _Pipe:
             lane.add(at, encode(message))
         # A fault of this very message may have broken it.
         if self.broken:
-            raise StreamTerminatedError("the connection broke")
+            raise Interrupted(Code.UNAVAILABLE, "the connection broke")
 
     async def receive(self, lane: _Lane) -> _Item:
-        """Return the next item when it arrives. Raise StreamTerminatedError if the stream has broken."""
+        """Return the next item when it arrives. Raise Interrupted if the stream has broken."""
         await trio.lowlevel.checkpoint()
         while not self.broken:
             due = lane.items[0][0] if lane.items else float("inf")
@@ -282,7 +281,7 @@ class _Pipe:
                 return item
             with trio.move_on_at(due):
                 await lane.changed.wait()
-        raise StreamTerminatedError("the connection broke")
+        raise Interrupted(Code.UNAVAILABLE, "the connection broke")
 
     async def serve(self, handler: Handler) -> None:
         """Run the handler of the accepting side, and end the stream as it does."""
@@ -292,12 +291,12 @@ class _Pipe:
             with self.serving:
                 await handler.func(Call(), _AcceptingEnd(self))
         except HeadwayError as error:
+            if self.broken:
+                return
             # A dialer learns the same of it over a network.
             end = answered(error)
             if end is None:
                 raise
-        except StreamTerminatedError:
-            return
         finally:
             self.acceptor.serving.discard(self)
         self.back.add(trio.current_time() + _LATENCY, end)
@@ -325,19 +324,13 @@ class _DialingEnd:
 
     async def send(self, message: PeerMessage) -> None:
         """Send a message."""
-        try:
-            await self._pipe.send(self._pipe.there, message)
-        except StreamTerminatedError as error:
-            raise Interrupted(Code.UNAVAILABLE, str(error)) from error
+        await self._pipe.send(self._pipe.there, message)
 
     def __aiter__(self) -> _DialingEnd:
         return self
 
     async def __anext__(self) -> PeerMessage:
-        try:
-            item = await self._pipe.receive(self._pipe.back)
-        except StreamTerminatedError as error:
-            raise Interrupted(Code.UNAVAILABLE, str(error)) from error
+        item = await self._pipe.receive(self._pipe.back)
         if isinstance(item, HeadwayError):
             raise item
         if item is None:
